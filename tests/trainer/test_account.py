@@ -15,6 +15,8 @@ from tests.kit.training.warm import Warm
 
 WORKERS = 2
 
+pytestmark = pytest.mark.story
+
 
 async def trains(job: Scenario) -> None:
     """Wait until both ranks have made some steps more."""

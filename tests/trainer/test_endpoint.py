@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.training.harness import Scenario, counted, scenario
+from tests.kit.training.harness import HELD, Scenario, counted, scenario
 from tests.kit.training.warm import Warm
+
+pytestmark = pytest.mark.story
 
 
 def torchruns_line(nodes: str) -> tuple[str, ...]:
@@ -49,27 +51,24 @@ async def test_node_that_loses_the_master_before_the_first_world_holds_it(tmp_pa
         assert [await job.ends(agent) for agent in agents] == [0, 0]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
-async def test_another_node_takes_over_when_the_one_with_the_master_ends(
-    tmp_path: Path, warm: Warm, number: signal.Signals, code: int
-) -> None:
+async def test_another_node_takes_over_when_the_one_with_the_master_ends(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
         flags = torchruns_line("1:3")
-        with job.slowly():
-            agents = []
-            for size in (1, 2, 3):
-                agents.append(await job.peer("counted.py", 20, flags=flags))
-                await job.until(job.trains_with(size, after=5))
-            before = job.last()
-            agents[0].kill(number)
-            assert await job.ends(agents.pop(0)) == code
-            await job.until(job.trains_in_a_round_after(before["round"]))
-            await job.until(lambda: said(job, "this node holds the master now"))
-            after = next(step for step in job.steps() if step["round"] > before["round"])
-            assert after["world"] == 2
-            assert after["step"] >= before["step"] - 1
-            agents.append(await job.peer("counted.py", 20, flags=flags))
-            await job.until(job.trains_with(3, after=after["step"]))
+        agents = []
+        for size in (1, 2, 3):
+            agents.append(await job.peer("counted.py", HELD, flags=flags))
+            await job.until(job.trains_with(size, after=5))
+        before = job.last()
+        agents[0].kill(signal.SIGTERM)
+        assert await job.ends(agents.pop(0)) == 143
+        await job.until(job.trains_in_a_round_after(before["round"]))
+        await job.until(lambda: said(job, "this node holds the master now"))
+        after = next(step for step in job.steps() if step["round"] > before["round"])
+        assert after["world"] == 2
+        assert after["step"] >= before["step"] - 1
+        agents.append(await job.peer("counted.py", HELD, flags=flags))
+        await job.until(job.trains_with(3, after=after["step"]))
+        job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0, 0]
         assert len(said(job, "is gone; this node holds the master now")) == 1
 
@@ -80,16 +79,16 @@ async def test_master_returns_to_the_endpoint_with_a_node_that_comes_there(
     async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
         flags = torchruns_line("1:3")
         machines = [(*flags, f"--local-addr=127.0.0.{number}") for number in (1, 2, 3)]
-        with job.slowly():
-            agents = []
-            for size, there in enumerate(machines, 1):
-                agents.append(await job.peer("counted.py", 20, flags=there))
-                await job.until(job.trains_with(size, after=5))
-            before = job.last()
-            agents.pop(0).kill()
-            await job.until(job.trains_in_a_round_after(before["round"]))
-            agents.append(await job.peer("counted.py", 20, flags=machines[0]))
-            await job.until(job.trains_with(3, after=job.last()["step"]))
-            await job.until(lambda: said(job, "gives its own up"))
+        agents = []
+        for size, there in enumerate(machines, 1):
+            agents.append(await job.peer("counted.py", HELD, flags=there))
+            await job.until(job.trains_with(size, after=5))
+        before = job.last()
+        agents.pop(0).kill()
+        await job.until(job.trains_in_a_round_after(before["round"]))
+        agents.append(await job.peer("counted.py", HELD, flags=machines[0]))
+        await job.until(job.trains_with(3, after=job.last()["step"]))
+        await job.until(lambda: said(job, "gives its own up"))
+        job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0, 0]
         assert counted(job.steps())[-1] > before["step"]

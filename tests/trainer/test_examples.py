@@ -15,6 +15,7 @@ from tests.kit.training.warm import Warm
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("script", "arguments", "loss", "at_most"),
     [

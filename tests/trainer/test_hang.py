@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.harness import AGES, Scenario, scenario
 from tests.kit.training.warm import Warm
 from tests.kit.waiting import until
+
+pytestmark = pytest.mark.story
 
 BOUND = 3.0  # seconds beyond 3 steps; who waits for a core on a busy machine is sooner back
 STEP = 0.02
@@ -28,7 +29,6 @@ class Stalled:
 
     job: Scenario
     folder: Path
-    ended_at: datetime | None = None
 
     def pid(self, rank: int) -> int:
         """The process of the rank's last step."""
@@ -55,20 +55,15 @@ class Stalled:
         return bool(told and told.workers and told.workers[0].since > BOUND + 1)
 
     async def round_ended(self) -> bool:
-        """Whether the first round has ended; remembers when."""
+        """Whether the first round has ended."""
         job = self.job.master.job
-        change = next((each for each in job.training.changes if each.round == 2), None)
-        ended = change.ordered if change else job.ending and job.ending.since
-        self.ended_at = ended or self.ended_at
-        return ended is not None
+        return job.ending is not None or any(each.round == 2 for each in job.training.changes)
 
 
 @asynccontextmanager
 async def stalled(folder: Path, warm: Warm, *flags: str) -> AsyncIterator[Stalled]:
     """Run the job; it trains when this begins."""
     async with scenario(folder, warm, nodes=(2, 2)) as job:
-        limits = job.master.job.spec.limits.but(hang=timedelta(seconds=BOUND))
-        job.master.observe(lambda job, _: job.but(spec=job.spec.but(limits=limits)))
         for index in (0, 1):
             await job.agent(index, "stalled.py", folder, STEP, flags=flags)
         run = Stalled(job, folder)
@@ -84,38 +79,30 @@ def is_in(stacks: str, function: str) -> bool:
     return re.search(rf"(in {function}$|^ +{function} \()", stacks, re.MULTILINE) is not None
 
 
-@pytest.mark.parametrize("kind", ["stopped", "stuck"])
-async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(
-    tmp_path: Path, warm: Warm, kind: str
-) -> None:
+async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(tmp_path: Path, warm: Warm) -> None:
     flags = ("--log-dir", str(tmp_path / "logs"))
     async with stalled(tmp_path, warm, *flags) as run:
-        if kind == "stopped":
-            os.kill(run.pid(1), signal.SIGSTOP)
-        else:
-            (tmp_path / "stuck-1").touch()
-        hung, began = run.pid(1), time.time()
+        hung = run.pid(1)
+        (tmp_path / "stuck-1").touch()
+        run.job.limit(hang=timedelta(seconds=BOUND))
         await run.job.until(lambda: run.said("killing worker 0"))
-        noticed = time.time() - began
-        (tmp_path / "stuck-1").unlink(missing_ok=True)
+        run.job.limit(hang=AGES)
+        (tmp_path / "stuck-1").unlink()
         await run.job.until(lambda: run.pid(1) != hung)
-        recovered = time.time() - began
-        print(f"{kind}: killed after {noticed:.2f} s, the next step after {recovered:.2f} s")
         [finding] = run.findings()
-        does = "is stopped (SIGSTOP)" if kind == "stopped" else "computes"
         assert finding.startswith("rank 1 on job-worker-1 hangs: no step for ")
-        assert f"it {does} for" in finding
+        assert "it computes for" in finding
         assert "1 other waits for it; its last step was" in finding
         assert run.said("stacks of rank 0")
         kept = (tmp_path / "logs" / "job" / "0" / "stacks.log").read_text()
         assert is_in(kept, "reduce")
-        assert is_in(kept, "stuck") == (kind == "stuck")
+        assert is_in(kept, "stuck")
         assert run.job.master.job.nodes["job-worker-1"].failure.endswith(finding)
-        assert noticed < BOUND + 20  # nothing else would notice it for a minute
 
 
 async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
     async with stalled(tmp_path, warm) as run:
+        run.job.limit(hang=timedelta(seconds=BOUND))
         (tmp_path / "outside-0").touch()
         await until(run.rank_1_waits, "rank 1 waits for longer than the bound")
         (tmp_path / "outside-0").unlink()
@@ -124,24 +111,17 @@ async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
 
 
 @pytest.mark.parametrize("what", ["worker", "node"])
-async def test_crash_and_silence_are_noticed_in_time(tmp_path: Path, warm: Warm, what: str) -> None:
+async def test_crash_and_silence_are_noticed(tmp_path: Path, warm: Warm, what: str) -> None:
     async with stalled(tmp_path, warm) as run:
-        master, family = run.job.master, run.job.agents[1].tree()
-        limits = master.job.spec.limits.but(hang=timedelta(minutes=1))  # what would notice it otherwise
-        if what == "node":
-            limits = limits.but(silence=timedelta(seconds=2))
-        master.observe(lambda job, _: job.but(spec=job.spec.but(limits=limits)))
-        began = master.now()
+        family = run.job.agents[1].tree()
         if what == "worker":
             os.kill(run.pid(1), signal.SIGKILL)
         else:
             for process in family:
                 process.suspend()
+            run.job.limit(silence=timedelta(seconds=2))
         await until(run.round_ended, f"the loss of a {what} is noticed")
-        assert run.ended_at is not None
-        noticed = (run.ended_at - began).total_seconds()
-        print(f"{what}: noticed after {noticed:.2f} s")
-        assert noticed < 15  # nothing else would notice it for a minute
+        run.job.limit(silence=AGES)
         if what == "node":
             for process in family:
                 process.resume()

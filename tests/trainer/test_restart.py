@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.harness import HELD, Scenario, scenario
 from tests.kit.training.warm import Warm
+from tests.kit.waiting import PATIENCE
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
+
+
+pytestmark = pytest.mark.xdist_group("warm")  # one process of pytest-xdist has torch warm
 
 
 def starts(job: Scenario) -> list[str]:
@@ -22,13 +26,16 @@ def starts(job: Scenario) -> list[str]:
     return [line.text for line in job.lines if "rank 0 of" in line.text]
 
 
-def braked(folder: Path) -> Path:
-    """Return the plain script whose epochs take a while as long as there is a file `slowly` in $COUNTED."""
+def waiting(folder: Path, epoch: int) -> Path:
+    """Return the plain script, which waits at the start of an epoch until the job is let end."""
     loop = "    sampler.set_epoch(epoch)\n"
-    brake = "    __import__('time').sleep(0.5 * os.path.exists(os.environ['COUNTED'] + '/slowly'))\n"
+    gate = f"""
+    while epoch == {epoch} and not os.path.exists(os.environ["COUNTED"] + "/open"):
+        __import__("time").sleep(0.01)
+"""
     text, script = PLAIN.read_text(), folder / "plain.py"
     assert loop in text
-    script.write_text(text.replace(loop, loop + brake))
+    script.write_text(text.replace(loop, loop + gate))
     return script
 
 
@@ -37,16 +44,18 @@ def record(job: Scenario, text: str) -> bool:
     return any(text in line.text for line in job.lines)
 
 
+@pytest.mark.story
 async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
     tmp_path: Path, warm: Warm
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
-        arguments = ("--epochs", 20, "--checkpoint", tmp_path / "digits.pt")
-        with job.slowly():
-            agents = [await job.agent(index, braked(tmp_path), *arguments) for index in (0, 1)]
-            await job.until(lambda: record(job, "epoch 3:"))
-            workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
-            os.kill(workers[-1].pid, signal.SIGKILL)
+        script, arguments = waiting(tmp_path, 2), ("--epochs", 4, "--checkpoint", tmp_path / "digits.pt")
+        agents = [await job.agent(index, script, *arguments) for index in (0, 1)]
+        await job.until(lambda: record(job, "epoch 1:"))
+        workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
+        os.kill(workers[-1].pid, signal.SIGKILL)
+        await job.until(lambda: len(starts(job)) == 2)
+        job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert starts(job)[0] == "rank 0 of 2 starts with epoch 0"
         assert len(starts(job)) == 2
@@ -79,7 +88,7 @@ async def test_run_that_is_interrupted_says_so_by_its_exit_code(
     tmp_path: Path, warm: Warm, number: signal.Signals, code: int
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        wait = "import time; print('up', flush=True); time.sleep(600)"
+        wait = "import signal; print('up', flush=True); signal.pause()"
         agent = await job.agent(0, sys.executable, "-c", wait, flags=("--no-python",))
         await job.until(lambda: any(line.text.split()[-1:] == ["up"] for line in job.lines))
         agent.kill(number)
@@ -117,11 +126,12 @@ async def test_output_goes_where_torchruns_flags_say(tmp_path: Path, warm: Warm)
         assert files == {"0/stdout.log": "out\n", "0/stderr.log": "err\n", "1/stdout.log": "out\n"}
 
 
+@pytest.mark.story
 async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(
     tmp_path: Path, warm: Warm
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        old = await job.agent(0, "counted.py", 100000)
+        old = await job.agent(0, "counted.py", HELD)
         await job.until(lambda: job.last()["step"] > 5)
         new = await job.agent(0, "counted.py", 1)
         assert await job.ends(old) == 75
@@ -129,18 +139,34 @@ async def test_newer_incarnation_replaces_the_older_which_says_run_me_again(
         assert await job.ends(new) == 0
 
 
+MEETS = """
+import os, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}", flush=True)
+while not os.path.exists(os.environ["COUNTED"] + "/open"):
+    time.sleep(0.01)
+dist.barrier()
+print("done:", flush=True)
+"""
+
+
+@pytest.mark.story
 async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None:
+    script = tmp_path / "meets.py"
+    script.write_text(MEETS)
     async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
-        script, saved = braked(tmp_path), tmp_path / "digits.pt"
-        with job.slowly():  # the second node comes before the first has trained alone to the end
-            nodes = [await job.torchrun(index, script, 40, saved) for index in (0, 1)]
-            await job.until(lambda: [line for line in starts(job) if " of 2 " in line])
+        nodes = [await job.torchrun(0, script)]
+        await job.until(lambda: starts(job))
+        nodes.append(await job.torchrun(1, script))
+        await job.until(lambda: len(starts(job)) == 2)
+        job.let_end()
         assert [await job.ends(node) for node in nodes] == [0, 0]
-        assert "epoch 0" in starts(job)[0]
-        assert " of 2 " in starts(job)[-1]
+        assert [text.split("]:")[-1].strip() for text in starts(job)] == ["rank 0 of 1", "rank 0 of 2"]
         assert record(job, "done:")
 
 
+@pytest.mark.story
 async def test_workers_of_one_node_have_one_thread_each_though_torch_was_imported_before(
     tmp_path: Path,
 ) -> None:
@@ -159,7 +185,7 @@ async def test_workers_of_one_node_have_one_thread_each_though_torch_was_importe
 ORPHANS = """
 import subprocess, sys, time, psutil
 left = [int(subprocess.check_output(["sh", "-c", "sleep 0.1 >/dev/null & echo $!"])) for _ in range(3)]
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + float(sys.argv[1])
 while any(map(psutil.pid_exists, left)):
     if time.monotonic() > deadline:
         sys.exit(f"not reaped: {[psutil.Process(pid).status() for pid in left]}")
@@ -175,5 +201,7 @@ async def test_agent_reaps_what_its_workers_leave_behind(tmp_path: Path) -> None
         "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
     )
     run = (sys.executable, "-m", "elasticjob.cli", "run", "--start-method", "spawn", "--max-restarts", "0")
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", inherit, *run, str(script))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", inherit, *run, str(script), str(PATIENCE)
+    )
     assert await process.wait() == 0

@@ -10,6 +10,7 @@ import pytest
 
 from elasticjob.trainer.shards import Dataset
 from tests.kit.training.consumers import consuming
+from tests.kit.waiting import PATIENCE
 
 WORKERS = ["0", "1", "2"]
 
@@ -30,7 +31,7 @@ def test_random_kills_of_consumers_and_master_lose_no_record_and_double_none(
             if turn % 3 != 2 or chance.random() < 0.5:
                 job.kill(chance.choice(WORKERS))
         for consumer in job.consumers.values():
-            consumer.join(120)
+            consumer.join(PATIENCE)
             assert consumer.exitcode == 0, (job.status(), job.consumers)
         standing = job.status()["datasets"][0]
         assert standing["complete"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.rpc import environment as names
+from tests.kit.waiting import PATIENCE
 
 SCRIPT = """
 import sys
@@ -23,7 +24,7 @@ raise ValueError("no data")
 """
 
 
-@pytest.mark.parametrize("start", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start", [pytest.param("forkserver", marks=pytest.mark.story), "spawn"])
 async def test_terminal_stays_one_and_shows_text_before_the_line_ends(tmp_path: Path, start: str) -> None:
     script, gate = tmp_path / "train.py", tmp_path / "gate"
     script.write_text(SCRIPT)
@@ -37,7 +38,7 @@ async def test_terminal_stays_one_and_shows_text_before_the_line_ends(tmp_path: 
     os.close(theirs)
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         seen = b""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE):
             while b"loading ... " not in seen:
                 seen += await asyncio.to_thread(terminal.read, 4096)
             assert b"[True, True]" in seen

@@ -30,7 +30,7 @@ from tests.kit.waiting import PATIENCE
 
 TOKEN: Final = "secret"
 SCRIPTS: Final = Path(__file__).parents[2] / "trainer" / "scripts"
-AGES: Final = timedelta(seconds=PATIENCE)
+AGES: Final = timedelta(seconds=10 * PATIENCE)
 HELD: Final = "held"
 """Instead of the number of epochs: a training that goes on until `Scenario.let_end`."""
 
@@ -105,16 +105,14 @@ class Scenario:
         command = map(str, (*flags, SCRIPTS / script, *arguments))
         return self._follow(Agent(node, await self.warm.agent([*command], kept), self.folder / node))
 
-    async def torchrun(self, index: int, script: Path, epochs: int, checkpoint: Path) -> Agent:
+    async def torchrun(self, index: int, script: Path) -> Agent:
         """Start plain torchrun as node `index`, with our rendezvous."""
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
-        command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script, "--epochs", epochs)
+        command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script)
         node = f"job-worker-{index}"
         environment = self.environment(node, index, self.folder / node)
-        words = [*map(str, command), "--checkpoint", str(checkpoint)]
-        return self._follow(
-            Agent(node, await self.warm.run(words, environment, module=True), self.folder / node)
-        )
+        process = await self.warm.run([*map(str, command)], environment, module=True)
+        return self._follow(Agent(node, process, self.folder / node))
 
     def _follow(self, agent: Agent) -> Agent:
         self.agents.append(agent)

@@ -20,7 +20,10 @@ MODULES = (
     "elasticjob.trainer.torch",
     "torch.distributed.fsdp",
     "torch._dynamo",
+    "elasticjob.cli.main",
     "elasticjob.cli.commands.run",
+    "elasticjob.trainer.agent.loop",
+    "typer._adapters",
 )
 AGENT, RUN = 0, 1
 """What a fork does, by its slot: be an agent with a warm process beside it, or run a script as it is."""

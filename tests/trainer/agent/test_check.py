@@ -19,12 +19,15 @@ from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, togeth
 from tests.kit.master.turns import pod
 from tests.kit.training.harness import SCRIPTS, scenario
 from tests.kit.training.warm import Warm
+from tests.kit.waiting import PATIENCE
 
 
+@pytest.mark.story
 async def test_a_broken_node_does_not_train_and_a_slow_one_is_named(
     tmp_path: Path, warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHECK_PAYLOAD", f"{sys.executable} -P {SCRIPTS / 'payload.py'}")
+    monkeypatch.setenv("PATIENCE", str(PATIENCE))
     monkeypatch.setenv("CUT", "job-worker-2")
     monkeypatch.setenv("SLOW", "job-worker-1")
     async with scenario(tmp_path, warm, nodes=(3, 4)) as job:
@@ -46,7 +49,7 @@ import json, sys, time
 for line in sys.stdin:
     task = json.loads(line)
     if task["local"] == {stuck}:
-        time.sleep(600)
+        time.sleep(1e6)
     print(json.dumps({{"seconds": task["local"] + 1.0, "error": "", "device": "cpu"}}), flush=True)
     if task["local"] == {ending}:
         break
@@ -55,7 +58,7 @@ for line in sys.stdin:
 
 @asynccontextmanager
 async def bench(
-    slots: int, *, stuck: int = -1, ending: int = -1, limit: float = 60.0
+    slots: int, *, stuck: int = -1, ending: int = -1, limit: float = PATIENCE
 ) -> AsyncIterator[Bench]:
     """A bench with a payload that measures nothing."""
     command = (sys.executable, "-c", ECHO.format(stuck=stuck, ending=ending))
@@ -85,15 +88,16 @@ async def test_a_payload_that_is_stuck_or_ends_is_an_error() -> None:
         assert await made.run(tasks(1)) == Result(seconds=1.0, device="cpu")
 
 
+@pytest.mark.story
 async def test_our_payload_measures_two_nodes_together_and_one_alone() -> None:
-    made = [Bench(check.PAYLOAD, 1, os.environ, limit=180.0) for _ in range(2)]
+    made = [Bench(check.PAYLOAD, 1, os.environ, limit=PATIENCE) for _ in range(2)]
     try:
         with reserved("127.0.0.1") as port:
             peers = [Peer(node=name, address="127.0.0.1", port=port, slots=1) for name in "AB"]
             both = [one.run(together(peers, peer.node)) for one, peer in zip(made, peers, strict=True)]
             results = await asyncio.gather(*both)
         assert [(result.error, result.device) for result in results] == [("", "cpu")] * 2
-        assert all(0 < result.seconds < 180 for result in results)
+        assert all(0 < result.seconds < PATIENCE for result in results)
         with reserved("127.0.0.1") as port:
             alone = await made[0].run(check.alone(1, "127.0.0.1", port))
         assert alone.error == ""

@@ -20,6 +20,7 @@ from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.seeing.memory import Cgroup
 from elasticjob.trainer.agent.settings import Place, Settings, Start
 from elasticjob.trainer.link.master import MasterClient
+from tests.kit.waiting import PATIENCE
 
 
 class Wrong(MasterClient):
@@ -35,7 +36,7 @@ class Alone(MasterClient):
     async def call(self, request: Any, *, patience: float | None = None) -> Any:
         match request:
             case Watch():
-                await asyncio.sleep(600)  # until it is cancelled
+                await asyncio.Future()  # until it is cancelled
             case Join(node=node, incarnation=incarnation):
                 member = Member(
                     node=node, incarnation=incarnation, slots=1, address="127.0.0.1", port=7000, since=1
@@ -66,7 +67,7 @@ async def test_agent_whose_own_task_fails_ends_with_that_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = settings(tmp_path, "sleep", "600")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path, keeper(tmp_path)).run() == 1
     words = json.loads((tmp_path / "words").read_text())
     assert words["message"] == "LookupError: a bug of ours"
@@ -82,7 +83,7 @@ async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
     cgroup.most.write_text("167772160\n")
     dies = f"echo oom_kill {counted} > {cgroup.events}; kill -9 $$"
     given = replace(settings(tmp_path, "sh", "-c", dies, pod="a-0"), max_restarts=0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         agent = Agent(given, os.environ, Alone("127.0.0.1:1"), tmp_path, keeper(tmp_path), cgroup=cgroup)
         assert await agent.run() == 137
     words = json.loads((tmp_path / "words").read_text())

@@ -14,11 +14,12 @@ import pytest
 
 from elasticjob.trainer.agent.seeing import stacks
 from elasticjob.trainer.link import stacks as worker
+from tests.kit.waiting import PATIENCE
 
 READS: Final = 20
 BUSY: Final = """
 import os
-from elasticjob.trainer import stacks
+from elasticjob.trainer.link import stacks
 
 stacks.register(os.environ)
 
@@ -41,7 +42,7 @@ outermost()
 async def test_stacks_of_a_busy_process_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:
-    for name, seconds in (("PY_SPY", 60.0), ("WRITTEN", 60.0), ("QUIET", 0.3)):  # for a busy machine
+    for name, seconds in (("PY_SPY", PATIENCE), ("WRITTEN", PATIENCE), ("QUIET", 0.3)):  # for a busy machine
         monkeypatch.setattr(stacks, name, seconds)
     if reader == "py-spy" and shutil.which(reader) is None:
         pytest.skip("py-spy is not on PATH")

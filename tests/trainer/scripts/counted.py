@@ -110,7 +110,7 @@ def ends(elastic: Elastic, step: Step) -> bool:
     Rank 0 decides before its next step, without which the others do not get past theirs.
     """
     if not OPEN.exists():
-        time.sleep(0.03)
+        time.sleep(0.1)
     elif elastic.is_main and not LAST.exists():
         new = FOLDER / "last.new"
         new.write_text(str(step.epoch + step.ends_epoch))

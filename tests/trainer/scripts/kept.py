@@ -1,13 +1,14 @@
 """An elastic script with all that a real one has: readers, evaluation, moving average, schedules, clipping.
 
-While there is a file `slowly` in the folder $COUNTED, steps and evaluations take a while, steps in the second
-half of the training a long one. At the end it prints what the training came to.
+In a step, or in the evaluation after an epoch, the worker of a node stands still until it is killed, if there
+is a file `step-NUMBER-NODE` or `epoch-NUMBER-NODE` in the folder $COUNTED; the file is gone then. At the end
+it prints what the training came to.
 """
 
 import json
 import os
+import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,13 @@ from tests.kit.training.device import DEVICE
 FOLDER = Path(os.environ["COUNTED"])
 
 
-def slowly(seconds: float) -> None:
-    if (FOLDER / "slowly").exists():
-        time.sleep(seconds)
+def stand(place: str) -> None:
+    """Wait to be killed, where a test wants that."""
+    mark = FOLDER / f"{place}-{os.environ['ELASTICJOB_NODE']}"
+    if mark.exists():
+        mark.unlink()
+        print(json.dumps({"pid": os.getpid(), "stands": place}), flush=True)
+        signal.pause()
 
 
 class Noisy(Dataset[dict[str, Tensor]]):
@@ -65,8 +70,8 @@ def main(epochs: int) -> None:
     test = elastic.loader(Noisy(40), global_batch=8, shuffle=False)
 
     def score(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        slowly(0.1)
         guess = elastic.model(batch["x"]).argmax(dim=1)
+        stand(f"epoch-{elastic.epoch - 1}")
         return {"accuracy": (guess == batch["y"]).double().mean()}
 
     elastic.evaluate(test, score)
@@ -74,13 +79,12 @@ def main(epochs: int) -> None:
         with step:
             for batch in step:
                 step.backward(F.cross_entropy(elastic.model(batch["x"]), batch["y"]))
-            slowly(0.02 if 2 * step.epoch < epochs else 0.5)
+            stand(f"step-{step.number}")
             step.clip_grad_norm_(0.5)
         if not step.done:
             continue
         ema.update_parameters(model)
         if step.ends_epoch:
-            print(json.dumps({"pid": os.getpid(), "evaluates": step.epoch}), flush=True)
             accuracy = elastic.evaluate(test, score)["accuracy"]
             notes["accuracies"].append(accuracy)
     scores = elastic.evaluate(test, score)

@@ -2,13 +2,14 @@
 
 saved.py WHERE ddp|fsdp STEPS FOLDER STEP…
 
-At each of the last ones rank 1 stands still the first time it gets there: there is a file in FOLDER then.
+At each of the last ones rank 1 stands still the first time it gets there, until it is killed: there is a file
+in FOLDER then.
 """
 
 import json
 import os
+import signal
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -45,7 +46,7 @@ def main(where: str, kind: str, total: int, folder: Path, stops: list[str]) -> N
         if dist.get_rank() == 1 and str(step) in stops and not (mark := folder / str(step)).exists():
             mark.touch()
             say(stands=step)
-            time.sleep(600)
+            signal.pause()
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(inputs), targets)
         torch.autograd.backward(loss)

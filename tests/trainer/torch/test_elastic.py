@@ -116,7 +116,7 @@ async def test_newcomers_enter_while_another_one_starts(tmp_path: Path, warm: Wa
 async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
         agents = [await job.agent(index, "counted.py", HELD) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
+        await job.until(job.trains_with(2, after=10))
         family = agents[0].tree()
         agents[0].kill()
         job.let_end()
@@ -128,7 +128,7 @@ async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_pat
 async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
         agents = [await job.agent(index, "counted.py", HELD) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
+        await job.until(job.trains_with(2, after=10))
         stopped = agents[0].tree()
         for process in stopped:
             process.suspend()
@@ -162,7 +162,7 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
 async def test_master_that_restarts_costs_no_step(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         agents = [await job.agent(index, "counted.py", HELD) for index in (0, 1)]
-        await job.until(job.trains_with(2, after=20))
+        await job.until(job.trains_with(2, after=10))
         await job.restart_master()
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]

@@ -13,7 +13,7 @@ from tests.kit.training.counted import check, trained_alone
 from tests.kit.training.harness import HELD, SCRIPTS, scenario
 from tests.kit.training.warm import Warm
 
-pytestmark = pytest.mark.xdist_group("warm")
+pytestmark = pytest.mark.xdist_group("warm")  # one process of pytest-xdist has torch warm
 
 
 async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, warm: Warm) -> None:

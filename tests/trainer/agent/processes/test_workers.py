@@ -18,6 +18,7 @@ from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import Script
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     stream = Stream(sink=sink, file=None, prefix=lambda: b"[0]: ", ended=ended.set)
     os.write(stream.write, b"one\nand two")
     stream.started()
-    assert ended.wait(60)
+    assert ended.wait(PATIENCE)
     assert sink.getvalue() == b"[0]: one\n[0]: and two"
     assert stream.last_line == "and two"
 
@@ -53,7 +54,7 @@ def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCapture
             os.write(stream.write, b"x" * 60_000 + b"\n")
         os.write(stream.write, b"the end\n")
         stream.started()
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE)
     assert stream.last_line == "the end"
     assert sorted(record.getMessage() for record in caplog.records) == [
         "/dev/full gets no more of a worker's output: [Errno 28] No space left on device",
@@ -68,7 +69,7 @@ def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
         os.write(stream.write, b"password: ")
         assert terminal.read(100) == b"password: "
         stream.started()
-        assert stream.drained(60)
+        assert stream.drained(PATIENCE)
         assert stream.last_line == "password:"
 
 
@@ -77,7 +78,7 @@ def test_prefix_follows_the_rank_of_the_worker() -> None:
     stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks).encode() + b" ", ended=lambda: None)
     os.write(stream.write, b"one\ntwo\n")
     stream.started()
-    assert stream.drained(60)
+    assert stream.drained(PATIENCE)
     assert sink.getvalue() == b"1 one\n2 two\n"
 
 
@@ -100,7 +101,7 @@ class Node:
     async def ends(self, many: int) -> set[tuple[int, int]]:
         """Return the slots and exit codes of `many` workers."""
         ended: set[tuple[int, int]] = set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(ended) < many:
                 if isinstance(event := await self.events.get(), Ended):
                     ended.add((event.slot, event.code))
@@ -127,7 +128,7 @@ async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
     monkeypatch.setattr(subprocess, "Popen", die)
     node = Node(tmp_path, "train.py", preloads=("torch",))
     node.workers.prepare(dict(os.environ))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert isinstance(await node.events.get(), WarmReady)
         node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
         while not isinstance(event := await node.events.get(), Ended):

@@ -1,0 +1,59 @@
+"""A plain script whose checkpoints an agent keeps in memory: real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.trainer.checkpoint.memory import held
+from tests.kit.training.harness import Scenario, scenario
+from tests.kit.training.warm import Warm
+from tests.kit.waiting import until
+
+pytestmark = pytest.mark.story
+
+
+def losses(job: Scenario) -> dict[int, set[float]]:
+    found: dict[int, set[float]] = {}
+    for line in job.lines:
+        if "loss" in line.record:
+            found.setdefault(line.record["step"], set()).add(round(line.record["loss"], 5))
+    return found
+
+
+async def is_whole(folder: str, step: int) -> bool:
+    """Whether a node has all parts of a step in its memory."""
+    found = [each.head for each in held(Path(folder)) if each.head.step == step]
+    return {head.part for head in found} == set(range(found[0].parts)) if found else False
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, kind: str) -> None:
+    """Two nodes; a worker is killed, then a node with all its memory: no storage is needed."""
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+
+        def said(**words: object) -> dict[str, Any] | None:
+            found = (each.record for each in job.lines if words.items() <= each.record.items())
+            return next(found, None)
+
+        arguments = ("saved.py", "memory://", kind, 100, tmp_path, 33, 73)
+        first = await job.agent(0, *arguments)
+        other = await job.agent(1, *arguments)
+        os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
+        await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
+        await job.until(lambda: said(stands=73))
+        blocks = next(
+            line.record["memory"] for line in job.lines if "memory" in line.record and line.node == first.node
+        )
+        await until(partial(is_whole, blocks, 70), "all of step 70 is on node 0")
+        other.kill()  # its workers die with it, and the next agent begins with empty memory
+        last = await job.agent(1, *arguments)
+        await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))
+        assert await job.ends(last) == await job.ends(first) == 0
+        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {1, 31, 71}
+        assert all(len(each) == 1 for each in losses(job).values())  # the same model, whoever computed it
