@@ -18,12 +18,12 @@ from tests.kit.training.warm import Warm, warm_process
 
 EXAMPLES = Path("examples").resolve()
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
-STEPS = {"fsdp": 60} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
+STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
 LOOPS = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("integrations")]
+pytestmark = [pytest.mark.story, pytest.mark.xdist_group("integrations")]
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ class Consumed:
         until = time.monotonic() + PATIENCE
         while self.outputs < outputs and any(each.is_alive() for each in self.consumers.values()):
             assert time.monotonic() < until, f"{self.outputs} of {outputs} leases"
-            time.sleep(0.002)
+            time.sleep(0.01)
 
     def status(self) -> dict[str, Any]:
         """Return what the master's page says."""

@@ -16,7 +16,7 @@ from elasticjob.trainer.agent.seeing import stacks
 from elasticjob.trainer.link import stacks as worker
 from tests.kit.waiting import PATIENCE
 
-READS: Final = 20
+READS: Final = 6
 BUSY: Final = """
 import os
 from elasticjob.trainer.link import stacks

@@ -43,6 +43,7 @@ async def test_torch_reads_every_record_once(tmp_path: Path) -> None:
     assert job.shards.datasets["numbers"].complete
 
 
+@pytest.mark.story
 async def test_tensorflow_reads_every_record_once(tmp_path: Path) -> None:
     import tensorflow as tf
 
