@@ -23,7 +23,7 @@ KILLED = 23
 
 LOOPS = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
 
-pytestmark = [pytest.mark.story, pytest.mark.xdist_group("integrations")]
+pytestmark = pytest.mark.story
 
 
 @pytest.fixture(scope="module")

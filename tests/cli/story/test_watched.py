@@ -10,6 +10,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.seen import Condition, Message, Pod
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.watched import Record, conditions_of, is_echo, pod_of
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 
 ONE = b'{"at":1.5,"round":1,"step":1,"world":2,"loss":2.25}\n'
@@ -30,7 +31,7 @@ def test_steps_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
 def test_conditions_are_those_of_the_status() -> None:
     rows = [("Running", "True", "NodesRunning", "1 of 1 nodes run"), ("Suspended", "False", "Resumed", "on")]
     conditions = [dict(zip(("type", "status", "reason", "message"), row, strict=True)) for row in rows]
-    job = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob"}
+    job: Manifest = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob"}
     job |= {"metadata": {"name": "digits", "namespace": "default"}, "status": {"conditions": conditions}}
     job |= {"spec": {"replicaSpecs": {"worker": {"replicas": 1}}}}
     assert conditions_of(ELASTICJOB.convert(job)) == (
