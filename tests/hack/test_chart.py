@@ -48,7 +48,7 @@ Objects = dict[tuple[str, str, str], Manifest]
 
 def objects(text: str) -> Objects:
     """Return manifests by kind, namespace and name."""
-    found = (each for each in yaml.safe_load_all(text) if each)
+    found = (each for each in yaml.load_all(text, yaml.CSafeLoader) if each)  # ten times as fast
     return {
         (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
         for each in found
