@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,9 +15,14 @@ from elasticjob.cli.story.processes import Process
 from elasticjob.cli.story.seen import Condition, Pod, Seen
 from elasticjob.cli.story.steps import Step
 
-ENDS = [{"parameters": trained_alone(3), "steps": 3, "at": 9.0} for _ in range(2)]
 COMPLETE = Seen(conditions=(Condition("Complete", True, "Succeeded", "all workers ended well"),))
 STEPS = [Step(at=float(n), round=1, step=n, world=2) for n in range(1, 5)]
+
+
+@cache
+def ends() -> list[dict[str, Any]]:
+    """The last lines of two workers; made when a test needs them, since that takes torch."""
+    return [{"parameters": trained_alone(3), "steps": 3, "at": 9.0} for _ in range(2)]
 
 
 def begins(step: int, at: float, world: int = 2) -> dict[str, Any]:
@@ -33,13 +39,13 @@ def begins(step: int, at: float, world: int = 2) -> dict[str, Any]:
     ],
 )
 def test_lives_begin_no_earlier_than_what_was_saved(blow: Blow, life: dict[str, Any], sentence: str) -> None:
-    found = problems([life, *ENDS], [blow])
+    found = problems([life, *ends()], [blow])
     assert [each[: len(sentence)] for each in found] == ([sentence] if sentence else [])
 
 
 def test_two_losses_of_a_step_and_other_parameters_are_told() -> None:
     lines = [{"step": 1, "loss": loss, "at": loss} for loss in (1.0, 2.0)]
-    found = problems([*lines, {**ENDS[0], "steps": 2}], [])
+    found = problems([*lines, {**ends()[0], "steps": 2}], [])
     assert [sentence.partition(" ")[0] for sentence in found] == ["step", "1", "parameters"]
 
 
