@@ -32,6 +32,15 @@ settings.register_profile(
 )
 settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
+ALIKE = (
+    "tests/benchmarks",
+    "tests/brain",
+    "tests/e2e",
+    "tests/kube/traps/test_leading.py",
+    "tests/kube/traps/test_running.py",
+    "tests/master/scalers",
+)
+"""Integration tests to which a real server cannot answer otherwise: make test-kube leaves them to ALL=1."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and INTEGRATION & {*item.fixturenames}:
             item.add_marker(pytest.mark.integration)
+            if not item.nodeid.startswith(ALIKE):
+                item.add_marker(pytest.mark.differs)
     items.sort(key=_no_story)  # a story that starts last would decide when the whole run ends
     if config.getoption("--kube") != "real":
         _leave_out("plane", config, items)
