@@ -29,7 +29,8 @@ from brain.sizes import larger
 def test_larger():
     assert (larger(3, 2), larger(3, 4)) == (3, 4)
 """
-KILLED = "tests/brain/test_sizes.py::test_larger"
+TESTS = "tests/brain"
+KILLED = f"{TESTS}/test_sizes.py::test_larger"
 OUTCOMES = {
     "larger: one > other -> one >= other": "survived",
     "larger: one > other -> not one > other": KILLED,
