@@ -55,7 +55,7 @@ def test_mutants_are_killed_or_told(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert json.loads(saved.read_text()) == {f"brain {name}": outcome for name, outcome in OUTCOMES.items()}
     assert "brain: 4 killed, 2 survived, 3 not reached" in ran.stdout
-    assert "brain/sizes.py:4 brain larger: one > other -> one >= other (survived" in ran.stdout
+    assert "sizes.py:4 brain larger: one > other -> one >= other (survived" in ran.stdout
 
 
 def test_a_move_changes_no_mutant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
