@@ -18,9 +18,6 @@ from tests.kit.waiting import PATIENCE
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
 
 
-pytestmark = pytest.mark.xdist_group("warm")  # one process of pytest-xdist has torch warm
-
-
 def starts(job: Scenario) -> list[str]:
     """Return what the plain script says when it starts, from rank 0."""
     return [line.text for line in job.lines if "rank 0 of" in line.text]
@@ -61,69 +58,6 @@ async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
         assert len(starts(job)) == 2
         assert not starts(job)[1].endswith("epoch 0")
         assert record(job, "done:")
-
-
-async def test_script_that_fails_at_once_is_given_up_with_its_last_line(tmp_path: Path, warm: Warm) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, "failing.py")
-        assert await job.ends(agent) == 1
-        words = agent.last_words()
-        assert words["reason"] == "CannotStart"
-        assert "ValueError: no such file: data.csv" in words["message"]
-        assert "twice without any progress" in words["message"]
-        traceback = [line.text for line in job.lines if "File " in line.text]
-        assert traceback
-        assert all("failing.py" in line for line in traceback), "frames of ours in the user's traceback"
-
-
-async def test_exit_code_of_the_script_is_the_agents_in_a_cold_start_too(tmp_path: Path, warm: Warm) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, "failing.py", "exit", flags=("--start-method", "spawn"))
-        assert await job.ends(agent) == 3
-        assert agent.last_words()["exitCode"] == 3
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_run_that_is_interrupted_says_so_by_its_exit_code(
-    tmp_path: Path, warm: Warm, number: signal.Signals, code: int
-) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        wait = "import signal; print('up', flush=True); signal.pause()"
-        agent = await job.agent(0, sys.executable, "-c", wait, flags=("--no-python",))
-        await job.until(lambda: any(line.text.split()[-1:] == ["up"] for line in job.lines))
-        agent.kill(number)
-        assert await job.ends(agent) == code
-        assert agent.last_words()["reason"] == "Left"
-
-
-async def test_any_program_runs_with_torchruns_environment(tmp_path: Path, warm: Warm) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        shown = "import os; print({k: v for k, v in os.environ.items() if 'RANK' in k or 'WORLD' in k})"
-        flags = ("--no-python", "--nproc-per-node", "2", "--role", "trainer")
-        agent = await job.agent(0, sys.executable, "-c", shown, flags=flags)
-        assert await job.ends(agent) == 0
-        lines = sorted(line.text for line in job.lines if line.text.startswith("[trainer"))
-        for local, line in enumerate(lines):
-            assert line.startswith(f"[trainer{local}]: ")
-            for name, value in (("RANK", local), ("LOCAL_RANK", local), ("WORLD_SIZE", 2), ("GROUP_RANK", 0)):
-                assert f"'{name}': '{value}'" in line
-        assert len(lines) == 2
-
-
-async def test_output_goes_where_torchruns_flags_say(tmp_path: Path, warm: Warm) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        where = tmp_path / "logs"
-        flags = "--no-python --nproc-per-node 3 --redirects 0:3 --tee 1:1 --local-ranks-filter 0,1"
-        template = "--log-line-prefix-template=${rank}-${local_rank} "
-        given = (*flags.split(), template, f"--log-dir={where}")
-        agent = await job.agent(0, "/bin/sh", "-c", "echo out; echo err >&2", flags=given)
-        assert await job.ends(agent) == 0
-        shown = sorted(line.text for line in job.lines if line.text.endswith((" out", " err")))
-        assert shown == ["1-1 err", "1-1 out"]
-        files = {
-            file.relative_to(where / "job").as_posix(): file.read_text() for file in where.rglob("*.log")
-        }
-        assert files == {"0/stdout.log": "out\n", "0/stderr.log": "err\n", "1/stdout.log": "out\n"}
 
 
 @pytest.mark.story

@@ -280,7 +280,7 @@ async def end(running: Scenario) -> None:
         if alive(agent):
             agent.kill()
     await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
-    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=PATIENCE)
+    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=PATIENCE / 6)
     assert not orphans, f"processes outlived their agent: {orphans}"
     outlived = [pid for pid, process in running.seen.items() if process and lives(process)]
     assert not outlived, f"workers outlived their agent: {outlived}"

@@ -47,7 +47,7 @@ def expected(pieces: int, epochs: int) -> float:
     return variance / norm
 
 
-@pytest.mark.xdist_group("warm")
+@pytest.mark.story
 async def test_the_scale_is_reported(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "counted.py", 4, flags=("--nproc-per-node", "3"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -43,16 +45,26 @@ async def test_torch_reads_every_record_once(tmp_path: Path) -> None:
     assert job.shards.datasets["numbers"].complete
 
 
+WITH_TENSORFLOW = """
+import sys
+import tensorflow as tf
+from elasticjob.trainer.shards import Dataset, Way
+from elasticjob.trainer.tensorflow import shard_dataset
+
+way = Way(address=sys.argv[1], token_file=sys.argv[2], node="node-0")
+numbers = Dataset(name="numbers", size=100, shard=7)
+read = shard_dataset(numbers, lambda shard: shard.records, tf.TensorSpec((), tf.int64), way=way)
+print(*(int(number) for batch in read.batch(8) for number in batch.numpy()))
+"""
+
+
 @pytest.mark.story
 async def test_tensorflow_reads_every_record_once(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    from elasticjob.trainer.tensorflow import shard_dataset
+    """In a process of its own: one that has imported TensorFlow aborts when it imports torch's compiler."""
 
     def consume(way: Way) -> list[int]:
-        numbers = Dataset(name="numbers", size=100, shard=7)
-        read = shard_dataset(numbers, lambda shard: shard.records, tf.TensorSpec((), tf.int64), way=way)
-        return [int(number) for batch in read.batch(8) for number in batch.numpy()]
+        command = (sys.executable, "-c", WITH_TENSORFLOW, way.address, way.token_file)
+        return [int(number) for number in subprocess.check_output(command).split()]
 
     numbers, job = await with_master(tmp_path, consume)
     assert sorted(numbers) == list(range(100))
