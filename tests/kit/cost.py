@@ -1,4 +1,4 @@
-"""What a run of tests costs in CPU seconds, which other load hardly moves: a plugin (see pyproject.toml).
+"""The cost of a run of tests in CPU seconds, which other load hardly moves: a plugin (see pyproject.toml).
 
 Each test's report carries the CPU time of its process and of the children that were waited for meanwhile, so
 a process that several tests share counts for the one at whose end it ends. The run's sum has all of them.
@@ -16,6 +16,8 @@ import pytest
 
 CPU: Final = "cpu"
 SHOWN: Final = 10
+BEFORE: Final = pytest.StashKey[float]()
+LAST: Final = pytest.StashKey[float]()
 began: Final = time.monotonic()
 
 
@@ -34,6 +36,11 @@ def spent() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start to count: the first test of a process did not cost what collecting all of them did."""
+    session.stash[LAST] = spent()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -41,15 +48,11 @@ def pytest_runtest_makereport(
     """Note what the test has cost up to here; the teardown's report has all of it."""
     report = yield
     if call.when == "setup":
-        item.stash[BEFORE] = item.session.stash.get(LAST, 0.0)
+        item.stash[BEFORE] = item.session.stash[LAST]
     if call.when == "teardown":
         item.session.stash[LAST] = now = spent()
         report.user_properties.append((CPU, now - item.stash[BEFORE]))
     return report
-
-
-BEFORE: Final = pytest.StashKey[float]()
-LAST: Final = pytest.StashKey[float]()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
