@@ -22,7 +22,6 @@ from tests.kit.clusters.leftovers import cleaned
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import RealServed, Served, devcluster_server
 from tests.kit.clusters.whole import WholeClusters, real_plane, whole_clusters
-from tests.kit.waiting import PATIENCE
 
 settings.register_profile(
     "busy",
@@ -85,12 +84,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if ran:
         server = "the real control plane" if config.getoption("--kube") == "real" else "devcluster"
         terminalreporter.write_line(f"{len(ran)} integration tests ran on {server}")
-
-
-@pytest.fixture
-def patience() -> float:
-    """Seconds that a test waits for what should happen soon, more on a slow or busy machine."""
-    return PATIENCE
 
 
 @pytest.fixture(scope="session")
