@@ -1,1 +1,1 @@
-"""What every controller does in a pass: its plan, its rules, its reads and writes, and what causes it."""
+"""Parts of a pass that all controllers share: plan, rules, reads, writes, and triggers."""

@@ -1,1 +1,1 @@
-"""What each request to the master does: one file for each conversation of api/rpc, and the table of all."""
+"""Handlers of requests to the master: one file for each conversation of api/rpc, and their table."""

@@ -1,4 +1,4 @@
-"""What holds after every turn of a master; tests check it after each one."""
+"""Invariants of a master's state; tests check them after every turn."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the kubelet does next for a pod, and what its status says. Pure."""
+"""The kubelet's next actions for a pod, and the pod's status. Pure."""

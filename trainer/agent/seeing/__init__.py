@@ -1,1 +1,1 @@
-"""What an agent observes of its workers and its machine."""
+"""The agent's observations of its workers and its machine."""
