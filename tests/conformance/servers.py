@@ -83,9 +83,7 @@ def _session(
 
 @asynccontextmanager
 async def _side(
-    admin: aiohttp.ClientSession,
-    nobody: aiohttp.ClientSession,
-    run: str = "",
+    admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession, run: str = ""
 ) -> AsyncIterator[Server]:
     async with serving(datetime.now(UTC)) as hooks, admin, nobody:
         yield Server(admin, nobody, hooks, run)

@@ -259,10 +259,7 @@ async def test_the_webhook_refuses_in_its_own_words(
         async with running(operator):
             await until(refused, "the webhook is heeded, and uses its own words")
             await installed.create(website.WEBSITE, site(namespace))
-        assert (await installed.get(SECRET, secret.name, namespace)).data.keys() == {
-            "tls.crt",
-            "tls.key",
-        }
+        assert (await installed.get(SECRET, secret.name, namespace)).data.keys() == {"tls.crt", "tls.key"}
 
 
 async def test_replicas_share_a_lease(

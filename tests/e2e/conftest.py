@@ -18,9 +18,7 @@ from tests.kit.e2e import Stage, staged
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(
-    whole_cluster: WholeClusters,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    whole_cluster: WholeClusters, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> AsyncIterator[Stage]:
     """Containers are started by the SUPERVISOR of the module, if it has one."""
     folder, supervisor = tmp_path_factory.mktemp("cluster"), getattr(request.module, "SUPERVISOR", SUPERVISOR)

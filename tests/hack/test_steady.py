@@ -26,12 +26,7 @@ def test_that_holds():
 
 @pytest.mark.parametrize(
     ("tests", "holds", "code", "told"),
-    [
-        (1, "True", 0, 0),
-        (2, "again", 0, 2),
-        (1, "False", 1, 0),
-        (MOST + 1, "again", 1, 0),
-    ],
+    [(1, "True", 0, 0), (2, "again", 0, 2), (1, "False", 1, 0), (MOST + 1, "again", 1, 0)],
 )
 def test_second_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tests: int, holds: str, code: int, told: int

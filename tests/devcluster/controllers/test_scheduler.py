@@ -63,11 +63,7 @@ def verdict(wants: Pod, *nodes: Node, on: tuple[Pod, ...] = ()) -> str:
             (node("a", taints=[{"key": "k", "effect": "NoSchedule"}]),),
             "a",
         ),
-        (
-            pod(nodeSelector={"zone": "x"}),
-            (node("a"), node("b", labels={"zone": "x"})),
-            "b",
-        ),
+        (pod(nodeSelector={"zone": "x"}), (node("a"), node("b", labels={"zone": "x"})), "b"),
         (
             pod(nodeSelector={"zone": "x"}),
             (node("a"),),

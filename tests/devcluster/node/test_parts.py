@@ -212,10 +212,7 @@ def made(volume: dict[str, Any]) -> volumes.Volume:
             {"configMap": {"name": "c", "items": [{"key": "color", "path": "a/b", "mode": 0o400}]}},
             volumes.Files({"a/b": b"blue"}, modes={"a/b": 0o400}),
         ),
-        (
-            {"secret": {"secretName": "s", "defaultMode": 0o400}},
-            volumes.Files({"word": b"hush"}, mode=0o400),
-        ),
+        ({"secret": {"secretName": "s", "defaultMode": 0o400}}, volumes.Files({"word": b"hush"}, mode=0o400)),
         ({"secret": {"secretName": "gone", "optional": True}}, volumes.Files({})),
         (
             {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},

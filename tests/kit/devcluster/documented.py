@@ -16,10 +16,7 @@ _SPEC = {
 }
 _SCHEMA = {
     "type": "object",
-    "properties": {
-        "spec": _SPEC,
-        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-    },
+    "properties": {"spec": _SPEC, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
 }
 CRONTABS: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

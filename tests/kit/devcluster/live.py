@@ -95,11 +95,7 @@ class Live:
 
 
 def manifest(
-    name: str,
-    *command: str,
-    namespace: str = "default",
-    labels: Mapping[str, str] | None = None,
-    **spec: Any,
+    name: str, *command: str, namespace: str = "default", labels: Mapping[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
     """A pod of one container, which never restarts unless `spec` says otherwise."""
     container = {

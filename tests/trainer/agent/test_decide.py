@@ -216,8 +216,7 @@ def test_survivor_that_is_in_no_collective_has_all_the_time_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "does"),
-    [(0, ["no join", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])],
+    ("code", "does"), [(0, ["no join", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])]
 )
 def test_worker_in_no_collective_may_end_meanwhile(code: int, does: list[str]) -> None:
     story = training("b", "a")

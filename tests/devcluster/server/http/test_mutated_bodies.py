@@ -109,13 +109,7 @@ GROWING = [{"op": "add", "path": "/spec/free", "value": {"0": "x" * 100_000}}] +
         ("POST", MAPS, f'{{"metadata":{{"name":"m"}},"data":{{{NAMES},"k1":"w"}}}}'.encode(), JSON, 413),
         ("PATCH", f"{THINGS}/t", f"spec:\n  a0: &a0 [1]\n{ALIASES}".encode(), MEDIA["apply"], 400),
         ("PATCH", f"{THINGS}/t", GROWING, MEDIA["json"], 413),
-        (
-            "PATCH",
-            f"{THINGS}/t",
-            [{"op": "remove", "path": "/x"}] * 10_001,
-            MEDIA["json"],
-            413,
-        ),
+        ("PATCH", f"{THINGS}/t", [{"op": "remove", "path": "/x"}] * 10_001, MEDIA["json"], 413),
     ],
     ids=["lists", "objects", "names", "aliases", "copies", "operations"],
 )

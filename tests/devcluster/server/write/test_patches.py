@@ -39,8 +39,7 @@ def test_merge_patch(value: Any, patch: Any, expected: Any) -> None:
 
 
 JSON = st.recursive(
-    st.integers(0, 9),
-    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    st.integers(0, 9), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
 )
 
 
