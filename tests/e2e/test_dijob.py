@@ -22,7 +22,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.dijob.client import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijob.client import PYTHON, Story, copy_example, example
 from tests.kit.dijob.jobs import Caller
 from tests.kit.dijob.server import di_server_of
 from tests.kit.waiting import until
@@ -94,10 +94,11 @@ def of_this_machine(folder: Path) -> Manifest:
     """The example, with programs of this machine in the place of its image."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
+    held = str(folder / copy_example(folder))
 
     def change(role: str, _: Manifest, container: Manifest) -> None:
         container |= {"image": "python:3.11", "workingDir": str(work)}
-        container["command"] = [str(PYTHON), "-W", "ignore", str(EXAMPLE / "cartpole.py"), role]
+        container["command"] = [str(PYTHON), "-W", "ignore", held, role]
         container["env"] += [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "HOME", "value": str(work)},
@@ -116,4 +117,5 @@ async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(tmp_path: P
         return ""
 
     async with cluster_of(tmp_path) as (client, url), aiohttp.ClientSession() as session:
-        await Story(client, "default").tell(of_this_machine(tmp_path), Caller(session, url, "default"), token)
+        story = Story(client, "default", tmp_path / "work")
+        await story.tell(of_this_machine(tmp_path), Caller(session, url, "default"), token)

@@ -16,7 +16,7 @@ from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.node import Node
-from tests.kit.dijob.client import EXAMPLE, PYTHON, Story, example
+from tests.kit.dijob.client import PYTHON, Story, copy_example, example
 from tests.kit.dijob.jobs import Caller
 from tests.kit.helm import CHART, helm, program
 from tests.kit.node.site import READY, SYSTEM, Site
@@ -65,7 +65,7 @@ def of_the_trainer_image(volume: Path) -> Manifest:
     """The example in the trainer's image, with DI-engine and the program on the volume that pods share."""
     (packages,) = PYTHON.parents[1].glob("lib/python*/site-packages")
     shutil.copytree(packages, volume / "packages")
-    shutil.copy(EXAMPLE / "cartpole.py", volume)
+    held = copy_example(volume)
     work = volume / "work"
     work.mkdir()
     work.chmod(0o777)
@@ -74,7 +74,7 @@ def of_the_trainer_image(volume: Path) -> Manifest:
         pod["securityContext"] = RESTRICTED
         container |= {
             "image": f"elasticjob/trainer:{__version__}",
-            "command": ["python3", "-W", "ignore", "/shared/cartpole.py", role],
+            "command": ["python3", "-W", "ignore", f"/shared/{held}", role],
             "workingDir": "/shared/work",
             "securityContext": UNPRIVILEGED,
             "volumeMounts": [{"name": "work", "mountPath": "/shared"}],
@@ -114,4 +114,4 @@ async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
     await site.kubectl.apply(claim(home))
     job = await asyncio.to_thread(of_the_trainer_image, volume)
     async with aiohttp.ClientSession() as session:
-        await Story(admin, home).tell(job, Caller(session, url, home), token)
+        await Story(admin, home, volume / "work").tell(job, Caller(session, url, home), token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.kit.dijob.jobs import Caller
 from tests.kit.waiting import PATIENCE, until
 
 EXAMPLE: Final = Path("examples/dijob").resolve()
+HELD: Final = Path(__file__).with_name("held.py")
 PYTHON: Final = Path(sys.prefix) / "peers" / "di-engine" / "bin" / "python"
 ROLES: Final = ("coordinator", "collector", "learner")
 
@@ -34,12 +36,20 @@ def example(change: Callable[[str, Manifest, Manifest], None]) -> Manifest:
     return job
 
 
+def copy_example(folder: Path) -> str:
+    """Copy the example, and the file that holds it, whose name is returned."""
+    for each in (EXAMPLE / "cartpole.py", HELD):
+        shutil.copy(each, folder)
+    return HELD.name
+
+
 @dataclass(frozen=True)
 class Story:
-    """A job of the example in a namespace."""
+    """A job of the example in a namespace; it is held by a file in its working directory."""
 
     client: Client
     namespace: str
+    work: Path
 
     async def tell(self, job: Manifest, caller: Caller, token: Callable[[], Awaitable[str]]) -> None:
         """Tell all of it: the job trains, loses a collector, is scaled through di-server, and finishes.
@@ -76,7 +86,8 @@ class Story:
         await self._until(is_gone, "the coordinator has taken leave of the lost collector")
 
     async def ends(self) -> None:
-        """Wait until the agent has converged, the job has succeeded, and what ran is gone."""
+        """Let go, and wait until the agent has converged, the job has succeeded, and what ran is gone."""
+        (self.work / "may-end").touch()
 
         async def has_succeeded() -> bool:
             return (await self.client.get(DIJOB, "cartpole", self.namespace)).status.phase == "Succeeded"
