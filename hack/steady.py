@@ -4,7 +4,7 @@
 
 A test that passes then is unsteady: the run is green, and FILE gets a line with the first failure's message.
 It is a fault to be mended at once, with a row in tests/UNSTEADY.md. The run is red if a test fails again, if
-more than MOST failed, or if pytest ended otherwise than by failed tests.
+more than MOST failed, if pytest ended otherwise than by failed tests, or if it has not ended for --longest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import pytest
 
 MOST: Final = 5
 FAILED: Final = pytest.ExitCode.TESTS_FAILED
+LONGEST: Final = 2400
+"""Seconds, several times what a tier takes: pytest waits for ever for a process of xdist that crashed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,27 +33,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--unsteady", type=Path, required=True, help="what passes only alone is added to this file"
     )
+    parser.add_argument("--longest", type=float, default=LONGEST, help="seconds for one run of pytest")
     parser.add_argument("pytest", nargs="+", help="arguments of pytest, after --")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        code, failures = run(given.pytest, Path(folder) / "first.jsonl")
+        code, failures = run(given.pytest, Path(folder) / "first.jsonl", given.longest)
         if code != FAILED or not failures:
             return code
         if len(failures) > MOST:
             print(f"=== {len(failures)} tests failed, more than {MOST}: they are not run again")
             return code
         print(f"=== {len(failures)} failed: once more, alone", flush=True)
-        code, _ = run([*without_processes(given.pytest), *failures], Path(folder) / "second.jsonl")
+        again = [*without_processes(given.pytest), *failures]
+        code, _ = run(again, Path(folder) / "second.jsonl", given.longest)
     if code == 0:
         with given.unsteady.open("a") as file:
             file.writelines(f"{test}: {message}\n" for test, message in failures.items())
     return code
 
 
-def run(arguments: Sequence[str], report: Path) -> tuple[int, dict[str, str]]:
+def run(arguments: Sequence[str], report: Path, longest: float) -> tuple[int, dict[str, str]]:
     """Return pytest's exit code, and the message of each test that failed, by its node id."""
     command = [sys.executable, "-m", "pytest", "-p", "hack.steady", f"--failures={report}", *arguments]
-    code = subprocess.run(command, check=False).returncode
+    try:
+        code = subprocess.run(command, check=False, timeout=longest).returncode
+    except subprocess.TimeoutExpired:
+        print(f"=== pytest has not ended after {longest:g} s: a test or a process hangs")
+        return pytest.ExitCode.INTERRUPTED, {}
     lines = report.read_text().splitlines() if report.exists() else []
     return code, dict(reversed([json.loads(line) for line in lines]))  # of each test the first failure
 

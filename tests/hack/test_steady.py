@@ -41,6 +41,10 @@ def test_second_try(
     assert all("test_of_a_race" in line and "it came too late" in line for line in lines)
 
 
+def test_hung_run_is_red(tmp_path: Path) -> None:
+    assert main(["--unsteady", str(tmp_path / "unsteady"), "--longest", "0", "--", "--version"]) == 2
+
+
 def test_second_try_runs_in_one_process_and_nothing_else() -> None:
     first = [
         "tests/node",
