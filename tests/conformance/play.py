@@ -107,23 +107,12 @@ async def _raw(server: Server, method: str, path: str, body: Any = None) -> None
 async def _steps(server: Server, step: Step, values: dict[str, str]) -> list[Observation]:
     if step.method == "REVIEWS":
         return [{"reviews": server.hooks.reviews(_filled(step.path, values))}]
-    if step.method == "MANY":
-        return await _many(server, step, values)
     if step.events:
         return await _watched(server, step, values)
     while not _is_reached(step, found := await _send(server, step, values)):  # noqa: ASYNC110 - only asking tells
         await asyncio.sleep(PAUSE)
     _take(step, found, values)
     return [_shown(step, found)]
-
-
-async def _many(server: Server, step: Step, values: dict[str, str]) -> list[Observation]:
-    """The same POST several times, `{i}` counting."""
-    codes = []
-    for index in range(int(step.query["count"])):
-        one = Step("POST", step.path, step.body)
-        codes.append((await _send(server, one, {**values, "i": str(index)}))["code"])
-    return [{"code": max(codes)}]
 
 
 def _filled(value: Any, values: Mapping[str, str]) -> Any:

@@ -72,6 +72,13 @@ def reviews(how: str) -> Step:
     return Step("REVIEWS", f"{{hook}}/{how}")
 
 
+def configured(name: str, *, show: tuple[str, ...] | None = None, **hook: Any) -> Probe:
+    """A configuration whose webhook has a name and these fields, and no more."""
+    hooks = [{"name": "a.example.com"} | hook]
+    return probe(name, post(VALIDATING, {"metadata": {"name": "{ns}"}, "webhooks": hooks}, show=show))
+
+
+WELL: dict[str, Any] = {"admissionReviewVersions": ["v1"], "sideEffects": "None"}
 BROKEN: dict[str, Any] = {"failurePolicy": "Ignore"}
 CONDITION: dict[str, Any] = {"matchConditions": [{"name": "big", "expression": "object.data.x == '1'"}]}
 
@@ -197,24 +204,12 @@ PROBES: tuple[Probe, ...] = (
         *with_hooks("Validating", hook("deny")),
         post(THINGS, thing("one", {"replicas": "x"})),
     ),
-    probe(
+    configured(
         "a configuration with defaults",
-        post(
-            VALIDATING,
-            {
-                "metadata": {"name": "{ns}"},
-                "webhooks": [
-                    {
-                        "name": "a.example.com",
-                        "clientConfig": {"service": {"name": "s", "namespace": "{ns}"}},
-                        "rules": [{**ALL[0], "resources": ["none"]}],
-                        "admissionReviewVersions": ["v1"],
-                        "sideEffects": "None",
-                    }
-                ],
-            },
-            show=("webhooks",),
-        ),
+        show=("webhooks",),
+        clientConfig={"service": {"name": "s", "namespace": "{ns}"}},
+        rules=[{**ALL[0], "resources": ["none"]}],
+        **WELL,
     ),
     probe(
         "a configuration without names",
@@ -222,38 +217,17 @@ PROBES: tuple[Probe, ...] = (
             VALIDATING,
             {
                 "metadata": {"name": "{ns}"},
-                "webhooks": [
-                    {
-                        "name": "a",
-                        "clientConfig": {"url": "https://x"},
-                        "admissionReviewVersions": ["v1"],
-                        "sideEffects": "None",
-                    }
-                ],
+                "webhooks": [{"name": "a", "clientConfig": {"url": "https://x"}, **WELL}],
             },
         ),
     ),
-    probe(
-        "a configuration with nothing",
-        post(VALIDATING, {"metadata": {"name": "{ns}"}, "webhooks": [{"name": "a.example.com"}]}),
-    ),
-    probe(
+    configured("a configuration with nothing"),
+    configured(
         "a configuration with side effects",
-        post(
-            VALIDATING,
-            {
-                "metadata": {"name": "{ns}"},
-                "webhooks": [
-                    {
-                        "name": "a.example.com",
-                        "clientConfig": {"url": "http://x"},
-                        "admissionReviewVersions": ["v2"],
-                        "sideEffects": "Some",
-                        "timeoutSeconds": 60,
-                        "failurePolicy": "Maybe",
-                    }
-                ],
-            },
-        ),
+        clientConfig={"url": "http://x"},
+        admissionReviewVersions=["v2"],
+        sideEffects="Some",
+        timeoutSeconds=60,
+        failurePolicy="Maybe",
     ),
 )

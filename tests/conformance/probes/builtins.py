@@ -18,6 +18,7 @@ JOBS, STATEFUL = "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/apps/v1/namespace
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
 TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
 CLAIMED = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+AT_RV = {"metadata": {"name": "l", "resourceVersion": "{rv}"}}
 NOW = "2020-01-01T00:00:00Z"
 
 
@@ -85,6 +86,11 @@ def new_event(**more: Any) -> Body:
     }
 
 
+def job(**template: Any) -> Body:
+    spec = {"suspend": True, "template": {"spec": {"containers": [container()], **template}}}
+    return {"metadata": {"name": "j"}, "spec": spec}
+
+
 def ingress(**spec: Any) -> Body:
     return {"metadata": {"name": "i"}, "spec": spec}
 
@@ -94,10 +100,6 @@ def at(path: str, *, host: str = "", kind: str | None = "Prefix", service: Body 
     backend = {"service": service or {"name": "s", "port": {"number": 80}}}
     one = {"path": path, "backend": backend, **({"pathType": kind} if kind else {})}
     return {"http": {"paths": [one]}, **({"host": host} if host else {})}
-
-
-def shown(step: Step, *show: str) -> Step:
-    return step.but(show=show)
 
 
 PROBES: tuple[Probe, ...] = (
@@ -222,13 +224,7 @@ PROBES: tuple[Probe, ...] = (
         "a job",
         post(
             JOBS,
-            {
-                "metadata": {"name": "j"},
-                "spec": {
-                    "suspend": True,
-                    "template": {"spec": {"restartPolicy": "Never", "containers": [container()]}},
-                },
-            },
+            job(restartPolicy="Never"),
             show=(
                 "spec.completions",
                 "spec.parallelism",
@@ -239,16 +235,7 @@ PROBES: tuple[Probe, ...] = (
             ),
         ),
     ),
-    probe(
-        "a job that restarts always",
-        post(
-            JOBS,
-            {
-                "metadata": {"name": "j"},
-                "spec": {"suspend": True, "template": {"spec": {"containers": [container()]}}},
-            },
-        ),
-    ),
+    probe("a job that restarts always", post(JOBS, job())),
     made("a service", SERVICES, service("s")),
     made(
         "a headless service", SERVICES, service("s", clusterIP="None", selector={"a": "b"}), "spec", "status"
@@ -336,17 +323,8 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "renewing a lease",
         post(LEASES, lease(holderIdentity="a", leaseDurationSeconds=15), take=TAKE, show=()),
-        put(
-            f"{LEASES}/l",
-            lease(holderIdentity="b", leaseDurationSeconds=15)
-            | {"metadata": {"name": "l", "resourceVersion": "{rv}"}},
-            show=("spec",),
-        ),
-        put(
-            f"{LEASES}/l",
-            lease(holderIdentity="c", leaseDurationSeconds=15)
-            | {"metadata": {"name": "l", "resourceVersion": "{rv}"}},
-        ),
+        put(f"{LEASES}/l", lease(holderIdentity="b", leaseDurationSeconds=15) | AT_RV, show=("spec",)),
+        put(f"{LEASES}/l", lease(holderIdentity="c", leaseDurationSeconds=15) | AT_RV),
         put(f"{LEASES}/l", lease(holderIdentity="d", leaseDurationSeconds=15)),
     ),
     made("an event", EVENTS, event()),
@@ -475,16 +453,12 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", f"{INGRESSES}/i", {"spec": {"ingressClassName": "x"}}, show=("metadata.generation",)),
         get(INGRESSES, accept=TABLE, show=("columnDefinitions.2.name", "rows.0.cells")),
     ),
-    probe(
+    made(
         "an ingress",
-        post(
-            INGRESSES,
-            {
-                "metadata": {"name": "i"},
-                "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}},
-            },
-            show=("spec", "status"),
-        ),
+        INGRESSES,
+        ingress(defaultBackend={"service": {"name": "s", "port": {"number": 80}}}),
+        "spec",
+        "status",
     ),
     probe(
         "a deprecated kind", post(f"{CORE}/endpoints", {"metadata": {"name": "e"}}, show=("metadata.name",))

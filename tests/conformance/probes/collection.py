@@ -19,6 +19,15 @@ META = ("metadata.finalizers", "metadata.deletionGracePeriodSeconds", "metadata.
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}-b"}}
 N = f"{NAMESPACES}/{{ns}}-b"
 
+
+def reference(name: str, uid: str) -> Body:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+
+
+def child_of(*owners: Body) -> Step:
+    return post(MAPS, config_map("child", ownerReferences=list(owners)), show=META)
+
+
 PROBES: tuple[Probe, ...] = (
     probe(
         "background",
@@ -75,51 +84,17 @@ PROBES: tuple[Probe, ...] = (
         patch(
             "json",
             C,
-            [
-                {
-                    "op": "add",
-                    "path": "/metadata/ownerReferences/-",
-                    "value": {"apiVersion": "v1", "kind": "ConfigMap", "name": "free", "uid": "{other}"},
-                }
-            ],
+            [{"op": "add", "path": "/metadata/ownerReferences/-", "value": reference("free", "{other}")}],
             show=(),
         ),
         *given(delete(OWN)),
         get(C, until={"metadata.ownerReferences.1": None}, show=META),
     ),
-    probe(
-        "an owner that never was",
-        post(
-            MAPS,
-            owned_by(CHILD, OWNER)
-            | {
-                "metadata": {
-                    "name": "child",
-                    "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none-such"}
-                    ],
-                }
-            },
-            show=META,
-        ),
-        get(C, until=404),
-    ),
+    probe("an owner that never was", child_of(reference("none", "none-such")), get(C, until=404)),
     probe(
         "an owner of another uid",
         *given(post(MAPS, OWNER)),
-        post(
-            MAPS,
-            CHILD
-            | {
-                "metadata": {
-                    "name": "child",
-                    "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "other"}
-                    ],
-                }
-            },
-            show=META,
-        ),
+        child_of(reference("owner", "other")),
         get(C, until=404),
     ),
     probe(
@@ -183,19 +158,7 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "an owner twice",
         *given(post(MAPS, OWNER, take=UID)),
-        post(
-            MAPS,
-            {
-                "metadata": {
-                    "name": "child",
-                    "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "{uid}"}
-                    ]
-                    * 2,
-                }
-            },
-            show=("metadata.ownerReferences",),
-        ),
+        child_of(*[reference("owner", "{uid}")] * 2).but(show=("metadata.ownerReferences",)),
     ),
     probe(
         "deletecollection of owners",

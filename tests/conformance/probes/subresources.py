@@ -14,6 +14,27 @@ SHORT = ("metadata.generation", "spec", "status")
 FROM_RV = {"name": "one", "resourceVersion": "{rv}"}
 HELD = config_map("a", {"x": "1"}, finalizers=["example.com/hold"])
 
+
+def bound_to(node: str) -> Step:
+    target = {"kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
+    return post(f"{POD}/binding", body)
+
+
+def finalized(*finalizers: str) -> Step:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}}
+    spec = {"spec": {"finalizers": list(finalizers)}}
+    return put(f"{NAMESPACES}/{{ns}}/finalize", body | spec, show=("spec", "status"))
+
+
+def token_of(account: str, **spec: int) -> Step:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    return post(f"{CORE}/serviceaccounts/{account}/token", body)
+
+
+EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+
+
 PROBES: tuple[Probe, ...] = (
     probe(
         "status is dropped on create",
@@ -82,21 +103,6 @@ PROBES: tuple[Probe, ...] = (
         get(D, show=("metadata.generation", "spec.replicas")),
     ),
     probe(
-        "scale",
-        *MADE,
-        get(f"{THING}/scale"),
-        put(
-            f"{THING}/scale",
-            {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {"name": "one", "namespace": "{ns}"},
-                "spec": {"replicas": 5},
-            },
-        ),
-        get(THING, show=("spec", "metadata.generation", "metadata.managedFields")),
-    ),
-    probe(
         "scale by patch",
         *MADE,
         patch("merge", f"{THING}/scale", {"spec": {"replicas": 5}}, fieldManager="scaler"),
@@ -118,20 +124,6 @@ PROBES: tuple[Probe, ...] = (
         *given(post(THINGS, thing("one", {}))),
         get(f"{THING}/scale"),
         patch("merge", f"{THING}/scale", {"spec": {"replicas": 2}}),
-    ),
-    probe(
-        "scale of an old version",
-        *MADE,
-        *given(patch("merge", THING, {"spec": {"replicas": 2}})),
-        put(
-            f"{THING}/scale",
-            {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {**FROM_RV, "namespace": "{ns}"},
-                "spec": {"replicas": 5},
-            },
-        ),
     ),
     probe(
         "scale of nothing",
@@ -243,32 +235,16 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "binding",
         *given(post(PODS, pod("p"))),
-        post(
-            f"{POD}/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "p"},
-                "target": {"kind": "Node", "name": "n"},
-            },
-        ),
+        bound_to("n"),
         get(POD, show=("spec.nodeName", "status.conditions")),
-        post(
-            f"{POD}/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "p"},
-                "target": {"kind": "Node", "name": "m"},
-            },
-        ),
+        bound_to("m"),
     ),
     probe(
         "eviction",
         *given(post(PODS, pod("p"))),
-        post(f"{POD}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}),
+        post(f"{POD}/eviction", EVICTION),
         get(POD),
-        post(f"{POD}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}),
+        post(f"{POD}/eviction", EVICTION),
     ),
     probe(
         "resize",
@@ -290,40 +266,12 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "a token of a service account",
-        post(
-            f"{CORE}/serviceaccounts/default/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": 60},
-            },
-        ),
-        post(
-            f"{CORE}/serviceaccounts/none/token",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
-        ),
+        token_of("default", expirationSeconds=60),
+        token_of("none"),
     ),
     probe(
         "finalizing a namespace",
-        put(
-            f"{NAMESPACES}/{{ns}}/finalize",
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": "{ns}"},
-                "spec": {"finalizers": ["kubernetes", "example.com/x"]},
-            },
-            show=("spec", "status"),
-        ),
-        put(
-            f"{NAMESPACES}/{{ns}}/finalize",
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": "{ns}"},
-                "spec": {"finalizers": ["kubernetes"]},
-            },
-            show=("spec", "status"),
-        ),
+        finalized("kubernetes", "example.com/x"),
+        finalized("kubernetes"),
     ),
 )
