@@ -22,11 +22,10 @@ from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.testing import Asked, FaultProxy, asking
 from hack.cluster.controlplane import APISERVER
+from tests.kit.clusters.namespaces import ROOT_CA
 from tests.kit.clusters.served import DevServed, RealServed, Served
 
 AT_ONCE = Backoff(0.0, 0.0)
-ROOT_CA = "kube-root-ca.crt"
-"""A ConfigMap that a real cluster puts into every namespace."""
 PAUSE = IDLE_INITIAL - 1
 """What is due later than this is no pause, but the patience with a stream."""
 WATCHES = asking("watch", "configmaps")

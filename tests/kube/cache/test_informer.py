@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,19 +29,8 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from tests.kit.kube.build import bookmark, event, manifest, status
 from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
+from tests.kit.traps.operators import AT_ONCE, PAUSE, Steady
 from tests.kit.waiting import PATIENCE
-
-AT_ONCE = Backoff(0.0, 0.0)
-PAUSE = IDLE_INITIAL - 1
-"""The longest pause here: what is due later is the patience with a stream."""
-
-
-class Steady(random.Random):
-    """No jitter."""
-
-    def random(self) -> float:
-        return 0.0
-
 
 REFUSED = answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
 A, B, C = (manifest(name, rv) for name, rv in (("a", 1), ("b", 2), ("c", 3)))

@@ -23,7 +23,7 @@ from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreachable, api_error
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
-from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE, ConfigMap
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE
 from tests.kit.kube.build import as_item, item, key, manifest, owned
 
 A, B = key("a"), key("b")
@@ -83,9 +83,8 @@ async def bench(act: Act | None = None, **options: Any) -> AsyncIterator[Bench]:
     def keys_of(node: Any) -> Sequence[Key]:
         return [Key("ns", name) for name in node.metadata.labels]
 
-    controller = Controller(
-        "c", reconcile, for_=CONFIG_MAP, owns=(SECRET,), watches=((NODE, keys_of),), **options
-    )
+    options = {"owns": (SECRET,), "watches": ((NODE, keys_of),)} | options
+    controller = Controller("c", reconcile, for_=CONFIG_MAP, **options)
     runner = Runner(controller, caches, clock=clock, metrics=metrics, warn=warn)
     task = asyncio.create_task(runner.run())
     maps, secrets, nodes, services = (caches[kind.resource] for kind in KINDS)
@@ -122,27 +121,11 @@ async def test_a_change_of_the_object_of_an_owned_one_and_of_a_watched_one_all_l
 
 
 async def test_a_watch_may_leave_out_changes() -> None:
-    async with bench() as it:
-        runs: list[Key] = []
-
-        async def reconcile(key: Key) -> Result:
-            runs.append(key)
-            return Result.done()
-
-        watches = ((NODE, lambda _: [A], generation_changed),)
-        caches = {cache.kind.resource: cache for cache in (it.maps, it.nodes)}
-        controller = Controller("d", reconcile, for_=CONFIG_MAP, watches=watches)
-        runner = Runner(controller, caches, clock=it.clock, metrics=Metrics(CollectorRegistry()))
-        working = asyncio.create_task(runner.run())
-        await it.feed(it.nodes, Upserted(as_item(manifest("n", 1, namespace="", generation=1))))
-        assert runs == [A]
-        await it.feed(it.nodes, Upserted(as_item(manifest("n", 2, namespace="", generation=1))))
-        assert runs == [A]
-        await it.feed(it.nodes, Upserted(as_item(manifest("n", 3, namespace="", generation=2))))
-        assert runs == [A, A]
-        runner.drain()
-        await it.clock.settle()
-        await working
+    async with bench(watches=((NODE, lambda _: [A], generation_changed),)) as it:
+        for version, generation, runs in ((1, 1, 1), (2, 1, 1), (3, 2, 2)):
+            changed = manifest("n", version, namespace="", generation=generation)
+            await it.feed(it.nodes, Upserted(as_item(changed)))
+            assert it.runs == [A] * runs
 
 
 async def test_a_flock_of_changes_of_owned_objects_makes_one_run_when_it_has_settled() -> None:
@@ -412,16 +395,23 @@ async def test_changes_that_do_not_matter_are_passed_over() -> None:
 META = manifest("s", 9)["metadata"]
 
 
-def wrote(kind: Kind[Any], name: str, version: int) -> None:
-    writes.note(writes.Written(kind, key(name), version, {}))
+def made(kind: Kind[Any], version: int) -> writes.Written:
+    return writes.Written(kind, key("s"), version, {})
+
+
+def writing(*notes: writes.Written) -> Act:
+    """The first run writes this, and no later one anything."""
+    left = list(notes)
+
+    async def act(_: Key) -> None:
+        while left:
+            writes.note(left.pop(0))
+
+    return act
 
 
 async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on() -> None:
-    async def act(found: Key) -> None:
-        if it.runs == [A]:
-            wrote(SECRET, "s", 50)
-
-    async with bench(act) as it:
+    async with bench(writing(made(SECRET, 50))) as it:
         await it.changed(item("a", 1))
         await it.changed(item("a", 2), item("b", 3))
         assert it.runs == [A, B]
@@ -435,11 +425,7 @@ async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on(
     ids=["a bookmark", "a deletion", "a relist", "a storage that went back in time"],
 )
 async def test_what_opens_the_gate(seen: list[Event]) -> None:
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            wrote(SECRET, "s", 50)
-
-    async with bench(act) as it:
+    async with bench(writing(made(SECRET, 50))) as it:
         await it.feed(it.secrets, Advanced("49"))
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
@@ -449,11 +435,7 @@ async def test_what_opens_the_gate(seen: list[Event]) -> None:
 
 
 async def test_a_relist_that_began_before_the_write_does_not_open_the_gate() -> None:
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            wrote(SECRET, "s", 50)
-
-    async with bench(act) as it:
+    async with bench(writing(made(SECRET, 50))) as it:
         await it.feed(it.secrets, Restarted(), Synced("40"), Restarted())
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
@@ -465,7 +447,7 @@ async def test_a_relist_that_began_before_the_write_does_not_open_the_gate() -> 
 
 async def test_gates_of_keys_that_never_come_again_are_let_go() -> None:
     async def act(found: Key) -> None:
-        wrote(SECRET, found.name, 50)
+        writes.note(writes.Written(SECRET, found, 50, {}))
 
     async with bench(act) as it:
         for number in range(2 * KEPT):
@@ -475,11 +457,7 @@ async def test_gates_of_keys_that_never_come_again_are_let_go() -> None:
 
 
 async def test_the_gate_does_not_wait_forever() -> None:
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            wrote(SECRET, "s", 50)
-
-    async with bench(act) as it:
+    async with bench(writing(made(SECRET, 50))) as it:
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
         await it.clock.advance(PATIENCE - 0.1)
@@ -490,10 +468,7 @@ async def test_the_gate_does_not_wait_forever() -> None:
 
 
 async def test_writes_that_no_cache_can_show_are_not_waited_for() -> None:
-    async def act(_: Key) -> None:
-        writes.note(writes.Written(SECRET, key("s"), 50, {}))
-
-    async with bench(act) as it:
+    async with bench(writing(made(SECRET, 50))) as it:
         it.secrets.namespace = "other"
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
@@ -512,22 +487,9 @@ async def test_metrics_begin_at_zero() -> None:
         )
 
 
-def test_a_typed_view_is_what_the_caller_reads() -> None:
-    cache: Cache[ConfigMap] = Cache(CONFIG_MAP)
-    cache.take(Upserted(item("a", 3)))
-    found = cache.get(A)
-    assert found is not None
-    assert found.data == {"rv": "3"}
-
-
 async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> None:
     child = as_item(owned("s", "a", 5))
-
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            writes.note(writes.Written(SECRET, child.key, gone=child.meta.uid))
-
-    async with bench(act) as it:
+    async with bench(writing(writes.Written(SECRET, child.key, gone=child.meta.uid))) as it:
         it.secrets.take(Upserted(child))
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
@@ -538,13 +500,8 @@ async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> No
 
 async def test_a_key_waits_until_the_cache_has_shown_what_it_made_and_deleted_in_one_run() -> None:
     child = as_item(owned("s", "a", 5))
-
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            wrote(SECRET, "s", 5)
-            writes.note(writes.Written(SECRET, child.key, gone=child.meta.uid))
-
-    async with bench(act) as it:
+    gone = writes.Written(SECRET, child.key, gone=child.meta.uid)
+    async with bench(writing(made(SECRET, 5), gone)) as it:
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
         await it.feed(it.secrets, Upserted(child))
@@ -555,12 +512,7 @@ async def test_a_key_waits_until_the_cache_has_shown_what_it_made_and_deleted_in
 
 async def test_a_cache_of_a_kind_that_makes_no_runs_opens_the_gate_too() -> None:
     """It may be read: all caches of an operator may."""
-
-    async def act(_: Key) -> None:
-        if len(it.runs) == 1:
-            wrote(SERVICE, "s", 50)
-
-    async with bench(act) as it:
+    async with bench(writing(made(SERVICE, 50))) as it:
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
         assert len(it.runs) == 1
@@ -569,10 +521,7 @@ async def test_a_cache_of_a_kind_that_makes_no_runs_opens_the_gate_too() -> None
 
 
 async def test_a_deletion_that_the_cache_has_shown_already_is_not_waited_for() -> None:
-    async def act(_: Key) -> None:
-        writes.note(writes.Written(SECRET, key("s"), gone="uid-s"))
-
-    async with bench(act) as it:
+    async with bench(writing(writes.Written(SECRET, key("s"), gone="uid-s"))) as it:
         it.secrets.take(Upserted(as_item(owned("s", "a", 9) | {"metadata": {**META, "uid": "another"}})))
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.queue import LOW, Queue
 from elasticjob.kube.metrics import Metrics, QueueMeter
@@ -146,15 +145,6 @@ async def test_a_delay_that_ends_during_the_run_leads_to_another_run(
     assert await taken(queue) == "a"
 
 
-async def test_failures_double_the_pause_and_success_forgets(queue: Queue[str]) -> None:
-    pauses = []
-    for _ in range(4):
-        pauses.append(queue.add_after_failure("a"))
-    queue.forget("a")
-    pauses.append(queue.add_after_failure("a"))
-    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.005]
-
-
 async def test_causes_are_counted_each_by_itself_and_forgotten_together(queue: Queue[str]) -> None:
     pauses = [queue.add_after_failure("a", cause="away", at_most=0.02) for _ in range(9)]
     pauses += [queue.add_after_failure("a"), queue.add_after_failure("a", cause="away", at_most=0.02)]
@@ -162,11 +152,6 @@ async def test_causes_are_counted_each_by_itself_and_forgotten_together(queue: Q
     assert pauses[-4:] == [0.02, 0.005, 0.02, 0.01]
     queue.forget("a")
     assert queue.add_after_failure("a", cause="away") == queue.add_after_failure("a") == 0.005
-
-
-async def test_the_pause_has_a_limit(clock: VirtualClock) -> None:
-    queue: Queue[str] = Queue(clock, backoff=Backoff(0.005, 1000.0), chance=lambda: 0.0)
-    assert [queue.add_after_failure("a") for _ in range(40)][-1] == 1000.0
 
 
 async def test_the_priority_is_handed_out_with_the_key(queue: Queue[str]) -> None:

@@ -21,6 +21,7 @@ from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
 from tests.kit.kube.build import bookmark, event, manifest
 from tests.kit.kube.stub import Answer, Stub, stream, until
+from tests.kit.traps.operators import running
 from tests.kit.waiting import PATIENCE
 
 READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
@@ -57,10 +58,8 @@ async def test_groups_start_in_order_and_stop_in_theirs() -> None:
     async with operating() as (operator, _):
         for group in reversed(Group):
             operator.add(Part(group.name, notes), group)
-        running = asyncio.create_task(operator.run())
-        await operator.wait_started()
-        operator.stop()
-        await running
+        async with running(operator):
+            pass
         assert notes == [
             *("+HTTP", "+WEBHOOKS", "+CACHES", "+OTHERS", "+CONTROLLERS"),
             *("-OTHERS", "-CONTROLLERS", "-CACHES", "-WEBHOOKS", "-HTTP"),
@@ -78,12 +77,12 @@ async def test_controllers_run_only_when_all_caches_are_in_step() -> None:
     async with operating(READY) as (operator, stub):
         secrets = operator.cache(SECRET)
         operator.add(Controller("c", reconcile, for_=SECRET, owns=(CONFIG_MAP,)))
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         maps = operator.cache(CONFIG_MAP)
         await until(lambda: len(stub.seen) == 2 and (secrets.synced or maps.synced))
         assert runs == []
         operator.stop()
-        await running
+        await task
 
 
 async def test_a_controller_works_on_shared_caches() -> None:
@@ -98,22 +97,19 @@ async def test_a_controller_works_on_shared_caches() -> None:
         assert operator.cache(CONFIG_MAP) is operator.cache(CONFIG_MAP)
         operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
         operator.add(Controller("d", reconcile, for_=CONFIG_MAP))
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await asyncio.wait_for(done.wait(), PATIENCE)
         assert len(stub.seen) == 1
         assert stub.seen[0].path == "/api/v1/namespaces/ns/configmaps"
         operator.stop()
-        await running
+        await task
 
 
 async def test_a_cluster_scoped_kind_is_cached_whole() -> None:
     async with operating(READY) as (operator, stub):
         operator.cache(NODE)
-        running = asyncio.create_task(operator.run())
-        await operator.wait_started()
-        assert stub.seen[0].path == "/api/v1/nodes"
-        operator.stop()
-        await running
+        async with running(operator):
+            assert stub.seen[0].path == "/api/v1/nodes"
 
 
 async def test_a_part_that_breaks_brings_all_down_and_is_raised() -> None:
@@ -131,22 +127,22 @@ async def test_cancellation_stops_in_order_too() -> None:
     async with operating() as (operator, _):
         operator.add(Part("web", notes), Group.WEBHOOKS)
         operator.add(Part("work", notes), Group.CONTROLLERS)
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await operator.wait_started()
-        running.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await running
+            await task
         assert notes == ["+web", "+work", "-work", "-web"]
 
 
 async def test_stopping_while_caches_are_not_in_step() -> None:
     async with operating() as (operator, stub):
         operator.cache(CONFIG_MAP)
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         waiting = asyncio.create_task(operator.wait_started())
         await until(lambda: len(stub.seen) == 1)
         operator.stop()
-        await running
+        await task
         with pytest.raises(RuntimeError, match="stopped before"):
             await waiting
 
@@ -154,10 +150,10 @@ async def test_stopping_while_caches_are_not_in_step() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signals_stop_it(number: signal.Signals) -> None:
     async with operating() as (operator, _):
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await operator.wait_started()
         os.kill(os.getpid(), number)
-        await running
+        await task
 
 
 async def test_a_run_in_flight_finishes_within_the_grace_period() -> None:
@@ -171,12 +167,12 @@ async def test_a_run_in_flight_finishes_within_the_grace_period() -> None:
 
     async with operating(READY) as (operator, _):
         operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await started.wait()
         operator.stop()
         await asyncio.sleep(0)
         go.set()
-        await running
+        await task
         assert ended == ["a"]
 
 
@@ -194,39 +190,36 @@ async def test_a_run_that_does_not_end_is_cancelled_after_the_grace_period() -> 
 
     async with operating(READY) as (operator, _):
         operator.add(Controller("c", reconcile, for_=CONFIG_MAP))
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await started.wait()
         operator.stop()
         assert isinstance(operator.clock, VirtualClock)
         await operator.clock.advance(4.9)
         assert cancelled == []
         await operator.clock.advance(0.2)
-        await running
+        await task
         assert cancelled == ["a"]
+
+
+async def get(operator: Operator, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(operator.url + path) as response:
+        return response.status, await response.text()
 
 
 async def test_probes_and_metrics() -> None:
     problem: str | None = "the lighthouse is dark"
-
-    async def get(path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as session, session.get(operator.url + path) as response:
-            return response.status, await response.text()
-
     async with operating(READY, probes="127.0.0.1:0") as (operator, _):
         operator.ready_when("lighthouse", lambda: problem)
         operator.cache(CONFIG_MAP)
-        running = asyncio.create_task(operator.run())
-        await operator.wait_started()
-        status, text = await get("/readyz")
-        assert (status, "[-] lighthouse: the lighthouse is dark" in text) == (503, True)
-        problem = None
-        assert await get("/readyz") == (200, "[+] started\n[+] lighthouse\nok\n")
-        assert await get("/healthz") == (200, "ok\n")
-        status, text = await get("/metrics")
-        assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)
-        assert 'rest_client_requests_total{code="200"' in text
-        operator.stop()
-        await running
+        async with running(operator):
+            status, text = await get(operator, "/readyz")
+            assert (status, "[-] lighthouse: the lighthouse is dark" in text) == (503, True)
+            problem = None
+            assert await get(operator, "/readyz") == (200, "[+] started\n[+] lighthouse\nok\n")
+            assert await get(operator, "/healthz") == (200, "ok\n")
+            status, text = await get(operator, "/metrics")
+            assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)
+            assert 'rest_client_requests_total{code="200"' in text
 
 
 async def test_two_parts_of_one_type_are_both_waited_for() -> None:
@@ -237,13 +230,9 @@ async def test_two_parts_of_one_type_are_both_waited_for() -> None:
     async with operating(probes="127.0.0.1:0") as (operator, _):
         for name in ("one", "two"):
             operator.add(Waiting(name, []))
-        running = asyncio.create_task(operator.run())
-        await operator.wait_started()
-        async with aiohttp.ClientSession() as session, session.get(operator.url + "/readyz") as response:
-            text = await response.text()
+        async with running(operator):
+            _, text = await get(operator, "/readyz")
         assert "[-] Waiting: one is not ready\n[-] Waiting 2: two is not ready\n" in text
-        operator.stop()
-        await running
 
 
 def test_probes_know_an_ipv6_host() -> None:
@@ -284,22 +273,18 @@ async def test_the_grace_period_is_for_all_groups_together() -> None:
     async with operating() as (operator, _):
         for group in (Group.OTHERS, Group.CONTROLLERS, Group.HTTP):
             operator.add(Slow(group.name, notes), group)
-        running = asyncio.create_task(operator.run())
+        task = asyncio.create_task(operator.run())
         await operator.wait_started()
         operator.stop()
         assert isinstance(operator.clock, VirtualClock)
         await operator.clock.advance(5.1)
-        await until(running.done)
+        await until(task.done)
         assert notes.count("asked") == 3
 
 
 async def test_what_comes_after_the_start_is_refused_instead_of_never_started() -> None:
-    async with operating() as (operator, _):
-        running = asyncio.create_task(operator.run())
-        await operator.wait_started()
+    async with operating() as (operator, _), running(operator):
         with pytest.raises(RuntimeError, match="before run"):
             operator.cache(SECRET)
         with pytest.raises(RuntimeError, match="before run"):
             operator.add(Part("late", []))
-        operator.stop()
-        await running

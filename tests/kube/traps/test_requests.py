@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,58 +20,25 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
 from tests.kit.clusters.served import Served
+from tests.kit.crd.posting import crd_of, established
 from tests.kit.kube.stub import until
 from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, running, versions
-from tests.kit.waiting import PATIENCE
 
-BLOB: Kind[Manifest] = Kind("traps.example.org", "v1", "Blob", "blobs", dict)
+BLOB: Kind[Manifest] = Kind("traps.example.org", "v1", "Thing", "things", dict)
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-DEFINITION: Manifest = {
-    "metadata": {"name": BLOB.resource},
-    "spec": {
-        "group": BLOB.group,
-        "scope": "Namespaced",
-        "names": {"plural": BLOB.plural, "kind": BLOB.name},
-        "versions": [
-            {
-                "name": BLOB.version,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {"spec": ANYTHING, "status": ANYTHING},
-                    }
-                },
-            }
-        ],
-    },
-}
+DEFINITION = crd_of(
+    {"type": "object", "properties": {"spec": ANYTHING, "status": ANYTHING}},
+    BLOB.group,
+    subresources={"status": {}},
+)
 
 
 @pytest.fixture
 async def blobs(client: Client, namespace: str) -> AsyncIterator[str]:
-    """The kind Blob, whose spec and status may be anything; gives the namespace."""
-    await define(client, namespace)
+    """A kind whose spec and status may be anything; gives the namespace."""
+    await established(client, DEFINITION, BLOB)
     yield namespace
     await client.delete(CRD, BLOB.resource)
-
-
-async def define(client: Client, namespace: str) -> None:
-    """Return once the kind Blob is served."""
-    await client.create(CRD, DEFINITION)
-    async with asyncio.timeout(PATIENCE):
-        while await _is_unknown(client, namespace):
-            continue
-
-
-async def _is_unknown(client: Client, namespace: str) -> bool:
-    try:
-        await client.list(BLOB, namespace)
-    except NotFound:
-        return True
-    return False
 
 
 def blob(name: str, **halves: Any) -> Manifest:
@@ -171,7 +139,7 @@ async def test_26_a_kind_that_comes_later_is_found(
     async with following(through, namespace, kind=BLOB, backoff=WATCH) as it:
         await until(lambda: len(proxy.handled) > 2, it.clock, longest=PAUSE)
         assert not it.cache.synced
-        await define(client, namespace)
+        await established(client, DEFINITION, BLOB)
         await until(lambda: it.cache.synced, it.clock, longest=PAUSE)
         await client.create(BLOB, blob("a"), namespace)
         await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
@@ -266,11 +234,10 @@ async def test_30_one_refusal_leads_to_one_look_at_the_token_file_and_one_retry(
 ) -> None:
     file = tmp_path / "token"
     file.write_text("stale")
-    admin = served.config()
-    plain = Config(served.url, _without_certificate(served), TokenFile(file))
+    plain = Config(served.url, ssl.create_default_context(cadata=served.ca_pem), TokenFile(file))
     async with FaultProxy(plain) as proxy:
         config = Config(proxy.url, credentials=TokenFile(file, VirtualClock()))
-        async with Client(config) as mine, Client(admin):
+        async with Client(config) as mine:
             first = await mine.config.credentials.header()
             file.write_text(await token_of(client, namespace))
             assert b"gitVersion" in await mine.raw("GET", "/version")
@@ -278,9 +245,3 @@ async def test_30_one_refusal_leads_to_one_look_at_the_token_file_and_one_retry(
             assert [handled.asked.path for handled in proxy.handled] == ["/version"] * 2
             await mine.raw("GET", "/version")
             assert len(proxy.handled) == 3
-
-
-def _without_certificate(served: Served) -> Any:
-    import ssl
-
-    return ssl.create_default_context(cadata=served.ca_pem)
