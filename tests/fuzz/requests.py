@@ -19,18 +19,8 @@ JUNK: tuple[Any, ...] = (
     *([], {}, [None], [{}], {"a": None}, [[]], {"": ""}),
 )
 METHODS = (
-    "GET",
-    "HEAD",
-    "POST",
-    "PUT",
-    "PATCH",
-    "DELETE",
-    "OPTIONS",
-    "CONNECT",
-    "TRACE",
-    "PRI",
-    "post",
-    "x" * 99,
+    *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
+    *("OPTIONS", "CONNECT", "TRACE", "PRI", "post", "x" * 99),
 )
 HEADERS: tuple[bytes, ...] = (
     b"Accept: application/msgpack",
@@ -129,11 +119,11 @@ def _asked(calls: Calls, chance: random.Random) -> tuple[str, str, bytes, list[b
 
 def _mutated_often(value: Any, chance: random.Random) -> Any:
     for _ in range(chance.choice((0, 0, 1, 1, 2))):
-        value = _mutated(value, chance)
+        value = mutated(value, chance)
     return value
 
 
-def _mutated(value: Any, chance: random.Random) -> Any:
+def mutated(value: Any, chance: random.Random) -> Any:
     """Return the value with one piece of it replaced by junk, doubled, or left out."""
     if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
         return copy.deepcopy(chance.choice(JUNK))
@@ -144,7 +134,7 @@ def _mutated(value: Any, chance: random.Random) -> Any:
     elif isinstance(answer, list) and chance.random() < 0.1:
         answer.append(answer[place])
     else:
-        answer[place] = _mutated(value[place], chance)
+        answer[place] = mutated(value[place], chance)
     return answer
 
 

@@ -181,12 +181,21 @@ def test_coming_and_going_always_matters() -> None:
         assert generation_changed(change)
 
 
-def test_importing_the_framework_brings_no_heavy_parts() -> None:
-    heavy = "kubernetes_asyncio", "cryptography", "pydantic"
-    code = (
-        "import sys; import elasticjob.kube.client.client, elasticjob.kube.operator.operator;"
-        "import elasticjob.kube.client.config;"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
+def loaded_by(*modules: str) -> set[str]:
+    code = f"import sys, {', '.join(f'elasticjob.{module}' for module in modules)}; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    return set(found.stdout.split())
+
+
+def test_importing_the_framework_brings_no_heavy_parts() -> None:
+    loaded = loaded_by("kube.client.client", "kube.operator.operator", "kube.client.config")
+    assert not loaded & {"kubernetes_asyncio", "cryptography", "pydantic"}
+
+
+LIGHT = {"elasticjob.kube.crd", "elasticjob.kube.crd.model", "elasticjob.kube.crd.schemas"}
+
+
+def test_kinds_and_operators_load_the_model_without_the_generator() -> None:
+    loaded = loaded_by("api.v1alpha1.elasticjob", "api.v1alpha1.scaleplan", "controllers.main")
+    assert {name for name in loaded if name.startswith("elasticjob.kube.crd")} == LIGHT
+    assert not loaded & {"re2", "cel_expr_python"}

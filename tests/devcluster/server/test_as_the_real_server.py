@@ -159,3 +159,10 @@ async def test_a_younger_rule_holds_for_what_changes(things: Api, change: dict[s
     parts = properties["parts"] | {"items": item | {"properties": sizes}}
     await change_schema(things, replicas=properties["replicas"] | {"maximum": 3}, parts=parts)
     assert (await things.patch(f"{THINGS}/one", change)).code == code
+
+
+async def test_objects_beyond_the_limit_are_refused(api: Api) -> None:
+    reply = await api.post(CONFIG_MAPS, config_map("a", x="y" * (1024 * 1024 + 1)))
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    large = await api.post(CONFIG_MAPS, config_map("a", x="y" * 1024 * 1024))
+    assert large.code == 201

@@ -15,7 +15,7 @@ from elasticjob.kube.client import config, kubeconfig
 from elasticjob.kube.client.credentials import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
-from elasticjob.kube.webhook.certs.certificates import issue, new_authority
+from elasticjob.kube.webhook.certs.certificates import new_authority
 from tests.kit.kube.kubeconfigs import plugin, write
 from tests.kit.kube.stub import until
 from tests.kit.waiting import PATIENCE
@@ -45,19 +45,6 @@ async def test_skipping_verification(tmp_path: Path) -> None:
     assert found.ssl is not None
     assert found.ssl.verify_mode is ssl.CERT_NONE
     assert await found.credentials.header() is None
-
-
-async def test_client_certificates(tmp_path: Path) -> None:
-    leaf = issue(AUTHORITY, ["user"], datetime.now(UTC))
-    (tmp_path / "tls.crt").write_bytes(leaf.chain)
-    (tmp_path / "tls.key").write_bytes(leaf.key)
-    user = {"client-certificate": str(tmp_path / "tls.crt"), "client-key": str(tmp_path / "tls.key")}
-    found = await config.load(write(tmp_path / "config", user))
-    assert found.ssl is not None
-    assert await found.credentials.header() is None
-    (tmp_path / "tls.key").write_text("nonsense")
-    with pytest.raises(ConfigError, match="client certificate"):
-        await config.load(tmp_path / "config")
 
 
 async def test_the_environment_names_the_kubeconfig_and_home_comes_second(tmp_path: Path) -> None:
@@ -127,18 +114,6 @@ async def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
     with pytest.raises(ConfigError, match="is empty"):
         await TokenFile(tmp_path / "token").header()
-
-
-async def test_an_exec_plugin_runs_again_before_its_answer_expires(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    expires = (clock.now() + timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    path = write(tmp_path / "config", plugin(tmp_path, expirationTimestamp=expires))
-    found = await kubeconfig.load(str(path), clock=clock)
-    assert await found.credentials.header() == "Bearer t1"
-    await clock.advance(timedelta(minutes=8).total_seconds())
-    assert await found.credentials.header() == "Bearer t1"
-    await clock.advance(timedelta(minutes=1, seconds=1).total_seconds())
-    assert await found.credentials.header() == "Bearer t2"
 
 
 async def test_many_refusals_of_one_token_run_the_plugin_once(tmp_path: Path) -> None:

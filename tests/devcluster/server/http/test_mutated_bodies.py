@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from typing import Any
 
 import pytest
 
+from tests.fuzz.requests import mutated
 from tests.kit.devcluster.api import CONFIG_MAPS as MAPS
 from tests.kit.devcluster.api import CRDS, MEDIA, PODS, THINGS, Api, definition, pod, thing
 
-JUNK: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    "",
-    "x",
-    "a/b",
-    [],
-    {},
-    [None],
-    [{}],
-    {"a": None},
-    [[]],
-    {"": ""},
-    10**30,
-]
 CONTAINER = {
     "name": "c",
     "image": "i",
@@ -61,25 +43,12 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def mutated(chance: random.Random, value: Any) -> Any:
-    """The value with one piece of it replaced by junk or left out."""
-    if not isinstance(value, dict | list) or not value or chance.random() < 0.15:
-        return copy.deepcopy(chance.choice(JUNK))
-    answer = copy.copy(value)
-    place: Any = chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))
-    if chance.random() < 0.1:
-        del answer[place]
-    else:
-        answer[place] = mutated(chance, value[place])
-    return answer
-
-
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_body_makes_the_server_stumble(things: Api, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(100):
         path, good = chance.choice(BODIES)
-        one, body = f"{path}/{good['metadata']['name']}", mutated(chance, mutated(chance, good))
+        one, body = f"{path}/{good['metadata']['name']}", mutated(mutated(good, chance), chance)
         await things.post(path, good)
         kind = chance.choice(["post", "put", "merge", "strategic"])
         if kind == "post":

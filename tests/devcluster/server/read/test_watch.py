@@ -1,6 +1,10 @@
-"""Bookmarks, and a history that ends; more of watches and lists is in tests/conformance."""
+"""Bookmarks, a history that ends, clients that go; more of watches and lists is in tests/conformance."""
 
 from __future__ import annotations
+
+import aiohttp
+import pytest
+from aiohttp import web
 
 from elasticjob.devcluster.server import ApiServer
 from tests.kit.devcluster.api import CONFIG_MAPS, PODS, Api, client, config_map, pod
@@ -41,4 +45,18 @@ async def test_a_continue_token_dies_with_the_history(api: Api) -> None:
     api.server.compact()
     reply = await api.get(CONFIG_MAPS, limit="1", **{"continue": token})
     assert (reply.code, reply.reason) == (410, "Expired")
-    assert (await api.get(CONFIG_MAPS, **{"continue": "abc"})).code == 400
+
+
+async def gone(response: web.StreamResponse, lines: bytes) -> None:
+    """What writing says between the end of a connection and the news of it."""
+    raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+
+async def test_a_watch_whose_client_is_gone_ends_without_a_word(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(web.StreamResponse, "write", gone)
+    async with api.watch(CONFIG_MAPS) as events:
+        await api.post(CONFIG_MAPS, config_map("a"))
+        assert [each async for each in events] == []
+    assert [record.message for record in caplog.records] == []
