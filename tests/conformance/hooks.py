@@ -47,7 +47,7 @@ def _warn(_: Any) -> Answer:
     return {"allowed": True, "warnings": ["mind the gap", "and the step"]}
 
 
-def _patched(*operations: dict[str, Any]) -> Callable[[Any], Answer]:
+def patched(*operations: dict[str, Any]) -> Callable[[Any], Answer]:
     text = base64.b64encode(json.dumps(operations).encode()).decode()
     return lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": text}
 
@@ -56,14 +56,14 @@ def _count(request: Any) -> Answer:
     """Adds 1 to a label, so that every call can be seen in the object."""
     labels = request["object"]["metadata"].get("labels") or {}
     seen = str(int(labels.get("seen", "0")) + 1)
-    return _patched({"op": "add", "path": "/metadata/labels", "value": {**labels, "seen": seen}})(request)
+    return patched({"op": "add", "path": "/metadata/labels", "value": {**labels, "seen": seen}})(request)
 
 
 def _label_after_count(request: Any) -> Answer:
     labels = request["object"]["metadata"].get("labels") or {}
     if "late" in labels:
         return {"allowed": True}
-    return _patched({"op": "add", "path": "/metadata/labels", "value": {**labels, "late": "yes"}})(request)
+    return patched({"op": "add", "path": "/metadata/labels", "value": {**labels, "late": "yes"}})(request)
 
 
 ANSWERS: dict[str, Callable[[Any], Answer]] = {
@@ -74,12 +74,12 @@ ANSWERS: dict[str, Callable[[Any], Answer]] = {
     "warn": _warn,
     "count": _count,
     "late": _label_after_count,
-    "label": _patched({"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}}),
-    "bad-label": _patched({"op": "add", "path": "/metadata/labels", "value": {"by": "not a value"}}),
-    "bad-patch": _patched({"op": "remove", "path": "/spec/nothing/here"}),
-    "replicas": _patched({"op": "add", "path": "/spec/replicas", "value": 7}),
-    "replicas-text": _patched({"op": "add", "path": "/spec/replicas", "value": "many"}),
-    "unknown-field": _patched({"op": "add", "path": "/spec/bogus", "value": 7}),
+    "label": patched({"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}}),
+    "bad-label": patched({"op": "add", "path": "/metadata/labels", "value": {"by": "not a value"}}),
+    "bad-patch": patched({"op": "remove", "path": "/spec/nothing/here"}),
+    "replicas": patched({"op": "add", "path": "/spec/replicas", "value": 7}),
+    "replicas-text": patched({"op": "add", "path": "/spec/replicas", "value": "many"}),
+    "unknown-field": patched({"op": "add", "path": "/spec/bogus", "value": 7}),
     "no-type": lambda _: {"allowed": True, "patch": "W10="},
 }
 
@@ -88,6 +88,7 @@ ANSWERS: dict[str, Callable[[Any], Answer]] = {
 class Hooks:
     """Serves; `reviews(place)` gives what was sent to one place since the last asking."""
 
+    answers: dict[str, Callable[[Any], Answer]] = field(default_factory=ANSWERS.copy)
     url: str = ""
     ca: str = ""
     _seen: dict[str, list[Any]] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class Hooks:
             return web.Response(status=500, text="out of order")
         if how == "not-json":
             return web.Response(text="<html>", content_type="text/html")
-        answer = ANSWERS.get(how, _allow)(review["request"])
+        answer = self.answers.get(how, _allow)(review["request"])
         uid = "other" if how == "other-uid" else review["request"]["uid"]
         body = {
             "apiVersion": "admission.k8s.io/v1",

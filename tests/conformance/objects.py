@@ -6,6 +6,8 @@ import copy
 from typing import Any
 
 from tests.conformance.probe import CRDS, THINGS, Step, get, post
+from tests.kit.crd.posting import crd_of
+from tests.kit.devcluster.api import FIELDS, SCALE
 
 Body = dict[str, Any]
 
@@ -73,13 +75,8 @@ SPEC: Body = {
     "type": "object",
     "properties": {
         "replicas": {"type": "integer", "minimum": 0, "maximum": 99},
-        "mode": {"type": "string", "enum": ["fast", "slow"], "default": "fast"},
         "note": {"type": "string", "nullable": True, "maxLength": 10},
-        "when": {"type": "string", "format": "date-time"},
-        "port": {"x-kubernetes-int-or-string": True},
-        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        **FIELDS,
         "plain": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
         "parts": {
             "type": "array",
@@ -119,11 +116,6 @@ STATUS: Body = {
         },
     },
 }
-SCALE = {
-    "specReplicasPath": ".spec.replicas",
-    "statusReplicasPath": ".status.replicas",
-    "labelSelectorPath": ".status.selector",
-}
 
 
 def definition(
@@ -131,25 +123,8 @@ def definition(
 ) -> Body:
     """A CustomResourceDefinition of `Thing` in the probe's own group."""
     root = schema or {"type": "object", "properties": {"spec": spec or SPEC, "status": STATUS}}
-    one = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": root},
-        "subresources": {"status": {}, "scale": SCALE} if subresources is None else subresources,
-        **version,
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.{group}"},
-        "spec": {
-            "group": "{group}",
-            "scope": "Namespaced",
-            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-            "versions": [one],
-        },
-    }
+    chosen = {"status": {}, "scale": SCALE} if subresources is None else subresources
+    return crd_of(root, "{group}", subresources=chosen, **version)
 
 
 def defined(spec: Body | None = None, **more: Any) -> tuple[Step, ...]:

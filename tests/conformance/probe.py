@@ -11,16 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.kit.devcluster.api import MEDIA
+
 JSON = "application/json"
 YAML = "application/yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
-MEDIA = {
-    "json": "application/json-patch+json",
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
 
 CORE = "/api/v1/namespaces/{ns}"
 MAPS = f"{CORE}/configmaps"

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.conformance.objects import *
 from tests.conformance.probe import *
+from tests.kit.devcluster.api import MEDIA
 
 ONE = f"{MAPS}/a"
 THING = f"{THINGS}/one"

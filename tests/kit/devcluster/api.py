@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from elasticjob.devcluster.server import ApiServer
+from tests.kit.crd.posting import crd_of
 
 MEDIA = {
     "json": "application/json-patch+json",
@@ -140,6 +141,20 @@ def thing(name: str = "one", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
+FIELDS: dict[str, Any] = {
+    "mode": {"type": "string", "enum": ["fast", "slow"], "default": "fast"},
+    "when": {"type": "string", "format": "date-time"},
+    "port": {"x-kubernetes-int-or-string": True},
+    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+    "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+}
+"""Of a thing: one of each kind."""
+SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
 THING_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "A thing.",
@@ -150,13 +165,8 @@ THING_SCHEMA: dict[str, Any] = {
             "required": ["replicas"],
             "properties": {
                 "replicas": {"type": "integer", "minimum": 0, "maximum": 99, "description": "How many."},
-                "mode": {"type": "string", "enum": ["fast", "slow"], "default": "fast"},
                 "note": {"type": "string", "nullable": True},
-                "when": {"type": "string", "format": "date-time"},
-                "port": {"x-kubernetes-int-or-string": True},
-                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                **FIELDS,
                 "parts": {
                     "type": "array",
                     "x-kubernetes-list-type": "map",
@@ -187,34 +197,16 @@ THING_SCHEMA: dict[str, Any] = {
 
 def definition(schema: dict[str, Any] | None = None, name: str = "things", **version: Any) -> dict[str, Any]:
     """A CustomResourceDefinition of `Thing` (or another name) with one version."""
-    one = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema or THING_SCHEMA},
-        "subresources": {
-            "status": {},
-            "scale": {
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            },
-        },
+    shown = {
+        "subresources": {"status": {}, "scale": SCALE},
         "additionalPrinterColumns": [
             {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ],
         "selectableFields": [{"jsonPath": ".spec.mode"}] if schema is None else [],
     }
+    made = crd_of(schema or THING_SCHEMA, "example.com", **(shown | version))
+    made["metadata"]["name"] = f"{name}.example.com"
     kind = name.rstrip("s").capitalize()
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{name}.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": name, "kind": kind, "shortNames": ["th"], "categories": ["all"]},
-            "versions": [one | version],
-        },
-    }
+    made["spec"]["names"] = {"plural": name, "kind": kind, "shortNames": ["th"], "categories": ["all"]}
+    return made

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from elasticjob.devcluster.server.http.certs import make_identity, server_context
-from elasticjob.kube.http.serving import Runner
+from elasticjob.devcluster.server.http.certs import make_identity
+from tests.conformance.hooks import Hooks, patched, serving
 from tests.kit.devcluster.api import CONFIG_MAPS, THINGS, Api, config_map, thing
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 
 class Hook:
-    """A webhook server: `answer` is what it says next, `seen` the requests it got."""
+    """A place of a webhook server, which allows all unless it patches."""
 
-    def __init__(self) -> None:
-        self.seen: list[dict[str, Any]] = []
-        self.answer: dict[str, Any] = {"allowed": True}
-        self.url = ""
-        self.ca = ""
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self.url, self.ca = hooks.url, hooks.ca
 
-    async def handle(self, request: web.Request) -> web.Response:
-        review = await request.json()
-        self.seen.append(review["request"])
-        return web.json_response({"response": {"uid": review["request"]["uid"], **self.answer}})
+    @property
+    def seen(self) -> list[dict[str, Any]]:
+        """The requests that it got since the last look."""
+        return [review["request"] for review in self._hooks.reviews("/x")]
 
     def patch(self, *operations: dict[str, Any]) -> None:
-        encoded = base64.b64encode(json.dumps(operations).encode()).decode()
-        self.answer = {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+        self._hooks.answers["x"] = patched(*operations)
 
     def configuration(self, kind: str, **changes: Any) -> dict[str, Any]:
         rule = {
@@ -45,7 +40,7 @@ class Hook:
         }
         webhook = {
             "name": "check.example.com",
-            "clientConfig": {"url": f"{self.url}/x", "caBundle": base64.b64encode(self.ca.encode()).decode()},
+            "clientConfig": {"url": f"{self.url}/x", "caBundle": self.ca},
             "rules": [rule],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -66,15 +61,8 @@ class Hook:
 
 @pytest.fixture
 async def hook() -> AsyncIterator[Hook]:
-    made, identity = Hook(), make_identity("127.0.0.1", datetime.now(UTC))
-    application = web.Application()
-    application.router.add_post("/x", made.handle)
-    runner = Runner(application, shutdown_timeout=0)
-    await runner.setup()
-    port = await runner.listen("127.0.0.1", 0, server_context(identity))
-    made.url, made.ca = f"https://127.0.0.1:{port}", identity.ca
-    yield made
-    await runner.cleanup()
+    async with serving(datetime.now(UTC)) as hooks:
+        yield Hook(hooks)
 
 
 async def test_a_mutated_custom_resource_is_pruned_and_defaulted_again(things: Api, hook: Hook) -> None:
@@ -85,7 +73,7 @@ async def test_a_mutated_custom_resource_is_pruned_and_defaulted_again(things: A
 
 
 async def test_an_untrusted_certificate_is_a_failure(api: Api, hook: Hook) -> None:
-    hook.ca = make_identity("127.0.0.1", datetime.now(UTC)).ca
+    hook.ca = base64.b64encode(make_identity("127.0.0.1", datetime.now(UTC)).ca.encode()).decode()
     await hook.register(api, "Validating")
     reply = await api.post(CONFIG_MAPS, config_map("a"))
     assert (reply.code, "certificate" in reply.message) == (500, True)
@@ -137,7 +125,7 @@ async def test_a_service_is_found_by_its_address(api: Api, hook: Hook) -> None:
             "path": "/x",
             "port": int(hook.url.rsplit(":", 1)[1]),
         },
-        "caBundle": base64.b64encode(hook.ca.encode()).decode(),
+        "caBundle": hook.ca,
     }
     await hook.register(api, "Validating", clientConfig=client)
     reply = await api.post(CONFIG_MAPS, config_map("a"))
