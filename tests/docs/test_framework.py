@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
-from elasticjob.kube import Client, Declaration, Kind, Manifest, Operator, crd_manifest
+from elasticjob.kube import Client, Declaration, Kind, Manifest, crd_manifest
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
 from tests.kit.clusters.served import Served
+from tests.kit.traps.operators import running
 from tests.kit.waiting import PATIENCE, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
@@ -79,17 +80,6 @@ async def _served(client: Client, website: ModuleType) -> bool:
     except ApiError:
         return False
     return True
-
-
-@asynccontextmanager
-async def running(operator: Operator) -> AsyncIterator[Operator]:
-    task = asyncio.create_task(operator.run())
-    try:
-        await asyncio.wait_for(operator.wait_leading(), PATIENCE)
-        yield operator
-    finally:
-        operator.stop()
-        await task
 
 
 @asynccontextmanager
@@ -270,6 +260,7 @@ async def test_replicas_share_a_lease(
         allowed(installed, served, namespace) as client,
         running(replicas.one_of_several(client, probes=None, signals=False)) as operator,
     ):
+        await asyncio.wait_for(operator.wait_leading(), PATIENCE)
         held = await installed.get(LEASE, website.NAME, namespace)
         assert operator.election is not None
         assert held.spec.holder_identity == operator.election.identity

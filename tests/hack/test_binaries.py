@@ -164,9 +164,14 @@ match sys.argv[1:]:
 """
 
 
+def with_go(folder: Path, go: str = FAKE_GO) -> dict[str, str]:
+    """An environment with this Go, and a cache that is empty."""
+    put(folder / "bin", "go", go)
+    return {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(folder / "cache")}
+
+
 def test_what_is_missing_is_built_once_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put(tmp_path / "bin", "go", FAKE_GO)
-    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ = with_go(tmp_path)
     assert obtain.main(["etcd", "kwok"], environ) == 0
     output = capsys.readouterr().out
     assert f"building etcd {ETCD.version}" in output
@@ -182,8 +187,7 @@ def test_what_is_missing_is_built_once_and_listed(tmp_path: Path, capsys: pytest
 def test_programs_of_one_module_are_built_by_one_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put(tmp_path / "bin", "go", FAKE_GO)
-    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ = with_go(tmp_path)
     assert obtain.main(["kubelet", "kube-proxy", "coredns"], environ) == 0
     said = capsys.readouterr().out
     assert f"building kubelet {KNOWN.version}, kube-proxy {KNOWN.version}" in said
@@ -195,8 +199,7 @@ def test_programs_of_one_module_are_built_by_one_command(
 def test_a_build_that_fails_leaves_nothing_half_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put(tmp_path / "bin", "go", FAKE_GO.replace("FAILS", "kwok"))
-    environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ = with_go(tmp_path, FAKE_GO.replace("FAILS", "kwok"))
     assert obtain.main(["kwok"], environ) == 1
     assert "sigs.k8s.io/kwok/cmd/kwok` failed with 1" in capsys.readouterr().err
     with pytest.raises(Missing, match="kwok"):

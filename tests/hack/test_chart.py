@@ -34,6 +34,7 @@ from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
 from tests.kit.helm import CHART, HelmFailed, helm, program
+from tests.kit.traps.operators import running
 from tests.kit.waiting import until
 
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
@@ -236,20 +237,14 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
         lease_namespace=system,
     )
     account = served.config(f"system:serviceaccount:{system}:{ACCOUNT}", ("system:serviceaccounts",))
-    async with Client(account) as mine:
-        operator = compose(mine, settings, signals=False)
-        running = asyncio.create_task(operator.run())
-        try:
-            await operator.wait_leading()
-            await client.create(ELASTICJOB.untyped(), a_job(), namespace)
-            await until(lambda: client.find(POD, "digits-master-0", namespace), "the job has its master")
-            await until(lambda: client.find(POD, "digits-worker-1", namespace), "the job has its workers")
-            hooks = await client.get(VALIDATING_WEBHOOKS.untyped(), f"elasticjob-{namespace}")
-            await release.run("uninstall", "elasticjob")
-            await until(lambda: has_no_webhooks(client, namespace), "the webhooks go with the release")
-        finally:
-            operator.stop()
-            await running
+    async with Client(account) as mine, running(compose(mine, settings, signals=False)) as operator:
+        await operator.wait_leading()
+        await client.create(ELASTICJOB.untyped(), a_job(), namespace)
+        await until(lambda: client.find(POD, "digits-master-0", namespace), "the job has its master")
+        await until(lambda: client.find(POD, "digits-worker-1", namespace), "the job has its workers")
+        hooks = await client.get(VALIDATING_WEBHOOKS.untyped(), f"elasticjob-{namespace}")
+        await release.run("uninstall", "elasticjob")
+        await until(lambda: has_no_webhooks(client, namespace), "the webhooks go with the release")
     assert await has_no_webhooks(client, namespace)
     (selector,) = {str(each["namespaceSelector"]["matchLabels"]) for each in hooks["webhooks"]}
     assert selector == str({"kubernetes.io/metadata.name": namespace})
@@ -276,25 +271,20 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
         opened(f"sqlite:///{tmp_path}/brain.db") as store,
         Client(served.config(account, ("system:serviceaccounts",))) as mine,
         aiohttp.ClientSession() as session,
+        running(compose_brain(mine, settings, store, session, signals=False)) as brain,
     ):
-        brain = compose_brain(mine, settings, store, session, signals=False)
-        running = asyncio.create_task(brain.run())
-        try:
-            await brain.wait_leading()
+        await brain.wait_leading()
 
-            async def known() -> bool:
-                return [row.uid for row in await store.newest_jobs(9)] == [job["metadata"]["uid"]]
+        async def known() -> bool:
+            return [row.uid for row in await store.newest_jobs(9)] == [job["metadata"]["uid"]]
 
-            await until(known, "Brain knows the job")
-            owner = ElasticJob.model_validate(job)
-            kept = Kept(NOW, "Idle", "worker-all-reduce", "why", sizes={"groups": {"worker": {"count": 1}}})
-            plan = plan_of(owner, replace(kept, plan="digits-brain"))
-            assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
-            with pytest.raises(Forbidden):
-                await mine.create(SCALEPLAN.untyped(), plan, SYSTEM)
-        finally:
-            brain.stop()
-            await running
+        await until(known, "Brain knows the job")
+        owner = ElasticJob.model_validate(job)
+        kept = Kept(NOW, "Idle", "worker-all-reduce", "why", sizes={"groups": {"worker": {"count": 1}}})
+        plan = plan_of(owner, replace(kept, plan="digits-brain"))
+        assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
+        with pytest.raises(Forbidden):
+            await mine.create(SCALEPLAN.untyped(), plan, SYSTEM)
 
 
 async def has_no_webhooks(client: Client, namespace: str) -> bool:

@@ -46,16 +46,5 @@ def test_hung_run_is_red(tmp_path: Path) -> None:
 
 
 def test_second_try_runs_in_one_process_and_nothing_else() -> None:
-    first = [
-        "tests/node",
-        "-n",
-        "4",
-        "--dist",
-        "loadfile",
-        "--kube",
-        "real",
-        "--no-loadscope-reorder",
-        "-m",
-        "differs",
-    ]
-    assert [*without_processes(first)] == ["--kube", "real", "-m", "differs"]
+    first = "tests/node -n 4 --dist loadfile --kube real --no-loadscope-reorder -m differs"
+    assert [*without_processes(first.split(" "))] == ["--kube", "real", "-m", "differs"]

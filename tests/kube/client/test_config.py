@@ -58,17 +58,13 @@ async def test_the_environment_names_the_kubeconfig_and_home_comes_second(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{}", "cannot be used"),
-        ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "cannot be used"),
-        ("current-context: [", "cannot be used"),
-    ],
+    "text",
+    ["{}", "current-context: x\ncontexts: []\nclusters: []\nusers: []", "current-context: ["],
 )
-async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -> None:
+async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
         await config.load(path)
     assert str(path) in str(caught.value)
 

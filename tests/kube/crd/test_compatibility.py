@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.crd.compatibility import Change, changes
+from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from tests.kit.crd.posting import crd_of, established
@@ -179,15 +179,6 @@ async def misfits(client: Client, namespace: str, index: int, row: Row) -> Any:
         yield "another bad value is taken"
     if row.good is not None and not await taken(spec={name: {"it": row.good}}):
         yield "a good value is refused"
-
-
-def test_a_change_is_read_as_three_lines() -> None:
-    change = Change("v1.spec.a", "the field is gone", "it is pruned", "keep it")
-    assert change.sentence().splitlines() == [
-        "breaking v1.spec.a: the field is gone",
-        "  stored objects: it is pruned",
-        "  instead: keep it",
-    ]
 
 
 def test_a_retyped_field_is_told_once_and_nested_ones_with_their_path() -> None:

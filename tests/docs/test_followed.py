@@ -1,4 +1,4 @@
-"""docs/walkthrough.md, run with the real kubectl against a cluster with the operator beside it."""
+"""docs/install.md and docs/walkthrough.md, run with the real kubectl (and Helm) as they stand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,25 @@ import pytest
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
+from tests.kit.clusters.served import devcluster_server
 from tests.kit.clusters.webhooks import heeded
 from tests.kit.clusters.whole import WholeClusters
 from tests.kit.console import Command, follow
 from tests.kit.e2e import DIGITS, held
+from tests.kit.helm import program
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "walkthrough.md"
+HELM = program()
+with_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the pages are written for kubectl")
+
+
+@with_kubectl
+@pytest.mark.skipif(HELM is None, reason="no helm: hack/kube-binaries helm builds it")
+async def test_install_shows_what_is_printed(tmp_path: Path) -> None:
+    path = f"{os.environ['PATH']}{os.pathsep}{Path(str(HELM)).parent}"
+    async with devcluster_server(tmp_path) as served:
+        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(served.kubeconfig)}
+        await follow(ROOT / "docs" / "install.md", ROOT, environment)
 
 
 @pytest.fixture
@@ -32,13 +44,13 @@ async def kubeconfig(whole_cluster: WholeClusters, tmp_path: Path) -> AsyncItera
         yield cluster.kubeconfig
 
 
-@pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="no kubectl on PATH: the walkthrough is written for it"
-)
+@with_kubectl
 @pytest.mark.story
 @pytest.mark.timeout(1800)
 async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Path) -> None:
-    """The page's example, with a small network that trains until the page waits for its end."""
+    """With the operator beside the cluster, and the page's example with a small network that trains until
+    the page waits for its end.
+    """
     root, gate = tmp_path / "root", tmp_path / "gate"
     example = root / DIGITS.relative_to(ROOT)
     example.parent.mkdir(parents=True)
@@ -48,5 +60,6 @@ async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Pat
         if "--for=condition=Complete" in command.command:
             gate.touch()
 
-    await follow(PAGE, root, {**os.environ, "KUBECONFIG": str(kubeconfig)}, open_gate)
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    await follow(ROOT / "docs" / "walkthrough.md", root, environment, open_gate)
     assert gate.exists()
