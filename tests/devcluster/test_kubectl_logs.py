@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.devcluster.live import Live
+from tests.kit.devcluster.live import Live, kubectl
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAIR = [
@@ -17,15 +17,8 @@ PAIR = [
 ]
 
 
-async def kubectl(cluster: Live, *arguments: str) -> tuple[int, str]:
-    """Its exit code and all it said."""
-    process = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", str(cluster.cluster.kubeconfig), "-n", cluster.namespace, *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
+async def logs(cluster: Live, *arguments: str) -> tuple[int, str]:
+    return await kubectl(cluster.cluster, "-n", cluster.namespace, "logs", *arguments)
 
 
 async def test_what_is_asked_for_is_printed(cluster: Live) -> None:
@@ -43,10 +36,10 @@ async def test_what_is_asked_for_is_printed(cluster: Live) -> None:
         ("pair",): 'Defaulted container "a" out of: a, b\nfrom a\n',
     }
     for arguments, expected in asked.items():
-        assert await kubectl(cluster, "logs", *arguments) == (0, expected), arguments
-    _, both = await kubectl(cluster, "logs", "pair", "--all-containers")
+        assert await logs(cluster, *arguments) == (0, expected), arguments
+    _, both = await logs(cluster, "pair", "--all-containers")
     assert sorted(both.splitlines()) == ["from a", "from b"]
-    _, stamped = await kubectl(cluster, "logs", "p", "--timestamps", "--tail=1")
+    _, stamped = await logs(cluster, "p", "--timestamps", "--tail=1")
     assert stamped[:4].isdecimal()
     assert stamped.endswith("Z three")
 
@@ -64,7 +57,7 @@ async def test_what_is_not_there_is_told(cluster: Live, arguments: tuple[str, ..
     await cluster.start("p", "true")
     await cluster.start("homeless", "true", nodeSelector={"no": "where"})
     await cluster.finished("p")
-    code, output = await kubectl(cluster, "logs", *arguments)
+    code, output = await logs(cluster, *arguments)
     assert code == 1
     assert message in output
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import ssl
@@ -17,6 +16,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.views import POD
 from tests.kit.devcluster.documented import pod
+from tests.kit.devcluster.live import kubectl
 from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -24,15 +24,9 @@ WAIT = f"--timeout={PATIENCE:.0f}s"
 ABSENT = "devcluster does not serve '{}', see docs/devcluster.md"
 
 
-async def kubectl(cluster: DevCluster, command: str) -> str:
-    """Return the output and errors of a command."""
-    process = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", str(cluster.kubeconfig), *command.split()),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    return (await process.communicate())[0].decode()
+async def told(cluster: DevCluster, command: str) -> str:
+    """Return the output and errors of a command of kubectl."""
+    return (await kubectl(cluster, *command.split()))[1]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +50,8 @@ async def test_absent_parts_answer_with_a_sentence(shared: DevCluster, command: 
         except AlreadyExists:
             pass
         else:
-            await kubectl(shared, f"wait --for=condition=Ready pod/ready {WAIT}")
-    assert sentence in await kubectl(shared, command)
+            await told(shared, f"wait --for=condition=Ready pod/ready {WAIT}")
+    assert sentence in await told(shared, command)
 
 
 @pytest.mark.parametrize(
@@ -69,19 +63,19 @@ async def test_absent_parts_answer_with_a_sentence(shared: DevCluster, command: 
     ],
 )
 async def test_no_pods_are_made_of_workloads(shared: DevCluster, command: str) -> None:
-    assert "created" in await kubectl(shared, f"{command} -n kube-public")
-    assert "No resources found" in await kubectl(shared, "get pods,replicasets -n kube-public")
+    assert "created" in await told(shared, f"{command} -n kube-public")
+    assert "No resources found" in await told(shared, "get pods,replicasets -n kube-public")
 
 
 async def test_quotas_users_and_cpu_limits_have_no_effect(shared: DevCluster) -> None:
-    assert "created" in await kubectl(shared, "create quota none --hard=pods=0")
+    assert "created" in await told(shared, "create quota none --hard=pods=0")
     limited = pod(
         "limited", "id -u", securityContext={"runAsUser": 12345}, resources={"limits": {"cpu": "1m"}}
     )
     async with Client(shared.config()) as client:
         await client.create(POD, limited)
-    await kubectl(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/limited {WAIT}")
-    assert await kubectl(shared, "logs limited") == f"{os.getuid()}\n"
+    await told(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/limited {WAIT}")
+    assert await told(shared, "logs limited") == f"{os.getuid()}\n"
 
 
 async def ask(cluster: DevCluster, path: str, accept: str = "application/json") -> tuple[str, Any]:
@@ -123,6 +117,6 @@ async def test_pods_reach_the_api_server(shared: DevCluster) -> None:
     script = 'echo "$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT"'
     async with Client(shared.config()) as client:
         await client.create(POD, pod("inside", script))
-        await kubectl(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/inside {WAIT}")
+        await told(shared, f"wait --for=jsonpath={{.status.phase}}=Succeeded pod/inside {WAIT}")
     url = urlsplit(shared.url)
-    assert await kubectl(shared, "logs inside") == f"{url.hostname}:{url.port}\n"
+    assert await told(shared, "logs inside") == f"{url.hostname}:{url.port}\n"

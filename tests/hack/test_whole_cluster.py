@@ -1,4 +1,6 @@
-"""The kit's whole cluster: pods run, are read and reached alike, whoever serves the API."""
+"""The kit's servers and whole clusters show the same face, whoever serves the API: writes are told alike, and
+pods run, are read and reached alike.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,18 @@ from typing import TypeVar
 import pytest
 
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT
+from elasticjob.kube.objects.views import (
+    CONFIG_MAP,
+    NAMESPACE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
 from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.clusters.served import Served
 from tests.kit.clusters.whole import WholeClusters
 from tests.kit.waiting import until
 
@@ -39,6 +50,32 @@ async def main():
     print(json.loads(answer)["status"]["userInfo"]["username"])
 asyncio.run(main())
 """
+
+
+async def test_writes_are_told_with_who_what_and_the_answer(
+    served: Served, client: Client, namespace: str
+) -> None:
+    async with Client(served.config("jane", ("people",)), user_agent="janes") as jane:
+        with pytest.raises(Forbidden):
+            await jane.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
+    await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, namespace)
+    await client.merge_patch(CONFIG_MAP, "a", {"data": {"x": "1"}}, namespace)
+    await client.delete(CONFIG_MAP, "a", namespace)
+    await client.get(NAMESPACE, namespace)
+    requests = [
+        (found.user, found.verb, found.resource, found.name, found.code)
+        for found in served.writes()
+        if found.namespace == namespace and found.resource == "configmaps" and found.name in ("a", "")
+    ]
+    assert requests == [
+        ("jane", "create", "configmaps", "", 403),
+        ("admin", "create", "configmaps", "a", 201),
+        ("admin", "patch", "configmaps", "a", 200),
+        ("admin", "delete", "configmaps", "a", 200),
+    ]
+    (janes,) = [found for found in served.writes() if found.user == "jane"]
+    assert janes.agent == "janes"
+    assert janes.began <= janes.ended
 
 
 class Place:

@@ -25,6 +25,13 @@ from tests.kit.devcluster.live import Live, eventually, is_alive, live, manifest
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A container that reads it goes on once a test has written to it."""
+    os.mkfifo(tmp_path / "gate")
+    return tmp_path / "gate"
+
+
 def end_of(pod: Pod) -> ContainerTerminated:
     end = pod.status.container_statuses[0].state.terminated
     assert end is not None, pod.status
@@ -61,10 +68,8 @@ async def test_how_a_pod_ends(cluster: Live, script: str, phase: str, code: int,
     await cluster.until(lambda: {"Scheduled", "Pulled", "Created", "Started"} <= cluster.reasons("p"))
 
 
-async def test_logs_of_a_pod(cluster: Live, tmp_path: Path) -> None:
+async def test_logs_of_a_pod(cluster: Live, gate: Path) -> None:
     """It says the last word when the others, of two streams, have been read."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
     await cluster.start("p", "sh", "-c", f"echo one; echo two >&2; read x < {gate}; printf three")
     await cluster.logged("p", "one")
     await cluster.logged("p", "two")
@@ -74,9 +79,7 @@ async def test_logs_of_a_pod(cluster: Live, tmp_path: Path) -> None:
     assert await cluster.logs("p", tail=1) == "three"
 
 
-async def test_following_a_log_ends_with_the_container(cluster: Live, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+async def test_following_a_log_ends_with_the_container(cluster: Live, gate: Path) -> None:
     await cluster.start("p", "sh", "-c", f"echo before; read x < {gate}; echo after")
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
     pieces: list[bytes] = []
@@ -184,9 +187,7 @@ async def test_shared_pages_of_forked_processes_count_once(cluster: Live) -> Non
     assert (await cluster.finished("p")).status.phase == "Succeeded"
 
 
-async def test_resized_limit_takes_effect(cluster: Live, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+async def test_resized_limit_takes_effect(cluster: Live, gate: Path) -> None:
     script = f"open({str(gate)!r}).read()\nheld = bytearray(200 << 20)\nimport time; time.sleep(1.2)"
     await cluster.start(
         "p",

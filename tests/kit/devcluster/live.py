@@ -144,6 +144,18 @@ async def live(state: Path, *, nodes: tuple[VirtualNode, ...] | None = None) -> 
             await asyncio.gather(watching, return_exceptions=True)
 
 
+async def kubectl(cluster: DevCluster, *words: str) -> tuple[int, str]:
+    """The exit code of a command, and all it said."""
+    process = await asyncio.create_subprocess_exec(
+        *("kubectl", "--kubeconfig", str(cluster.kubeconfig), *words),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
 async def eventually(holds: Callable[[], object]) -> None:
     """Until something outside of the cluster's watches is true."""
     async with asyncio.timeout(PATIENCE):
