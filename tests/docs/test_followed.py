@@ -1,9 +1,14 @@
-"""docs/install.md and docs/walkthrough.md, run with the real kubectl (and Helm) as they stand."""
+"""Pages that are run as they stand: docs/install.md and docs/walkthrough.md with the real kubectl (and Helm),
+and the script of docs/training.md.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,12 +17,14 @@ import pytest
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
+from elasticjob.trainer import torch as public
 from tests.kit.clusters.served import devcluster_server
 from tests.kit.clusters.webhooks import heeded
 from tests.kit.clusters.whole import WholeClusters
 from tests.kit.console import Command, follow
 from tests.kit.e2e import DIGITS, held
 from tests.kit.helm import program
+from tests.kit.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 HELM = program()
@@ -63,3 +70,20 @@ async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Pat
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     await follow(ROOT / "docs" / "walkthrough.md", root, environment, open_gate)
     assert gate.exists()
+
+
+@pytest.mark.story
+def test_the_script_of_the_training_page_uses_every_public_name_and_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (script,) = [block for block in blocks if block.startswith("import torch\n")]
+    assert all(re.search(rf"\b{name}\b", script) for name in public.__all__)
+    assert len(public.__all__) <= 15
+    (tmp_path / "train.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    losses = [float(found) for found in re.findall(r"'loss': ([\d.e-]+)", done.stdout)]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]

@@ -28,6 +28,7 @@ from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
 from tests.kit.clusters.served import Served
+from tests.kit.kube.build import status
 from tests.kit.kube.stub import Stub, answer, hang, until
 from tests.kit.waiting import PATIENCE
 
@@ -372,7 +373,7 @@ HELD = {
     "metadata": {"name": LEASE_NAME, "resourceVersion": "1"},
     "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
 }
-NOT_FOUND = answer(404, {"kind": "Status", "reason": "NotFound", "message": "no", "code": 404})
+NOT_FOUND = answer(404, status(404, "NotFound"))
 EVENT_MADE = answer(
     201, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "resourceVersion": "1"}}
 )
@@ -423,9 +424,7 @@ async def test_a_standby_that_stops_asks_nothing() -> None:
 
 async def test_failures_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async with Stub() as stub:
-        refused = answer(
-            403, {"kind": "Status", "reason": "Forbidden", "message": "you may not", "code": 403}
-        )
+        refused = answer(403, status(403, "Forbidden", "you may not"))
         stub.then(refused, refused, refused)
         with caplog.at_level(logging.WARNING):
             async with keeping(stub) as (_, _, clock, _):

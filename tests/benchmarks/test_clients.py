@@ -1,11 +1,15 @@
-"""A recorded watch is said again as a server would say it."""
+"""The benchmarks of clients: a recorded watch is said again as a server would, and what is computed."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from benchmarks.clients.framework import lateness
 from benchmarks.clients.replay import Recording, Server, event, load
+from benchmarks.programs import ProgramFailed
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
@@ -46,3 +50,23 @@ async def test_a_client_hears_all_of_what_was_kept(tmp_path: Path) -> None:
             watching.cancel()
             await asyncio.wait({watching})
     assert versions == [5, 8, 9, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("started", "late"),
+    [
+        ([("a", "5", 9.5)], [-0.5]),
+        ([("a", "4", 10.1), ("b", "5", 10.2), ("a", "5", 10.3)], [0.3]),
+        ([("a", "9", 10.4), ("a", "5", 10.7)], [0.4]),
+    ],
+    ids=["before the answer", "another version, another object", "a newer version counts"],
+)
+def test_lateness_is_from_the_answer_to_the_first_handling(
+    started: list[tuple[str, str, float]], late: list[float]
+) -> None:
+    assert lateness([("a", "5", 10.0)], started) == pytest.approx(late)
+
+
+def test_a_change_that_was_never_handled_is_no_figure() -> None:
+    with pytest.raises(ProgramFailed, match="version 5 of a was never handled"):
+        lateness([("a", "5", 10.0)], [("a", "4", 10.1)])
