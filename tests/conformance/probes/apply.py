@@ -58,6 +58,11 @@ PROBES: tuple[Probe, ...] = (
     probe("force", given(mine({"x": "1", "y": "1"})), mine({"x": "2"}, "you", force="true")),
     probe("agreement is no conflict", given(mine({"x": "1"})), mine({"x": "1"}, "you")),
     probe(
+        "a conflict with an update",
+        given(post(MAPS, of({"x": "1"}), fieldManager="writer")),
+        mine({"x": "2"}),
+    ),
+    probe(
         "a conflict with an update of status",
         *defined(),
         given(post(THINGS, thing("one", {"replicas": 1}))),
@@ -197,6 +202,17 @@ PROBES: tuple[Probe, ...] = (
             "other",
         ),
         apply(f"{THING}/status", thing("one", status={}), "status"),
+    ),
+    probe(
+        "a spec in a status apply",
+        *defined(),
+        given(apply(THING, thing("one", {"replicas": 1}))),
+        apply(f"{THING}/status", thing("one", {"replicas": 9}, status={"phase": "x"}), "status"),
+    ),
+    probe(
+        "a status in a spec apply",
+        *defined(),
+        apply(THING, thing("one", {"replicas": 1}, status={"phase": "x"})),
     ),
     probe("status of nothing", *defined(), apply(f"{THING}/status", thing("one", status={"phase": "x"}))),
     probe(

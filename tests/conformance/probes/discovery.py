@@ -53,4 +53,12 @@ PROBES: tuple[Probe, ...] = (
             show=("status.allowed",),
         ),
     ),
+    probe(
+        "who am I",
+        post(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+            show=("kind", "status.userInfo.groups"),
+        ),
+    ),
 )

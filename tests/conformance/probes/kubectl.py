@@ -34,15 +34,33 @@ def scaled(name: str, replicas: int, **metadata: Any) -> dict[str, Any]:
 
 PROBES: tuple[Probe, ...] = (
     probe(
+        "apply --server-side, and again",
+        apply(ONE, A, "kubectl", fieldValidation="Strict"),
+        apply(ONE, A, "kubectl", fieldValidation="Strict"),
+        apply(ONE, config_map("a", {"y": "2"}), "kubectl", fieldValidation="Strict"),
+    ),
+    probe(
         "apply --server-side --force-conflicts",
         *given(post(MAPS, A)),
         apply(ONE, config_map("a", {"x": "2"}), "kubectl", fieldValidation="Strict", force="false"),
         apply(ONE, config_map("a", {"x": "2"}), "kubectl", fieldValidation="Strict", force="true"),
     ),
     probe(
+        "apply --server-side of what was applied by the client",
+        *given(post(MAPS, applied(A, "{}"), **CSA)),
+        apply(ONE, config_map("a", {"x": "2"}), "kubectl", fieldValidation="Strict"),
+    ),
+    probe(
         "apply --server-side of an unknown field",
         apply(ONE, A | {"bogus": 1}, "kubectl", fieldValidation="Strict"),
         apply(D, deployment("d", bogus=1), "kubectl", fieldValidation="Strict"),
+    ),
+    probe(
+        "apply --server-side of a custom resource",
+        *defined(),
+        apply(THING, thing("one", {"replicas": 1}), "kubectl", fieldValidation="Strict"),
+        apply(THING, thing("one", {"replicas": 1, "bogus": 1}), "kubectl", fieldValidation="Strict"),
+        apply(THING, thing("one", {"note": "x"}), "kubectl", fieldValidation="Strict", show=("spec",)),
     ),
     probe(
         "apply by the client",
@@ -58,11 +76,20 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", THING, {"spec": {"replicas": None, "note": "x"}}, **CSA, show=("spec", *META)),
     ),
     probe(
+        "diff --server-side of a new object", apply(ONE, A, "kubectl", dryRun="All", force="true"), get(ONE)
+    ),
+    probe(
         "diff --server-side of a change",
         *given(post(MAPS, A)),
         apply(ONE, config_map("a", {"x": "2"}), "kubectl", dryRun="All", force="true"),
         apply(ONE, config_map("a", {"x": "2"}), "kubectl", dryRun="All"),
         get(ONE, show=("data",)),
+    ),
+    probe(
+        "diff by the client",
+        *given(post(MAPS, A)),
+        patch("strategic", ONE, {"data": {"x": "2"}}, dryRun="All"),
+        post(MAPS, config_map("b"), dryRun="All"),
     ),
     probe(
         "edit",
@@ -71,10 +98,35 @@ PROBES: tuple[Probe, ...] = (
         patch("strategic", ONE, {"data": {"x": "3"}, "metadata": {"resourceVersion": "{rv}"}}, **CSA),
     ),
     probe(
+        "edit a custom resource",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}), take=TAKE)),
+        patch("merge", THING, {"spec": {"replicas": 2}, "metadata": {"resourceVersion": "{rv}"}}, show=SIZE),
+        patch("merge", THING, {"spec": {"replicas": 3}, "metadata": {"resourceVersion": "{rv}"}}),
+        patch("merge", THING, {"spec": {"replicas": "x"}}),
+    ),
+    probe(
+        "replace without a version",
+        *given(post(MAPS, A)),
+        put(ONE, config_map("a", {"x": "2"}), fieldManager="kubectl-replace", fieldValidation="Strict"),
+    ),
+    probe(
+        "replace a custom resource without a version",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        put(THING, thing("one", {"replicas": 2}), fieldManager="kubectl-replace"),
+    ),
+    probe(
         "replace a deployment by less",
         *given(post(DEPLOYMENTS, deployment("d", replicas=3))),
         put(D, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}),
         put(D, deployment("d"), show=SIZE),
+    ),
+    probe(
+        "replace --force",
+        *given(post(MAPS, A, take=TAKE)),
+        delete(ONE, {"propagationPolicy": "Background", "gracePeriodSeconds": 0}),
+        post(MAPS, config_map("a", {"x": "2"})),
     ),
     probe(
         "replace --force of a pod on a node",
@@ -115,6 +167,28 @@ PROBES: tuple[Probe, ...] = (
         get(D, show=SIZE),
     ),
     probe(
+        "set image",
+        *given(post(DEPLOYMENTS, deployment("d"))),
+        patch(
+            "strategic",
+            D,
+            {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i:2"}]}}}},
+            fieldManager="kubectl-set",
+            show=("spec.template.spec.containers", *SIZE),
+        ),
+    ),
+    probe(
+        "rollout restart",
+        *given(post(DEPLOYMENTS, deployment("d", paused=False, replicas=0))),
+        patch(
+            "strategic",
+            D,
+            {"spec": {"template": {"metadata": {"annotations": {"restartedAt": "now"}}}}},
+            fieldManager="kubectl-rollout",
+            show=("spec.template.metadata", "metadata.generation"),
+        ),
+    ),
+    probe(
         "patch --subresource=status",
         *given(post(DEPLOYMENTS, deployment("d"))),
         patch("strategic", f"{D}/status", {"spec": {"replicas": 9}}, show=("spec.replicas",)),
@@ -130,6 +204,40 @@ PROBES: tuple[Probe, ...] = (
         get(THING),
     ),
     probe(
+        "conditions by two who apply",
+        *defined(),
+        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        apply(
+            f"{THING}/status",
+            thing("one", status={"conditions": [{"type": "A", "status": "True"}]}),
+            "first",
+            show=("status",),
+        ),
+        apply(
+            f"{THING}/status",
+            thing("one", status={"conditions": [{"type": "B", "status": "True"}]}),
+            "second",
+            show=("status",),
+        ),
+        apply(
+            f"{THING}/status",
+            thing("one", status={"conditions": [{"type": "A", "status": "False"}]}),
+            "second",
+        ),
+        apply(f"{THING}/status", thing("one", status={"conditions": []}), "first", show=("status",)),
+    ),
+    probe(
+        "wait for a deletion",
+        *given(post(MAPS, A, take=TAKE)),
+        watch(
+            MAPS,
+            1,
+            fieldSelector="metadata.name=a",
+            resourceVersion="{rv}",
+            meanwhile=(delete(ONE, {"preconditions": {"uid": "{uid}"}}, show=()),),
+        ),
+    ),
+    probe(
         "get -w --output-watch-events as a table",
         *given(post(MAPS, A, take=TAKE)),
         watch(
@@ -139,6 +247,18 @@ PROBES: tuple[Probe, ...] = (
             resourceVersion="{rv}",
             accept=TABLE,
             meanwhile=(patch("merge", ONE, {"data": {"y": "2"}}, show=()), delete(ONE, show=())),
+        ),
+    ),
+    probe(
+        "get -w of metadata",
+        *given(post(MAPS, A, take=TAKE)),
+        watch(
+            MAPS,
+            1,
+            fieldSelector="metadata.name=a",
+            resourceVersion="{rv}",
+            accept=PARTIAL,
+            meanwhile=(patch("merge", ONE, {"data": {"y": "2"}}, show=()),),
         ),
     ),
     probe(
@@ -153,6 +273,27 @@ PROBES: tuple[Probe, ...] = (
         get(D, accept=TABLE, show=("columnDefinitions", "rows.0.cells.0", "rows.0.cells.1")),
         get(f"{SERVICES}/s", accept=TABLE, show=("columnDefinitions", "rows.0.cells.0", "rows.0.cells.1")),
         get(f"{NAMESPACES}/{{ns}}", accept=TABLE),
+    ),
+    probe(
+        "create a secret and read it as a table",
+        post(
+            SECRETS,
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "s"},
+                "stringData": {"a": "b"},
+                "data": {"a": "eA==", "c": "eQ=="},
+            },
+            fieldManager="kubectl-create",
+            fieldValidation="Strict",
+        ),
+        get(f"{SECRETS}/s", accept=TABLE),
+    ),
+    probe(
+        "create --dry-run=server",
+        post(DEPLOYMENTS, deployment("d"), dryRun="All", fieldManager="kubectl-create", show=("spec", *META)),
+        get(D),
     ),
     probe(
         "delete --cascade=orphan and --now",

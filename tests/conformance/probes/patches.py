@@ -51,6 +51,7 @@ PROBES: tuple[Probe, ...] = (
         {"op": "replace", "path": "/metadata/labels/a.b~1c", "value": "2"},
     ),
     json_patch("the name", {"op": "replace", "path": "/metadata/name", "value": "b"}),
+    json_patch("the kind", {"op": "replace", "path": "/kind", "value": "Secret"}),
     json_patch("a number among texts", {"op": "add", "path": "/data/z", "value": 3}),
     json_patch("an unknown field", {"op": "add", "path": "/bogus", "value": 3}),
     probe("json patch: not a list", *MADE, patch("json", ONE, {"op": "add"})),
@@ -93,8 +94,10 @@ PROBES: tuple[Probe, ...] = (
     merge("a generation", {"metadata": {"generation": 9}}),
     merge("no labels", {"metadata": {"labels": None, "annotations": {}}}),
     merge("a bad label", {"metadata": {"labels": {"x": "b c"}}}),
+    merge("force", {"data": {"x": "9"}}, force="true"),
     merge("under a name", {"data": {"x": "9"}}, fieldManager="somebody"),
     probe("merge patch: of nothing", patch("merge", ONE, {"data": {"x": "9"}})),
+    probe("a patch of an unknown kind", *MADE, patch("merge", ONE, {}, media="application/json")),
     probe(
         "a strategic patch of a custom resource",
         *defined(),

@@ -103,6 +103,35 @@ PROBES: tuple[Probe, ...] = (
         get(D, show=("metadata.generation", "spec.replicas")),
     ),
     probe(
+        "scale",
+        *MADE,
+        get(f"{THING}/scale"),
+        put(
+            f"{THING}/scale",
+            {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": "one", "namespace": "{ns}"},
+                "spec": {"replicas": 5},
+            },
+        ),
+        get(THING, show=("spec", "metadata.generation", "metadata.managedFields")),
+    ),
+    probe(
+        "scale of an old version",
+        *MADE,
+        *given(patch("merge", THING, {"spec": {"replicas": 2}})),
+        put(
+            f"{THING}/scale",
+            {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {**FROM_RV, "namespace": "{ns}"},
+                "spec": {"replicas": 5},
+            },
+        ),
+    ),
+    probe(
         "scale by patch",
         *MADE,
         patch("merge", f"{THING}/scale", {"spec": {"replicas": 5}}, fieldManager="scaler"),

@@ -140,6 +140,18 @@ PROBES: tuple[Probe, ...] = (
     probe("a timeout of words", watch(MAPS, 1, timeoutSeconds="soon")),
     probe("watch by another word", *given(MADE), get(MAPS, watch="false", **SET, show=("kind",))),
     probe(
+        "of tables",
+        *given(MADE, patch("merge", f"{MAPS}/a", {"data": {"x": "2"}})),
+        watch(
+            MAPS,
+            2,
+            **SET,
+            resourceVersion="{rv}",
+            accept=TABLE,
+            meanwhile=given(patch("merge", f"{MAPS}/a", {"data": {"x": "3"}})),
+        ),
+    ),
+    probe(
         "of metadata",
         *given(MADE, patch("merge", f"{MAPS}/a", {"data": {"x": "2"}})),
         watch(MAPS, 1, **SET, resourceVersion="{rv}", accept=PARTIAL),
