@@ -92,6 +92,9 @@ def test_models_give_back_what_they_read() -> None:
     assert read.spec.containers[0].ports[0].container_port == 80
 
 
+NUMBER = "is not a whole number: write a whole number here"
+BOOLEAN = "is not true or false: write true or false here"
+GRACE = "terminationGracePeriodSeconds"
 MISSHAPEN: list[tuple[Any, list[str]]] = [
     (TEMPLATE, []),
     ({}, []),
@@ -103,20 +106,11 @@ MISSHAPEN: list[tuple[Any, list[str]]] = [
     ({"spec": {"containers": [1]}}, ["it.spec.containers[0]: 1 is not fields: write fields here"]),
     (
         {"spec": {"containers": [{"ports": [{"containerPort": "80"}]}]}},
-        [
-            "it.spec.containers[0].ports[0].containerPort: '80' is not a whole number: "
-            "write a whole number here"
-        ],
+        [f"it.spec.containers[0].ports[0].containerPort: '80' {NUMBER}"],
     ),
     ({"metadata": {"labels": {"a": 1}}}, ["it.metadata.labels[a]: 1 is not text: write text here"]),
-    (
-        {"spec": {"hostNetwork": "yes"}},
-        ["it.spec.hostNetwork: 'yes' is not true or false: write true or false here"],
-    ),
-    (
-        {"spec": {"terminationGracePeriodSeconds": True}},
-        ["it.spec.terminationGracePeriodSeconds: True is not a whole number: write a whole number here"],
-    ),
+    ({"spec": {"hostNetwork": "yes"}}, [f"it.spec.hostNetwork: 'yes' {BOOLEAN}"]),
+    ({"spec": {GRACE: True}}, [f"it.spec.{GRACE}: True {NUMBER}"]),
 ]
 
 

@@ -13,62 +13,53 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Bounds, DistributionS
 from tests.kit.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
-W = "spec/replicaSpecs/worker"
+R = "spec/replicaSpecs"
+W = f"{R}/worker"
 C = f"{W}/template/spec/containers/0"
+LABELS = f"{W}/template/metadata/labels"
+S = "spec/runPolicy/scheduling"
 WORKER = "spec.replicaSpecs[worker]"
 OF_POD = f"{WORKER}.template.spec"
 MAIN = f"{OF_POD}.containers[0]"
-PS = {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs/ps": ROLE}
+SCHEDULING = "spec.runPolicy.scheduling"
+GPU = "nvidia.com/gpu"
+PS = {"spec/distributionStrategy": "ParameterServerStrategy", f"{R}/ps": ROLE}
+
+
+def main(**fields: Any) -> dict[str, Any]:
+    """Return changes of the main container of a worker."""
+    return {f"{C}/{name}": value for name, value in fields.items()}
+
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata/name": "a.b"}, "metadata.name", "cannot name services"),
     ({"metadata/name": "3d"}, "metadata.name", "a letter first"),
     ({"metadata/name": "a" * 55}, "metadata.name", "write at most 50"),
-    ({"spec/replicaSpecs": {}}, "spec.replicaSpecs", "there is no role to run"),
-    ({"spec/replicaSpecs": {"dlrover-master": {}}}, "spec.replicaSpecs", "no role to run"),
-    (
-        {"spec/replicaSpecs": ABSENT, "spec/parameter_server": {"image": "a"}},
-        "spec.parameter_server",
-        "write spec.replicaSpecs[ps]",
-    ),
-    ({"spec/replicaSpecs/My_Role": ROLE}, "spec.replicaSpecs[My_Role]", "dashes: my-role"),
-    ({"spec/replicaSpecs/side-1": ROLE}, "spec.replicaSpecs[side-1]", "ends in a number"),
-    (
-        {"spec/replicaSpecs/master": {}, "spec/replicaSpecs/dlrover-master": {}},
-        "spec.replicaSpecs[master]",
-        "the same role",
-    ),
-    ({"spec/replicaSpecs/ps": ROLE}, "spec.replicaSpecs[ps]", "has no role ps"),
-    ({"spec/replicaSpecs": {"workers": ROLE}}, WORKER, "write worker for workers"),
+    ({R: {}}, "spec.replicaSpecs", "there is no role to run"),
+    ({R: {"dlrover-master": {}}}, "spec.replicaSpecs", "no role to run"),
+    ({R: ABSENT, "spec/parameter_server": {"image": "a"}}, "spec.parameter_server", "replicaSpecs[ps]"),
+    ({f"{R}/My_Role": ROLE}, "spec.replicaSpecs[My_Role]", "dashes: my-role"),
+    ({f"{R}/side-1": ROLE}, "spec.replicaSpecs[side-1]", "ends in a number"),
+    ({f"{R}/master": {}, f"{R}/dlrover-master": {}}, "spec.replicaSpecs[master]", "the same role"),
+    ({f"{R}/ps": ROLE}, "spec.replicaSpecs[ps]", "has no role ps"),
+    ({R: {"workers": ROLE}}, WORKER, "write worker for workers"),
     ({"spec/distributionStrategy": "ParameterServerStrategy"}, "spec.replicaSpecs[ps]", "needs a role ps"),
-    (
-        {"spec/distributionStrategy": "Local", "spec/replicaSpecs/master": {}},
-        "spec.replicaSpecs[master]",
-        "leave it out",
-    ),
+    ({"spec/distributionStrategy": "Local", f"{R}/master": {}}, "spec.replicaSpecs[master]", "leave it out"),
     ({f"{W}/minReplicas": 5}, f"{WORKER}.minReplicas", "5 is more than maxReplicas 4"),
     ({f"{W}/minReplicas": 3}, f"{WORKER}.replicas", "write 3 to 4"),
     ({f"{W}/replicas": 9}, f"{WORKER}.replicas", "9 is more than maxReplicas 4"),
-    (
-        {"spec/replicaSpecs/master": {"replicas": 2}},
-        "spec.replicaSpecs[master].replicas",
-        "a job has one master",
-    ),
-    ({**PS, "spec/replicaSpecs/chief": ROLE}, "spec.replicaSpecs[chief].replicas", "has one chief"),
-    (
-        {f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0},
-        f"{WORKER}.maxReplicas",
-        "0 nodes can never train",
-    ),
+    ({f"{R}/master": {"replicas": 2}}, "spec.replicaSpecs[master].replicas", "a job has one master"),
+    ({**PS, f"{R}/chief": ROLE}, "spec.replicaSpecs[chief].replicas", "has one chief"),
+    ({f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0}, f"{WORKER}.maxReplicas", "0 nodes"),
     (
         {"spec/runPolicy/failurePolicy": {"rules": [RULE | {"roles": ["worker", "elf"]}]}},
         "spec.runPolicy.failurePolicy.rules[0].roles[1]",
-        "the job has no role 'elf': write one of worker",
+        "no role 'elf': write one of worker",
     ),
     (
         {
             "spec/distributionStrategy": "CustomStrategy",
-            "spec/replicaSpecs": {"elf": ROLE},
+            R: {"elf": ROLE},
             "spec/runPolicy/successPolicy": "ChiefOrWorker0",
         },
         "spec.runPolicy.successPolicy",
@@ -83,96 +74,36 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/nodeUnit": 3}, f"{WORKER}.replicas", "write 3 or more"),
     ({f"{W}/template": ABSENT}, f"{OF_POD}.containers", "there is no container"),
     ({f"{W}/template/spec/containers": []}, f"{OF_POD}.containers", "there is no container"),
-    ({f"{C}/image": ABSENT}, f"{MAIN}.image", "no image"),
-    ({f"{C}/image": "a "}, f"{MAIN}.image", "'a'"),
-    ({f"{C}/name": "Main"}, f"{MAIN}.name", "is not a container name"),
+    (main(image=ABSENT), f"{MAIN}.image", "no image"),
+    (main(image="a "), f"{MAIN}.image", "'a'"),
+    (main(name="Main"), f"{MAIN}.name", "is not a container name"),
     ({f"{W}/template/spec/containers": "main"}, f"{OF_POD}.containers", "write a list here"),
-    ({f"{C}/command": "python"}, f"{MAIN}.command", "write a list here"),
-    ({f"{C}/env": [{"name": "A", "value": 1}]}, f"{MAIN}.env[0].value", "1 is not text"),
-    ({f"{C}/resources": {"limits": {"cpu": "4x"}}}, f"{MAIN}.resources.limits[cpu]", "write 4, 0.5 or 500m"),
+    (main(command="python"), f"{MAIN}.command", "write a list here"),
+    (main(env=[{"name": "A", "value": 1}]), f"{MAIN}.env[0].value", "1 is not text"),
+    (main(resources={"limits": {"cpu": "4x"}}), f"{MAIN}.resources.limits[cpu]", "write 4, 0.5 or 500m"),
+    (main(resources={"requests": {"memory": "-1Gi"}}), f"{MAIN}.resources.requests[memory]", "is negative"),
+    (main(resources={"requests": {"memory": "500m"}}), f"{MAIN}.resources.requests[memory]", "write 500Mi"),
+    (main(resources={"limits": {GPU: "0.5"}}), f"{MAIN}.resources.limits[{GPU}]", "whole number"),
     (
-        {f"{C}/resources": {"requests": {"memory": "-1Gi"}}},
-        f"{MAIN}.resources.requests[memory]",
-        "-1Gi is negative",
-    ),
-    (
-        {f"{C}/resources": {"requests": {"memory": "500m"}}},
-        f"{MAIN}.resources.requests[memory]",
-        "write 500Mi",
-    ),
-    (
-        {f"{C}/resources": {"limits": {"nvidia.com/gpu": "0.5"}}},
-        f"{MAIN}.resources.limits[nvidia.com/gpu]",
-        "whole number",
-    ),
-    (
-        {f"{C}/resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}},
+        main(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}),
         f"{MAIN}.resources.requests[cpu]",
         "2 is more than the limit 1",
     ),
-    (
-        {f"{W}/template/spec/containers": [POD["containers"][0], POD["containers"][0]]},
-        f"{OF_POD}.containers[1].name",
-        "two containers are called main",
-    ),
-    (
-        {f"{C}/volumeMounts": [{"name": "nas", "mountPath": "/nas"}]},
-        f"{MAIN}.volumeMounts[0].name",
-        "no volume 'nas'",
-    ),
-    (
-        {f"{W}/template/spec/nodeSelecter": {"a": "b"}},
-        f"{OF_POD}.nodeSelecter",
-        "unknown field; did you mean nodeSelector?",
-    ),
-    (
-        {f"{C}/env": [{"name": "A", "valeu": "b"}]},
-        f"{MAIN}.env[0].valeu",
-        "unknown field; did you mean value?",
-    ),
-    ({f"{C}/future": {"a": 1}}, f"{MAIN}.future", "unknown field in Kubernetes v1.35"),
-    (
-        {f"{W}/template/metadata": {"labels": {"a b": "c"}}},
-        f"{WORKER}.template.metadata.labels[a b]",
-        "'a b' is not a label's key",
-    ),
-    (
-        {f"{W}/template/metadata": {"labels": {"Team_/a": "c"}}},
-        f"{WORKER}.template.metadata.labels[Team_/a]",
-        "is not a label's key",
-    ),
-    (
-        {f"{W}/template/metadata": {"labels": {"team": "vision team"}}},
-        f"{WORKER}.template.metadata.labels[team]",
-        "'vision team' is not a label's value",
-    ),
-    (
-        {f"{W}/template/spec/nodeSelector": {"zone": "a/b"}},
-        f"{OF_POD}.nodeSelector[zone]",
-        "'a/b' is not a label's value",
-    ),
-    ({f"{C}/image": "YOUR_IMAGE:1"}, f"{MAIN}.image", "'YOUR_IMAGE:1' is not an image name"),
-    ({f"{C}/image": "python :3.11"}, f"{MAIN}.image", "is not an image name"),
-    (
-        {f"{C}/ports": [{"containerPort": 0}]},
-        f"{MAIN}.ports[0].containerPort",
-        "0 is not a port: write 1 to 65535",
-    ),
-    (
-        {f"{C}/ports": [{"containerPort": 1, "hostPort": 65536}]},
-        f"{MAIN}.ports[0].hostPort",
-        "65536 is not a port",
-    ),
-    (
-        {f"{C}/ports": [{"containerPort": 1, "name": "tensorboard-http"}]},
-        f"{MAIN}.ports[0].name",
-        "write at most 15",
-    ),
-    (
-        {f"{C}/ports": [{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]},
-        f"{MAIN}.ports[1].name",
-        "two ports are called a",
-    ),
+    ({f"{W}/template/spec/containers": POD["containers"] * 2}, f"{OF_POD}.containers[1].name", "called main"),
+    (main(volumeMounts=[{"name": "nas", "mountPath": "/nas"}]), f"{MAIN}.volumeMounts[0].name", "no volume"),
+    ({f"{W}/template/spec/nodeSelecter": {"a": "b"}}, f"{OF_POD}.nodeSelecter", "did you mean nodeSelector?"),
+    (main(env=[{"name": "A", "valeu": "b"}]), f"{MAIN}.env[0].valeu", "did you mean value?"),
+    (main(future={"a": 1}), f"{MAIN}.future", "unknown field in Kubernetes v1.35"),
+    ({LABELS: {"a b": "c"}}, f"{WORKER}.template.metadata.labels[a b]", "'a b' is not a label's key"),
+    ({LABELS: {"Team_/a": "c"}}, f"{WORKER}.template.metadata.labels[Team_/a]", "is not a label's key"),
+    ({LABELS: {"team": "vision team"}}, f"{WORKER}.template.metadata.labels[team]", "not a label's value"),
+    ({f"{W}/template/spec/nodeSelector": {"zone": "a/b"}}, f"{OF_POD}.nodeSelector[zone]", "label's value"),
+    (main(image="YOUR_IMAGE:1"), f"{MAIN}.image", "'YOUR_IMAGE:1' is not an image name"),
+    (main(image="python :3.11"), f"{MAIN}.image", "is not an image name"),
+    (main(ports=[{"containerPort": 0}]), f"{MAIN}.ports[0].containerPort", "write 1 to 65535"),
+    (main(ports=[{"containerPort": 1, "hostPort": 65536}]), f"{MAIN}.ports[0].hostPort", "not a port"),
+    (main(ports=[{"containerPort": 1, "name": "tensorboard-http"}]), f"{MAIN}.ports[0].name", "at most 15"),
+    (main(ports=[{"containerPort": n, "name": "a"} for n in (1, 2)]), f"{MAIN}.ports[1].name", "called a"),
     ({"spec/envs": {"1A": {"value": "x"}}}, "spec.envs[1A]", "cannot name a variable"),
     ({"spec/envs": {"A": {"name": "B"}}}, "spec.envs[A].name", "write A"),
     (
@@ -194,34 +125,15 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "7 is less than the least sizes need, 8 (worker 8)",
     ),
     ({"spec/brainService": "a b"}, "spec.brainService", "write host:port"),
+    ({S: {"minAvailable": 9}}, f"{SCHEDULING}.minAvailable", "9 is more than all 4 pods"),
+    ({S: {"gang": "coscheduling", "queue": "a"}}, f"{SCHEDULING}.queue", "coscheduling has no queue"),
+    ({S: {"gang": "volcano", "timeoutSeconds": 9}}, f"{SCHEDULING}.timeoutSeconds", "no timeoutSeconds"),
     (
-        {"spec/runPolicy": {"scheduling": {"minAvailable": 9}}},
-        "spec.runPolicy.scheduling.minAvailable",
-        "9 is more than all 4 pods",
+        {f"{W}/priority": "0.5", S: {"gang": "kubernetes", "lowPriorityClassName": "spare"}},
+        f"{SCHEDULING}.lowPriorityClassName",
+        "leave it out, or write gang: ",
     ),
-    (
-        {"spec/runPolicy": {"scheduling": {"gang": "coscheduling", "queue": "a"}}},
-        "spec.runPolicy.scheduling.queue",
-        "gang coscheduling has no queue: leave it out, or write gang: volcano",
-    ),
-    (
-        {"spec/runPolicy": {"scheduling": {"gang": "volcano", "timeoutSeconds": 9}}},
-        "spec.runPolicy.scheduling.timeoutSeconds",
-        "gang volcano has no timeoutSeconds: leave it out, or write gang: coscheduling",
-    ),
-    (
-        {
-            f"{W}/priority": "0.5",
-            "spec/runPolicy": {"scheduling": {"gang": "kubernetes", "lowPriorityClassName": "spare"}},
-        },
-        "spec.runPolicy.scheduling.lowPriorityClassName",
-        "gang kubernetes has no nodes of different PriorityClasses: leave it out, or write gang: ",
-    ),
-    (
-        {"spec/runPolicy": {"scheduling": {"gang": "required", "queue": "a", "timeoutSeconds": 9}}},
-        "spec.runPolicy.scheduling.gang",
-        "there is no API that has queue and timeoutSeconds together: leave one out",
-    ),
+    ({S: {"gang": "required", "queue": "a", "timeoutSeconds": 9}}, f"{SCHEDULING}.gang", "together"),
 ]
 
 
@@ -234,31 +146,25 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
-    (
-        "no replicas: the optimizer decides",
-        {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT},
-    ),
+    ("no replicas", {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
     ("only a least size", {f"{W}/replicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
     ("a spare node", {"spec/nodeUnit": 2, f"{W}/replicas": 3}),
-    ("a role of one's own", {"spec/replicaSpecs/dashboard": ROLE}),
-    ("parameter servers", {**PS, "spec/replicaSpecs/evaluator": {**ROLE, "replicas": 1}}),
+    ("a role of one's own", {f"{R}/dashboard": ROLE}),
+    ("parameter servers", {**PS, f"{R}/evaluator": {**ROLE, "replicas": 1}}),
     (
         "master without an image",
-        {"spec/replicaSpecs/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}},
+        {f"{R}/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}},
     ),
-    (
-        "custom without a worker",
-        {"spec/distributionStrategy": "CustomStrategy", "spec/replicaSpecs": {"actor": ROLE}},
-    ),
+    ("custom without a worker", {"spec/distributionStrategy": "CustomStrategy", R: {"actor": ROLE}}),
     ("local", {"spec/distributionStrategy": "Local"}),
     ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
     ("longest name", {"metadata/name": "a" * 50}),
     ("share of high nodes", {f"{W}/priority": "0.5"}),
-    ("any gang with a queue", {"spec/runPolicy": {"scheduling": {"gang": "preferred", "queue": "a"}}}),
+    ("any gang with a queue", {S: {"gang": "preferred", "queue": "a"}}),
     (
         "names that servers take",
         {
-            f"{W}/template/metadata": {"labels": {"example.org/team": "A_b.c", "empty": ""}},
+            LABELS: {"example.org/team": "A_b.c", "empty": ""},
             f"{W}/template/spec/nodeSelector": {"kubernetes.io/arch": "amd64"},
             f"{C}/image": f"registry.example:5000/a_b/c--d/e.f:V1.0@sha256:{'0a' * 32}",
             f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}],
@@ -300,43 +206,25 @@ UPDATES: dict[str, tuple[tuple[dict[str, Any], dict[str, Any]], list[str]]] = {
     "manager": (({}, {"spec/managedBy": "kueue.x-k8s.io/multikueue"}), ["spec.managedBy"]),
     "sizes": (({}, {f"{W}/replicas": 4, f"{W}/maxReplicas": 8}), []),
     "suspend": (({}, SUSPENDED), []),
-    "new role": (({}, {"spec/replicaSpecs/side": ROLE}), ["spec.replicaSpecs[side]"]),
-    "role gone": (({"spec/replicaSpecs/side": ROLE}, {}), ["spec.replicaSpecs[side]"]),
-    "image": (({}, {f"{C}/image": "b"}), [f"{MAIN}.image"]),
+    "new role": (({}, {f"{R}/side": ROLE}), ["spec.replicaSpecs[side]"]),
+    "role gone": (({f"{R}/side": ROLE}, {}), ["spec.replicaSpecs[side]"]),
+    "image": (({}, main(image="b")), [f"{MAIN}.image"]),
     "image and command": (({}, {f"{C}/image": "b", f"{C}/command": []}), [MAIN]),
     "image while suspended": ((SUSPENDED, {**SUSPENDED, f"{C}/image": "b"}), []),
-    "image and go on": ((SUSPENDED, {f"{C}/image": "b"}), []),
+    "image and go on": ((SUSPENDED, main(image="b")), []),
     "image and suspend": (({}, {**SUSPENDED, f"{C}/image": "b"}), [f"{MAIN}.image"]),
     "envs": (({}, {"spec/envs": {"A": {"value": "b"}}}), ["spec.envs"]),
     "unit": (({}, {"spec/nodeUnit": 2}), ["spec.nodeUnit"]),
-    "gang": (
-        ({}, {"spec/runPolicy": {"scheduling": {"gang": "required"}}}),
-        ["spec.runPolicy.scheduling.gang"],
-    ),
-    "gang while suspended": ((SUSPENDED, {"spec/runPolicy": {"scheduling": {"gang": "required"}}}), []),
-    "least number of a gang": (
-        (
-            {"spec/runPolicy": {"scheduling": {"gang": "required"}}},
-            {"spec/runPolicy": {"scheduling": {"gang": "required", "minAvailable": 2}}},
-        ),
-        [],
-    ),
-    "finalizer of what was always wrong": (
-        ({f"{C}/image": ""}, {f"{C}/image": "", "metadata/labels": {"a": "b"}}),
-        [],
-    ),
-    "while it is being deleted": (
-        ({}, {f"{C}/image": "", "metadata/deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        [],
-    ),
+    "gang": (({}, {S: {"gang": "required"}}), [f"{SCHEDULING}.gang"]),
+    "gang while suspended": ((SUSPENDED, {S: {"gang": "required"}}), []),
+    "minAvailable": (({S: {"gang": "required"}}, {S: {"gang": "required", "minAvailable": 2}}), []),
+    "what was always wrong": ((main(image=""), main(image="") | {"metadata/labels": {"a": "b"}}), []),
+    "being deleted": (({}, main(image="") | {"metadata/deletionTimestamp": "2026-01-01T00:00:00Z"}), []),
     "size of what an earlier release let through": (
         ({f"{C}/future": 1, f"{C}/image": "A"}, {f"{C}/future": 1, f"{C}/image": "A", f"{W}/replicas": 3}),
         [],
     ),
-    "typing error in a changed template": (
-        (SUSPENDED, {**SUSPENDED, f"{C}/imagePullPolcy": "Always"}),
-        [f"{MAIN}.imagePullPolcy"],
-    ),
+    "typing error": ((SUSPENDED, {**SUSPENDED, f"{C}/imagePullPolcy": "Always"}), [f"{MAIN}.imagePullPolcy"]),
     "new mistakes": (({}, {f"{W}/minReplicas": 9}), ["spec.replicaSpecs[worker].minReplicas"]),
 }
 
@@ -350,13 +238,13 @@ def test_updates(given: tuple[dict[str, Any], dict[str, Any]], paths: list[str])
 def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:
     many = range(1000)
     unknown = problems(job(**{f"{W}/template/spec/nodeSelecter{index}": {} for index in many}))
-    mounts = problems(job(**{f"{C}/volumeMounts": [{"name": "data", "mountPath": "/data"} for _ in many]}))
+    mounts = problems(job(**main(volumeMounts=[{"name": "data", "mountPath": "/data"} for _ in many])))
     shapes = problems(job(**{f"{W}/template/spec/containers": [None for _ in many]}))
     assert [len(found) for found in (unknown, mounts, shapes)] == [100, 100, 100]
 
 
 def test_a_changed_template_is_told_how_it_can_change() -> None:
-    [problem] = problems(job(**{f"{C}/image": "b"}), job())
+    [problem] = problems(job(**main(image="b")), job())
     assert "set suspend: true first" in problem.message
 
 
@@ -395,13 +283,13 @@ def test_clamp(bounds: tuple[int, int | None], replicas: int, clamped: int) -> N
     ],
 )
 def test_who_needs_a_master(strategy: str, roles: dict[str, Any], needed: bool) -> None:
-    changes = {f"spec/replicaSpecs/{role}": spec for role, spec in roles.items()}
+    changes = {f"{R}/{role}": spec for role, spec in roles.items()}
     assert job(**{"spec/distributionStrategy": strategy, **changes}).spec.needs_master is needed
 
 
 def test_the_master_goes_by_two_names() -> None:
     for name in ("master", "dlrover-master"):
-        spec = job(**{f"spec/replicaSpecs/{name}": {"restartCount": 7}}).spec
+        spec = job(**{f"{R}/{name}": {"restartCount": 7}}).spec
         assert spec.master is not None
         assert spec.master.restart_count == 7
         assert list(spec.roles) == ["worker"]

@@ -11,66 +11,47 @@ from elasticjob.api.v1alpha1.requests import nodes, sizes
 from tests.kit.manifests import job_resource
 
 R = "spec/replicaResourceSpecs/worker"
+UPDATION = "spec/resource_updation"
 REQUEST = {"metadata/name": "bigger"}
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/selector/name": "digits  // Job Name"}, "spec.selector.name", "YAML comments start"),
     ({"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
-    (
-        {"spec/replicaResourceSpecs": {"PS": {"replicas": 1}}},
-        "spec.replicaResourceSpecs[PS]",
-        "is not a role",
-    ),
+    ({"spec/replicaResourceSpecs": {"PS": {"replicas": 1}}}, "spec.replicaResourceSpecs[PS]", "not a role"),
     (
         {f"{R}/resource": {"memory": "8GiB"}},
         "spec.replicaResourceSpecs[worker].resource[memory]",
-        "write 8Gi or 512Mi",
+        "write 8Gi",
     ),
     ({"spec/nodes": [{"name": "letters-worker-0"}]}, "spec.nodes[0].name", "write digits-<role>-<index>"),
     (
         {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]},
         "spec.nodes[0].resource[cpu]",
-        "-1 is negative",
+        "negative",
     ),
+    ({"spec/nodes": [{"name": "digits-worker-0"}] * 2}, "spec.nodes[1].name", "twice"),
+    ({"spec/parameter_server": {"replicas": 1}}, "spec.parameter_server", "spec.replicaResourceSpecs[ps]"),
     (
-        {"spec/nodes": [{"name": "digits-worker-0"}, {"name": "digits-worker-0"}]},
-        "spec.nodes[1].name",
-        "in the list twice",
-    ),
-    (
-        {"spec/parameter_server": {"replicas": 1}},
-        "spec.parameter_server",
-        "write spec.replicaResourceSpecs[ps]",
-    ),
-    (
-        {"spec/resource_updation": [{"name": "digits-ps-0", "resource": {"cpu": 8}}]},
+        {UPDATION: [{"name": "digits-ps-0", "resource": {"cpu": 8}}]},
         "spec.resource_updation",
         "write spec.nodes",
     ),
-    (
-        {**REQUEST, "spec/worker": {"replicas": 1}},
-        "spec.worker",
-        "spec.replicaResourceSpecs[worker] is about the same",
-    ),
+    ({**REQUEST, "spec/worker": {"replicas": 1}}, "spec.worker", "[worker] is about the same"),
     (
         {
             **REQUEST,
             "spec/nodes": [{"name": "digits-worker-0"}],
-            "spec/resource_updation": [{"name": "digits-worker-1", "resource": {"cpu": 8}}],
+            UPDATION: [{"name": "digits-worker-1", "resource": {"cpu": 8}}],
         },
         "spec.resource_updation",
         "spec.nodes is about the same",
     ),
     (
-        {**REQUEST, "spec/resource_updation": [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
+        {**REQUEST, UPDATION: [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
         "spec.resource_updation[0].resource[nvidia.com/gpu]",
         "0.5",
     ),
-    (
-        {**REQUEST, "spec/resource_updation": [{"name": "letters-ps-0"}]},
-        "spec.resource_updation[0].name",
-        "write digits-<role>-<index>",
-    ),
+    ({**REQUEST, UPDATION: [{"name": "letters-ps-0"}]}, "spec.resource_updation[0].name", "write digits-"),
 ]
 
 
@@ -83,15 +64,14 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
 
 def test_accepted() -> None:
     node = {"name": "digits-worker-0-2", "resource": {"cpu": "8", "nvidia.com/gpu": 1}}
-    assert (
-        problems(job_resource(**{f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]})) == []
-    )
+    given = {f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]}
+    assert problems(job_resource(**given)) == []
 
 
 def test_a_request_may_have_the_older_form() -> None:
     older = {
         "spec/parameter_server": {"replicas": 2, "resource": {"cpu": 4, "memory": 256}},
-        "spec/resource_updation": [{"name": "digits-ps-0", "resource": {"gpu": 1, "disk": 1024}}],
+        UPDATION: [{"name": "digits-ps-0", "resource": {"gpu": 1, "disk": 1024}}],
     }
     given = job_resource(**REQUEST, **older)
     assert problems(given) == []
@@ -101,10 +81,8 @@ def test_a_request_may_have_the_older_form() -> None:
 
 
 def test_the_job_of_a_resource_stays() -> None:
-    assert [
-        str(problem)
-        for problem in problems(job_resource(**{"spec/selector/name": "letters"}), job_resource())
-    ] == ["spec.selector.name: it cannot change from digits to letters: create another JobResource"]
+    [problem] = problems(job_resource(**{"spec/selector/name": "letters"}), job_resource())
+    assert str(problem).startswith("spec.selector.name: it cannot change from digits to letters")
 
 
 def test_labels_of_what_was_always_wrong_may_change() -> None:

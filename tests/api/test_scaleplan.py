@@ -11,59 +11,30 @@ from tests.kit.manifests import ABSENT, ROLE, job, plan
 
 R = "spec/replicaResourceSpecs"
 C = "spec/replicaSpecs/worker/template/spec/containers/0"
+CREATE, REMOVE, MIGRATE = "spec/createPods", "spec/removePods", "spec/migratePods"
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({f"{R}/worker/replicas": 5}, {}, f"{R}[worker].replicas", "5 is outside what job digits allows, 1 to 4"),
     ({f"{R}/worker/replicas": 0}, {}, f"{R}[worker].replicas", "0 is outside"),
-    (
-        {f"{R}/side": {"replicas": 3}},
-        {"spec/replicaSpecs/side": ROLE},
-        f"{R}[side].replicas",
-        "allows, exactly 2",
-    ),
+    ({f"{R}/side": {"replicas": 3}}, {"spec/replicaSpecs/side": ROLE}, f"{R}[side].replicas", "exactly 2"),
     ({f"{R}/ps": {"replicas": 1}}, {}, f"{R}[ps]", "no such role: write one of worker"),
     ({f"{R}/master": {"replicas": 1}}, {"spec/replicaSpecs/master": {}}, f"{R}[master]", "one master"),
     ({f"{R}/worker/replicas": 1}, {"spec/nodeUnit": 2}, f"{R}[worker].replicas", "write 2 or more"),
-    (
-        {f"{R}/worker/resource": {"memory": "8Gi"}},
-        {"spec/resourceLimits": {"memory": "16Gi"}},
-        R,
-        "memory 24Gi (worker 24Gi) is more than the job's resourceLimits, 16Gi",
-    ),
-    (
-        {},
-        {"spec/resourceLimits": {"cpu": 5}, f"{C}/resources": {"requests": {"cpu": 2}}},
-        R,
-        "cpu 6 (worker 6)",
-    ),
+    ({f"{R}/worker/resource": {"memory": "8Gi"}}, {"spec/resourceLimits": {"memory": "16Gi"}}, R, "24Gi"),
+    ({}, {"spec/resourceLimits": {"cpu": 5}, f"{C}/resources": {"requests": {"cpu": 2}}}, R, "cpu 6"),
     ({R: ABSENT}, {}, "spec", "the plan changes nothing"),
-    (
-        {"spec/replicaResourceSpec": {"worker": {"replicas": 2}}},
-        {},
-        "spec/replicaResourceSpec",
-        "leave spec.replicaResourceSpec out",
-    ),
+    ({"spec/replicaResourceSpec": {"worker": {"replicas": 2}}}, {}, "spec/replicaResourceSpec", "leave"),
     ({f"{R}/worker/resource": {"cpu": "x"}}, {}, f"{R}[worker].resource[cpu]", "'x' is not a quantity"),
-    ({"spec/removePods": ["letters-worker-0"]}, {}, "spec/removePods[0].name", "digits-worker-<index>"),
-    ({"spec/createPods": [{"name": "digits-worker"}]}, {}, "spec/createPods[0].name", "is not a node"),
+    ({REMOVE: ["letters-worker-0"]}, {}, f"{REMOVE}[0].name", "digits-worker-<index>"),
+    ({CREATE: [{"name": "digits-worker"}]}, {}, f"{CREATE}[0].name", "is not a node"),
+    ({CREATE: [{"name": "digits-worker-3", "type": "ps"}]}, {}, f"{CREATE}[0].type", "write worker"),
     (
-        {"spec/createPods": [{"name": "digits-worker-3", "type": "ps"}]},
+        {REMOVE: ["digits-worker-1"], MIGRATE: [{"name": "digits-worker-1"}]},
         {},
-        "spec/createPods[0].type",
-        "write worker",
-    ),
-    (
-        {"spec/removePods": ["digits-worker-1"], "spec/migratePods": [{"name": "digits-worker-1"}]},
-        {},
-        "spec/removePods[0]",
+        f"{REMOVE}[0]",
         "created or migrated too",
     ),
-    (
-        {"spec/removePods": ["digits-worker-1", {"name": "digits-worker-1"}]},
-        {},
-        "spec/removePods[1].name",
-        "twice",
-    ),
+    ({REMOVE: ["digits-worker-1", {"name": "digits-worker-1"}]}, {}, f"{REMOVE}[1].name", "twice"),
 ]
 
 
@@ -79,9 +50,9 @@ def test_refused_with_path_and_advice(
 def test_accepted() -> None:
     changes = {
         f"{R}/worker": {"replicas": 4, "resource": {"cpu": "0.5", "memory": "256Mi"}},
-        "spec/createPods": [{"name": "digits-worker-3", "type": "worker", "id": 3, "rankIndex": 3}],
-        "spec/removePods": ["digits-worker-1", {"name": "digits-worker-2-4"}],
-        "spec/migratePods": [{"name": "digits-worker-0", "resource": {"cpu": 4, "memory": "1024Mi"}}],
+        CREATE: [{"name": "digits-worker-3", "type": "worker", "id": 3, "rankIndex": 3}],
+        REMOVE: ["digits-worker-1", {"name": "digits-worker-2-4"}],
+        MIGRATE: [{"name": "digits-worker-0", "resource": {"cpu": 4, "memory": "1024Mi"}}],
         "spec/psHosts": ["10.0.0.1:2222"],
         "spec/manualScaling": True,
     }

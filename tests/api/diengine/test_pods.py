@@ -154,9 +154,8 @@ def test_a_replacement_is_the_old_pod_unbound_under_its_new_name() -> None:
     new = pods.replacement(old, "cartpole-collector-zzzzz")
     assert "nodeName" not in new["spec"]
     assert new["spec"]["volumes"] == new["spec"]["containers"][0]["volumeMounts"] == [{"name": "work"}]
-    assert [variables(new, index)["KUBERNETES_POD_NAME"] for index in (0, 1)] == [
-        "cartpole-collector-zzzzz"
-    ] * 2
+    names = [variables(new, index)["KUBERNETES_POD_NAME"] for index in (0, 1)]
+    assert names == ["cartpole-collector-zzzzz"] * 2
     assert new["metadata"]["labels"]["pod-name"] == "cartpole-collector-zzzzz"
     assert new["metadata"]["annotations"] == {
         "mine": "y",
@@ -239,10 +238,7 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"spec/collector/template/spec/containers": [None]}, "cannot be null"),
     ({"spec/collector/template/spec/initContainers": [{"name": "i"}]}, "initContainers[0].image"),
     ({"spec/learner/template": {}}, "spec.learner.template.spec.containers"),
-    (
-        {"spec/learner/template/spec/containers/0/image": ABSENT},
-        "spec.learner.template.spec.containers[0].image",
-    ),
+    ({"spec/learner/template/spec/containers/0/image": ABSENT}, "learner.template.spec.containers[0].image"),
     ({"spec/learner/template/spec/containers/0/name": ABSENT}, "is not a container name"),
     ({"spec/volumes": [{"name": "a"}, {"name": "a"}]}, "two volumes are called a"),
     ({"spec/volumes": [{"emptyDir": {}}]}, "spec.volumes[0].name: is missing"),
@@ -294,11 +290,7 @@ def test_a_good_job_is_not() -> None:
 @pytest.mark.parametrize(
     ("changes", "old", "sentence"),
     [
-        (
-            {"spec/collector/template/spec/containers/0/name": "main"},
-            None,
-            "no container is called di-container",
-        ),
+        ({"spec/collector/template/spec/containers/0/name": "main"}, None, "no container is called di-"),
         ({"spec/learner/template/spec/restartPolcy": "Never"}, None, "did you mean restartPolicy?"),
         ({"spec/learner/template/spec/hostNetwork": True}, {}, "spec.learner.template: pods that"),
     ],

@@ -21,6 +21,8 @@ WORKER = "spec/replicaSpecs/worker"
 POD = f"{WORKER}/template/spec"
 MAIN = f"{POD}/containers/0"
 RANGE = {"min-instance": 3, "max-instance": 5}
+GPU, OLD_GPU = "nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu"
+REFUSED = "spec: its ElasticJob is refused: "
 
 
 def made(changes: dict[str, Any], base: dict[str, Any] = SMALL) -> TrainingJob:
@@ -59,9 +61,9 @@ def at(manifest: Any, path: str) -> Any:
             {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}},
         ),
         (
-            {"spec/trainer/resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 2}}},
+            {"spec/trainer/resources": {"limits": {OLD_GPU: 2}}},
             f"{MAIN}/resources",
-            {"requests": {"nvidia.com/gpu": 2}, "limits": {"nvidia.com/gpu": 2}},
+            {"requests": {GPU: 2}, "limits": {GPU: 2}},
         ),
         ({"spec/pserver": RANGE}, "spec/distributionStrategy", "ParameterServerStrategy"),
         ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/replicas", 3),
@@ -107,61 +109,20 @@ def test_the_manifest_of_the_design_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"spec/image": ABSENT}, "spec.image: is missing: name the image of trainers and parameter servers"),
-        (
-            {"spec/trainer/min-instance": 5},
-            "spec.trainer.min-instance: is more than max-instance 4: lower it, or raise max-instance",
-        ),
-        (
-            {"spec/pserver": {"min-instance": 3, "max-instance": 2}},
-            "spec.pserver.min-instance: is more than max-instance 2: lower it, or raise max-instance",
-        ),
-        (
-            {"spec/fault_tolerant": False},
-            "spec.fault_tolerant: is false, and the number of trainers may change: make it true, or "
-            "min-instance = max-instance",
-        ),
-        (
-            {"spec/hostNetwork": True, "spec/host_network": False},
-            "spec.hostNetwork: is not as host_network says: write one of them",
-        ),
-        (
-            {"spec/ports_num": 200},
-            "spec.ports_num: leads to 201 ports from 7164 on: use at most 100, up to 65535",
-        ),
-        (
-            {"spec/port": 65_535},
-            "spec.ports_num: leads to 2 ports from 65535 on: use at most 100, up to 65535",
-        ),
-        (
-            {"spec/trainer/entrypoint": "python 'train.py"},
-            "spec.trainer.entrypoint: has a quotation mark without its end: close it",
-        ),
-        (
-            {"spec/trainer/resources": {"request": {"cpu": 1}}},
-            "spec.trainer.resources.request: is unknown: resources have requests and limits",
-        ),
-        (
-            {"spec/trainer/resources": {"requests": 1}},
-            "spec.trainer.resources.requests: is no object: write amounts by resource, such as cpu: 500m",
-        ),
-        (
-            {
-                "spec/master": {
-                    "resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1, "nvidia.com/gpu": 1}}
-                }
-            },
-            "spec.master.resources.limits: has alpha.kubernetes.io/nvidia-gpu and nvidia.com/gpu: write one",
-        ),
-        ({"metadata/name": "Job_1"}, "spec: its ElasticJob is refused: metadata.name"),
-        (
-            {"spec/trainer/resources": {"requests": {"cpu": "many"}}},
-            "spec: its ElasticJob is refused: spec.replicaSpecs[worker]",
-        ),
-        (
-            {"spec/VolumeMounts": [{"name": "absent", "mountPath": "/v"}]},
-            "spec: its ElasticJob is refused: spec.replicaSpecs[worker]",
-        ),
+        ({"spec/image": ABSENT}, "spec.image: is missing"),
+        ({"spec/trainer/min-instance": 5}, "spec.trainer.min-instance: is more than max-instance 4"),
+        ({"spec/pserver": RANGE | {"max-instance": 2}}, "spec.pserver.min-instance: is more than"),
+        ({"spec/fault_tolerant": False}, "spec.fault_tolerant: is false, and the number of trainers may"),
+        ({"spec/hostNetwork": True, "spec/host_network": False}, "spec.hostNetwork: is not as"),
+        ({"spec/ports_num": 200}, "spec.ports_num: leads to 201 ports from 7164 on: use at most 100"),
+        ({"spec/port": 65_535}, "spec.ports_num: leads to 2 ports from 65535 on"),
+        ({"spec/trainer/entrypoint": "python 'train.py"}, "spec.trainer.entrypoint: has a quotation mark"),
+        ({"spec/trainer/resources/request": {"cpu": 1}}, "spec.trainer.resources.request: is unknown"),
+        ({"spec/trainer/resources": {"requests": 1}}, "spec.trainer.resources.requests: is no object"),
+        ({"spec/master/resources/limits": {OLD_GPU: 1, GPU: 1}}, "spec.master.resources.limits: has"),
+        ({"metadata/name": "Job_1"}, f"{REFUSED}metadata.name"),
+        ({"spec/trainer/resources/requests": {"cpu": "many"}}, f"{REFUSED}spec.replicaSpecs[worker]"),
+        ({"spec/VolumeMounts": [{"name": "absent", "mountPath": "/v"}]}, f"{REFUSED}spec.replicaSpecs["),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -179,19 +140,11 @@ def test_what_cannot_change() -> None:
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        (
-            {"spec/master": {"etcd-endpoint": "http://etcd:2379"}},
-            "spec.master.etcd-endpoint: has no effect: the master keeps its own state",
-        ),
-        (
-            {"spec/pserver": RANGE},
-            "spec.pserver.max-instance: has no effect: there are always 3 parameter servers",
-        ),
-        (
-            {"spec/trainer/entrypoint": "cd /data && python train.py"},
-            "spec.trainer.entrypoint: is not given to a shell: write sh -c '…' around a line for one",
-        ),
+        ({"spec/master": {"etcd-endpoint": "http://etcd:2379"}}, "spec.master.etcd-endpoint: has no effect"),
+        ({"spec/pserver": RANGE}, "spec.pserver.max-instance: has no effect: there are always 3"),
+        ({"spec/trainer/entrypoint": "cd /data && python train.py"}, "spec.trainer.entrypoint: is not given"),
     ],
 )
 def test_what_is_noted(changes: dict[str, Any], note: str) -> None:
-    assert [str(each) for each in notes(made(changes))] == [note]
+    (found,) = notes(made(changes))
+    assert str(found).startswith(note)
