@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,70 +60,37 @@ START = {
     ),
     "nothing to decide": (asked({"worker": Role(count=3)}), "every role has a size"),
 }
+
+
+def grown(*speeds: tuple[int, float], room: int = 8, **more: Any) -> Question:
+    """Return a question about an elastic job that had these speeds, the last one with the workers of now."""
+    sizes = {"worker": speeds[-1][0]}
+    return asked(ELASTIC, sizes=sizes, records=records(*speeds), room={"worker": room}, **more)
+
+
 GROWTH = {
-    "twice as many": (
-        asked(ELASTIC, sizes={"worker": 2}, records=records((2, 20)), room=ROOM),
-        {"worker": (4,)},
-    ),
-    "no more than the room": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((4, 40)), room={"worker": 1}),
-        {"worker": (5,)},
-    ),
-    "no room": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((4, 40)), room={"worker": 0}),
-        "the cluster has room for 0 more",
-    ),
+    "twice as many": (grown((2, 20)), {"worker": (4,)}),
+    "no more than the room": (grown((4, 40), room=1), {"worker": (5,)}),
+    "no room": (grown((4, 40), room=0), "the cluster has room for 0 more"),
     "room not known": (asked(ELASTIC, sizes={"worker": 4}, records=records((4, 40))), "not known yet"),
-    "the maximum": (
-        asked(ELASTIC, sizes={"worker": 16}, records=records((16, 40)), room=ROOM),
-        "maxReplicas is 16",
-    ),
+    "the maximum": (grown((16, 40)), "maxReplicas is 16"),
     "by the unit": (
         asked(PAIRS, sizes={"worker": 4}, records=records((4, 40)), room={"worker": 3}),
         {"worker": (6,)},
     ),
-    "what paid stays": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((2, 20), (4, 36)), room={"worker": 4}),
-        {"worker": (8,)},
-    ),
-    "what did not pay goes": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((2, 20), (4, 21)), room=ROOM),
-        {"worker": (2,)},
-    ),
-    "judged once": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((2, 20), (4, 21)), room=ROOM, judged=4),
-        {"worker": (8,)},
-    ),
-    "half-way to what did not pay": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((8, 41), (4, 40)), room=ROOM),
-        {"worker": (6,)},
-    ),
-    "next to what did not pay": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((3, 30), (5, 40.2), (4, 40)), room=ROOM),
-        "5 did not pay",
-    ),
-    "fewer, if the start is the smallest known": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((5, 40.2), (4, 40)), room=ROOM),
-        {"worker": (2,)},
-    ),
-    "what paid before": (
-        asked(ELASTIC, sizes={"worker": 4}, records=records((6, 60), (4, 40)), room=ROOM),
-        {"worker": (6,)},
-    ),
-    "not settled": (
-        asked(ELASTIC, sizes={"worker": 2}, records=records((2, 20)), room=ROOM, settled=False),
-        "not all nodes train long enough",
-    ),
+    "what paid stays": (grown((2, 20), (4, 36), room=4), {"worker": (8,)}),
+    "what did not pay goes": (grown((2, 20), (4, 21)), {"worker": (2,)}),
+    "judged once": (grown((2, 20), (4, 21), judged=4), {"worker": (8,)}),
+    "half-way to what did not pay": (grown((8, 41), (4, 40)), {"worker": (6,)}),
+    "next to what did not pay": (grown((3, 30), (5, 40.2), (4, 40)), "5 did not pay"),
+    "fewer, if the start is the smallest known": (grown((5, 40.2), (4, 40)), {"worker": (2,)}),
+    "what paid before": (grown((6, 60), (4, 40)), {"worker": (6,)}),
+    "not settled": (grown((2, 20), settled=False), "not all nodes train long enough"),
     "no machine for what was added": (
         asked(ELASTIC, sizes={"worker": 4}, waiting=(waiting("digits-worker-3", "worker", 300),)),
         {"worker": (3,)},
     ),
-    "not in a row": (
-        asked(
-            ELASTIC, sizes={"worker": 2}, records=records((2, 20)), room=ROOM, held=NOW + timedelta(minutes=5)
-        ),
-        "none is added before 12:05:00",
-    ),
+    "not in a row": (grown((2, 20), held=NOW + timedelta(minutes=5)), "none is added before 12:05:00"),
     "the user's number": (
         asked({"worker": Role(count=2)}, records=records((2, 20)), room=ROOM),
         "the number of workers is the user's",
@@ -137,66 +105,52 @@ GROWTH = {
         {"worker": (7,)},
     ),
 }
-FULL = {"worker": {"memory": "8Gi", "cpu": "4"}}
+
+
+def full(*gib: float, **more: Any) -> Question:
+    """Return a question about workers of 8 GiB that had this curve."""
+    resources = {"worker": {"memory": "8Gi", "cpu": "4"}}
+    return asked(ELASTIC, resources=resources, demand={"worker": needed(*gib, **more)})
+
+
 MEMORY = {
     "rises to the limit within the horizon": (
-        asked(ELASTIC, resources=FULL, demand={"worker": needed(*(6 + n / 10 for n in range(12)))}),
+        full(*(6 + n / 10 for n in range(12))),
         {"worker": (None, ("memory", "15427Mi"))},
     ),
-    "rises slowly": (
-        asked(ELASTIC, resources=FULL, demand={"worker": needed(*(3 + n / 90 for n in range(12)))}),
-        {},
-    ),
-    "a saw-tooth does not rise": (
-        asked(ELASTIC, resources=FULL, demand={"worker": needed(*[5, 6, 7] * 5)}),
-        {},
-    ),
-    "one jump is no trend": (asked(ELASTIC, resources=FULL, demand={"worker": needed(*[3] * 11, 7.8)}), {}),
-    "too few points": (asked(ELASTIC, resources=FULL, demand={"worker": needed(3, 5, 7.5)}), {}),
-    "never used": (
-        asked(ELASTIC, resources=FULL, demand={"worker": needed(3, 3, risen=60)}),
-        {"worker": (None, ("memory", "3533Mi"))},
-    ),
-    "not yet": (asked(ELASTIC, resources=FULL, demand={"worker": needed(3, 3, risen=20)}), {}),
-    "not worth it": (asked(ELASTIC, resources=FULL, demand={"worker": needed(6.8, risen=60)}), {}),
+    "rises slowly": (full(*(3 + n / 90 for n in range(12))), {}),
+    "a saw-tooth does not rise": (full(*[5, 6, 7] * 5), {}),
+    "one jump is no trend": (full(*[3] * 11, 7.8), {}),
+    "too few points": (full(3, 5, 7.5), {}),
+    "never used": (full(3, 3, risen=60), {"worker": (None, ("memory", "3533Mi"))}),
+    "not yet": (full(3, 3, risen=20), {}),
+    "not worth it": (full(6.8, risen=60), {}),
     "a size that is not known": (asked(ELASTIC, demand={"worker": needed(3, 3, risen=60)}), {}),
 }
+
+
+def cored(cpu: str, **demand: Any) -> Question:
+    """Return a question about workers of so many cores."""
+    return asked(ELASTIC, resources={"worker": {"cpu": cpu}}, demand={"worker": needed(**demand)})
+
+
 CORES = {
-    "many are left": (
-        asked(ELASTIC, resources={"worker": {"cpu": "13"}}, demand={"worker": needed(cores=4, sated=True)}),
-        {"worker": (None, ("cpu", "4"))},
-    ),
-    "few are left": (
-        asked(
-            ELASTIC, resources={"worker": {"cpu": "4500m"}}, demand={"worker": needed(cores=4, sated=True)}
-        ),
-        {},
-    ),
-    "all are used": (
-        asked(ELASTIC, resources={"worker": {"cpu": "1"}}, demand={"worker": needed(cores=0.99)}),
-        {"worker": (None, ("cpu", "2"))},
-    ),
-    "more were not used before": (
-        asked(ELASTIC, resources={"worker": {"cpu": "4"}}, demand={"worker": needed(cores=4, sated=True)}),
-        {},
-    ),
+    "many are left": (cored("13", cores=4, sated=True), {"worker": (None, ("cpu", "4"))}),
+    "few are left": (cored("4500m", cores=4, sated=True), {}),
+    "all are used": (cored("1", cores=0.99), {"worker": (None, ("cpu", "2"))}),
+    "more were not used before": (cored("4", cores=4, sated=True), {}),
     "not known": (asked(ELASTIC, demand={"worker": needed(cores=4, sated=True)}), {}),
 }
+late = partial(waiting, "digits-worker-0", "worker", 1000)
 PENDING = {
-    "half of both": (
-        waiting("digits-worker-0", "worker", 1000, cpu="16", memory="32Gi"),
-        {"digits-worker-0": (("cpu", "8"), ("memory", "16Gi"))},
-    ),
+    "half of both": (late(cpu="16", memory="32Gi"), {"digits-worker-0": (("cpu", "8"), ("memory", "16Gi"))}),
     "only what stays above the floor": (
-        waiting("digits-worker-0", "worker", 1000, cpu="8", memory="32Gi"),
+        late(cpu="8", memory="32Gi"),
         {"digits-worker-0": (("memory", "16Gi"),)},
     ),
-    "nothing to take": (waiting("digits-worker-0", "worker", 1000, cpu="8", memory="12Gi"), {}),
+    "nothing to take": (late(cpu="8", memory="12Gi"), {}),
     "not yet": (waiting("digits-worker-0", "worker", 800, cpu="16", memory="32Gi"), {}),
-    "never with devices": (
-        waiting("digits-worker-0", "worker", 1000, cpu="16", **{"nvidia.com/gpu": "1"}),
-        {},
-    ),
+    "never with devices": (late(cpu="16", **{"nvidia.com/gpu": "1"}), {}),
 }
 BUSY = (use("worker", cpu=8, of=8, memory=3), use("ps", cpu=3.4, of=13, memory=4))
 SIZES = {"worker": {"cpu": "8"}, "ps": {"cpu": "13"}}
@@ -282,34 +236,20 @@ def check(plan: ResourcePlan, expected: object) -> None:
         assert plan.reason or not plan
 
 
-@pytest.mark.parametrize(("question", "expected"), START.values(), ids=START)
-def test_start(question: Question, expected: object) -> None:
-    check(start.plan(question), expected)
+RULES = {start: START, growth: GROWTH, memory: MEMORY, cores: CORES, servers: SERVER}
 
 
-@pytest.mark.parametrize(("question", "expected"), GROWTH.values(), ids=GROWTH)
-def test_growth(question: Question, expected: object) -> None:
-    check(growth.plan(question), expected)
-
-
-@pytest.mark.parametrize(("question", "expected"), MEMORY.values(), ids=MEMORY)
-def test_memory(question: Question, expected: object) -> None:
-    check(memory.plan(question), expected)
-
-
-@pytest.mark.parametrize(("question", "expected"), CORES.values(), ids=CORES)
-def test_cores(question: Question, expected: object) -> None:
-    check(cores.plan(question), expected)
+@pytest.mark.parametrize(
+    ("rule", "question", "expected"),
+    [pytest.param(rule, *row, id=case) for rule, rows in RULES.items() for case, row in rows.items()],
+)
+def test_rule(rule: Any, question: Question, expected: object) -> None:
+    check(rule.plan(question), expected)
 
 
 @pytest.mark.parametrize(("node", "expected"), PENDING.values(), ids=PENDING)
 def test_pending(node: Any, expected: object) -> None:
     check(pending.plan(asked(ELASTIC, waiting=(node,))), expected)
-
-
-@pytest.mark.parametrize(("question", "expected"), SERVER.values(), ids=SERVER)
-def test_servers(question: Question, expected: object) -> None:
-    check(servers.plan(question), expected)
 
 
 @pytest.mark.parametrize(
