@@ -33,6 +33,7 @@ from tests.kit.controllers.build import (
 )
 
 MASTERS = (master(),)
+UP = (life(0), life(1))
 NO_IMAGE = "ImagePullBackOff: no/such:image"
 UNSCHEDULABLE = "Unschedulable: 0/3 nodes are available: 3 Insufficient memory."
 
@@ -58,21 +59,13 @@ PHASES: list[tuple[str, Seen, Phase]] = [
     ("nothing made yet", Seen(job()), Phase.CREATED),
     ("no node runs", seen(lives=(pending(0), pending(1))), Phase.PENDING),
     ("some run", seen(lives=(life(0), pending(1))), Phase.RUNNING),
-    ("a plan is carried out", seen(lives=(life(0), life(1)), plans=(plan(phase="Scaling"),)), Phase.SCALING),
-    (
-        "a finished plan does not count",
-        seen(lives=(life(0), life(1)), plans=(plan(phase="Succeeded"),)),
-        Phase.RUNNING,
-    ),
+    ("a plan is carried out", seen(lives=UP, plans=(plan(phase="Scaling"),)), Phase.SCALING),
+    ("a finished plan does not count", seen(lives=UP, plans=(plan(phase="Succeeded"),)), Phase.RUNNING),
     ("a node is replaced", seen(lives=(ended(0), life(1))), Phase.RESTARTING),
     ("a replacement starts", seen(lives=(ended(0), pending(0, 1), life(1))), Phase.RESTARTING),
     ("it runs", seen(lives=(ended(0), life(0, 1), life(1))), Phase.RUNNING),
     ("a pod was deleted", seen(lives=(life(0, terminating=True), life(1))), Phase.RESTARTING),
-    (
-        "the master is replaced",
-        seen(lives=(life(0), life(1)), masters=(ended(code=137, role="master"),)),
-        Phase.RESTARTING,
-    ),
+    ("the master is replaced", seen(lives=UP, masters=(ended(code=137, role="master"),)), Phase.RESTARTING),
     ("suspended", seen(job(suspend=True), lives=(life(0),)), Phase.SUSPENDED),
     ("the verdict", seen(masters=(SUCCEEDED,)), Phase.SUCCEEDED),
     ("succeeded since", seen(job(status=over())), Phase.SUCCEEDED),
@@ -103,7 +96,7 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}"),
     ),
     "a container beside the master's waits": (
-        seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=(life(0), life(1))),
+        seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
         ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
     ),
     "a part of an elastic job is lost": (
@@ -132,7 +125,7 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         ),
     ),
     "a plan": (
-        seen(lives=(life(0), life(1)), plans=(plan("up", {"worker": 3}, reason="speed grows"),)),
+        seen(lives=UP, plans=(plan("up", {"worker": 3}, reason="speed grows"),)),
         ("Scaling", "True", "PlanInProgress", "up: speed grows"),
     ),
     "the end": (seen(masters=(SUCCEEDED,)), ("Complete", "True", "Trained", "97 %")),
@@ -158,7 +151,7 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         seen(together("volcano"), resource(gang=gangs.written(Gang(VOLCANO, "digits", 2)))),
         ("Gang", "True", "GangMade", f"PodGroup digits of {VOLCANO}: pods are placed where 2 fit"),
     ),
-    "a gang that no API can place": (
+    "no API for a gang": (
         Seen(together("volcano")),
         ("Gang", "False", "GangUnavailable", f"gang volcano: {UNSERVED}"),
     ),
@@ -179,7 +172,7 @@ BLOCKED = {"conditions": [{"type": "Ready", "status": "False", "reason": "NameTa
 FETCH = Exit(ExitReason.FATAL_ERROR, 3, "no route", at=LONG_AGO, container="fetch")
 SLOW: dict[str, Any] = {"start": "ContainerCreating: m1 has not started the pod", "since": LONG_AGO}
 REASONS: list[tuple[str, Seen, str | None]] = [
-    ("all runs", seen(lives=(life(0), life(1))), None),
+    ("all runs", seen(lives=UP), None),
     ("nodes start", seen(lives=(pending(0), pending(1))), None),
     ("unschedulable", seen(lives=(life(0), pending(1, waiting=UNSCHEDULABLE))), "Unschedulable"),
     ("an image", seen(lives=(pending(0, waiting="ErrImagePull: a:1"), life(1))), "ImagePullBackOff"),
@@ -218,12 +211,11 @@ def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
 
 def test_conditions_that_were_never_true_are_not_said() -> None:
     local = job(distributionStrategy="Local")
-    assert set(conditions(seen(local, lives=(life(0), life(1))))) == {"Created", "Running"}
+    assert set(conditions(seen(local, lives=UP))) == {"Created", "Running"}
 
 
 STEPS: dict[str, Any] = {"training": {"step": 1, "round": 1}}
 FORMED: dict[str, Any] = {"training": {"worldSize": 2, "round": 1}}
-UP = (life(0), life(1))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +304,7 @@ def test_the_strategy_is_shown_whether_it_was_written_or_not() -> None:
 
 
 def test_restarts_never_fall() -> None:
-    assert status(seen(job(status={"restarts": 7}), lives=(life(0), life(1)))).restarts == 7
+    assert status(seen(job(status={"restarts": 7}), lives=UP)).restarts == 7
     assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2
 
 
@@ -358,7 +350,7 @@ def test_transitions_are_dated() -> None:
     found = find(status(before).conditions, "Running")
     assert found is not None
     assert found.last_transition_time == LONG_AGO
-    now = find(status(seen(before.job, lives=(life(0), life(1)))).conditions, "Running")
+    now = find(status(seen(before.job, lives=UP)).conditions, "Running")
     assert now is not None
     assert now.last_transition_time == NOW
 

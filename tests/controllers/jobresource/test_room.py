@@ -44,7 +44,7 @@ def needs(cpu: str, **pod: Any) -> dict[str, Manifest]:
 
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ZONE]}}}
-TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+TAINTED = machine(spec={"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]})
 ROWS: dict[str, tuple[dict[str, Manifest], list[Manifest], list[Any], int]] = {
     "an empty machine": (needs("1"), [machine()], [], 4),
     "two": (needs("3"), [machine(), machine("m2")], [], 2),
@@ -54,19 +54,9 @@ ROWS: dict[str, tuple[dict[str, Manifest], list[Manifest], list[Any], int]] = {
     "pods are counted": (needs("1m"), [machine()], [asks("0", index=n) for n in range(8)], 2),
     "cordoned": (needs("1"), [machine(spec={"unschedulable": True})], [], 0),
     "does not report": (needs("1"), [machine(conditions=[{"type": "Ready", "status": "Unknown"}])], [], 0),
-    "tainted": (needs("1"), [machine(spec={"taints": [TAINT]})], [], 0),
-    "tolerated": (
-        needs("1", tolerations=[{"key": "gpu", "operator": "Exists"}]),
-        [machine(spec={"taints": [TAINT]})],
-        [],
-        4,
-    ),
-    "tolerated by value": (
-        needs("1", tolerations=[{"key": "gpu", "value": "no"}]),
-        [machine(spec={"taints": [TAINT]})],
-        [],
-        0,
-    ),
+    "tainted": (needs("1"), [TAINTED], [], 0),
+    "tolerated": (needs("1", tolerations=[{"key": "gpu", "operator": "Exists"}]), [TAINTED], [], 4),
+    "tolerated by value": (needs("1", tolerations=[{"key": "gpu", "value": "no"}]), [TAINTED], [], 0),
     "selected": (
         needs("1", nodeSelector={"zone": "a"}),
         [machine(labels={"zone": "a"}), machine("m2", labels={"zone": "b"})],

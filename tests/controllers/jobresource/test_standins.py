@@ -22,7 +22,9 @@ from tests.kit.controllers.build import NOW, ended, job, life, over, pending, re
 CORDONED = Notice("is cordoned")
 SPOT = Notice("ends within minutes (taint spot)", at_once=True)
 QUIET = Notice(SILENT)
+WARNED = life(1, notice=CORDONED)
 LONG_SINCE = NOW - timedelta(minutes=5)
+ALONE: dict[str, Any] = {"distributionStrategy": "Local", "optimizeMode": "manual"}
 
 
 def stand_in(index: int, for_: int, **more: Any) -> Life:
@@ -59,35 +61,19 @@ def actions(given: Seen) -> list[str]:
 
 
 ROWS: list[tuple[str, Seen, list[str]]] = [
-    ("cordon: a stand-in first, the pod stays", seen(life(0), life(1, notice=CORDONED)), ["+2 for 1"]),
-    ("one stand-in", seen(life(0), life(1, notice=CORDONED), stand_in(2, 1)), []),
-    (
-        "one that has yet to start is one, too",
-        seen(life(0), life(1, notice=CORDONED), stand_in(2, 1, running=False, ready=False)),
-        [],
-    ),
-    (
-        "all machines are cordoned",
-        seen(life(0, notice=CORDONED), life(1, notice=CORDONED)),
-        ["+2 for 0", "+3 for 1"],
-    ),
+    ("cordon: a stand-in first, the pod stays", seen(life(0), WARNED), ["+2 for 1"]),
+    ("one stand-in", seen(life(0), WARNED, stand_in(2, 1)), []),
+    ("one that starts", seen(life(0), WARNED, stand_in(2, 1, running=False, ready=False)), []),
+    ("all machines are cordoned", seen(life(0, notice=CORDONED), WARNED), ["+2 for 0", "+3 for 1"]),
     ("evicted: it leaves, its stand-in stays", seen(life(0), life(1, terminating=True), stand_in(2, 1)), []),
     ("evicted and gone: made again", seen(life(0), stand_in(2, 1)), ["+1"]),
     ("made again, not ready", seen(life(0), pending(1, 1), stand_in(2, 1)), []),
     ("made again, has yet to join", seen(life(0), life(1, 1, since=NOW), stand_in(2, 1)), []),
     ("made again: its stand-in leaves", seen(life(0), life(1, 1, since=LONG_SINCE), stand_in(2, 1)), ["-2"]),
     ("uncordoned: its stand-in leaves", seen(life(0), life(1, since=LONG_SINCE), stand_in(2, 1)), ["-2"]),
-    (
-        "the stand-in's machine is cordoned, too",
-        seen(life(0), life(1, notice=CORDONED), stand_in(2, 1, notice=CORDONED)),
-        [],
-    ),
-    (
-        "a stand-in that was taken away is made again",
-        seen(life(0), life(1, notice=CORDONED), taken(2)),
-        ["+3 for 1"],
-    ),
-    ("a stand-in that failed is not", seen(life(0), life(1, notice=CORDONED), ended(2, stands_in=1)), []),
+    ("the stand-in's machine is cordoned, too", seen(life(0), WARNED, stand_in(2, 1, notice=CORDONED)), []),
+    ("a stand-in that was taken away is made again", seen(life(0), WARNED, taken(2)), ["+3 for 1"]),
+    ("a stand-in that failed is not", seen(life(0), WARNED, ended(2, stands_in=1)), []),
     ("preempted, evicted by the kubelet, node shut down: made again", seen(life(0), taken(1)), ["+1-1"]),
     ("spot: leaves now, with a stand-in on its way", seen(life(0), life(1, notice=SPOT)), ["+2 for 1", "-1"]),
     ("spot: leaves once", seen(life(0), life(1, notice=SPOT, terminating=True), stand_in(2, 1)), []),
@@ -96,25 +82,11 @@ ROWS: list[tuple[str, Seen, list[str]]] = [
     ("a spare is there from the start", seen(spares=1), ["+0", "+1", "+2 spare"]),
     ("a spare stays", seen(life(0), life(1), life(2), spares=1), []),
     ("a spare that is lost is made again", seen(life(0), life(1), taken(2), spares=1), ["+2-1 spare"]),
-    (
-        "a spare's machine is cordoned",
-        seen(life(0), life(1), life(2, notice=CORDONED), spares=1),
-        ["+3 for 2"],
-    ),
+    ("a spare's machine", seen(life(0), life(1), life(2, notice=CORDONED), spares=1), ["+3 for 2"]),
     ("no more spares", seen(life(0), life(1), life(2)), ["-2"]),
     ("scale down while a stand-in is there", seen(life(0), life(1), stand_in(2, 1), size=1), ["-1", "-2"]),
-    (
-        "scale up: the stand-in is the node",
-        seen(life(0), life(1, notice=CORDONED), stand_in(2, 1), size=3),
-        ["+3 for 1"],
-    ),
-    (
-        "without a master, a pod has to begin anew",
-        seen(
-            life(0), life(1, notice=CORDONED), distributionStrategy="Local", optimizeMode="manual", spares=0
-        ),
-        [],
-    ),
+    ("scale up: the stand-in is the node", seen(life(0), WARNED, stand_in(2, 1), size=3), ["+3 for 1"]),
+    ("without a master, a pod has to begin anew", seen(life(0), WARNED, **ALONE, spares=0), []),
 ]
 
 
@@ -124,7 +96,7 @@ def test_what_is_made_and_what_leaves(given: Seen, expected: list[str]) -> None:
 
 
 def test_a_stand_in_that_is_refused_is_asked_for_again() -> None:
-    plan = decide(seen(life(0), life(1, notice=CORDONED)), NOW)
+    plan = decide(seen(life(0), WARNED), NOW)
     assert plan.again_in == LATER
     assert [note.sentence for note in plan.notes] == [
         "digits-worker-2 is made beforehand for digits-worker-1: m1 is cordoned"
@@ -137,22 +109,14 @@ COUNTS: list[tuple[str, Seen, int | None]] = [
     ("its replacement starts", seen(life(0), life(1), life(2), pending(3, 1, created=NOW), size=4), 3),
     ("it finds no machine", seen(life(0), life(1), life(2), pending(3, 1, created=LONG_SINCE), size=4), 2),
     ("never fewer than minReplicas", seen(life(0), life(1), least=2), 2),
-    ("a stand-in lets one go", seen(life(0), life(1, notice=CORDONED), stand_in(2, 1), least=2), 2),
-    (
-        "two stand-ins let two go, one at a time",
-        seen(life(0), life(1), life(2), life(3), least=2, spares=2),
-        3,
-    ),
+    ("a stand-in lets one go", seen(life(0), WARNED, stand_in(2, 1), least=2), 2),
+    ("two let two go, one at a time", seen(life(0), life(1), life(2), life(3), least=2, spares=2), 3),
     ("a node of its own", seen(life(0), size=1), 1),
     ("nothing has started", seen(), 1),
     ("what failed for good is not counted", seen(life(0), life(1), ended(2, restarts_before=9), size=3), 1),
     ("the job is over", seen(life(0), status=over()), None),
-    (
-        "the job is over, its pods go on",
-        seen(life(0), status=over(), runPolicy={"cleanPodPolicy": CleanPodPolicy.NONE}),
-        0,
-    ),
-    ("no master", seen(life(0), distributionStrategy="Local", optimizeMode="manual"), None),
+    ("its pods go on", seen(life(0), status=over(), runPolicy={"cleanPodPolicy": CleanPodPolicy.NONE}), 0),
+    ("no master", seen(life(0), **ALONE), None),
 ]
 
 

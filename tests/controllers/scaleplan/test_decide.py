@@ -47,50 +47,46 @@ def up(name: str = "up", workers: int = 3, **more: Any) -> Any:
     return plan(name, {"worker": workers}, **more)
 
 
-ROWS: dict[Callable[..., Any], list[tuple[str, Seen, str, list[str]]]] = {
+def old(many: int) -> list[Any]:
+    """So many plans that are carried out, the oldest first."""
+    return [up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(many)]
+
+
+SCALING = up(phase="Scaling", started=NOW)
+ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     leave_it_to_others: [
-        (
-            "somebody else's job",
-            seen(up(), job_=job(managedBy="kueue.x-k8s.io/multikueue")),
-            "ManagedByOther",
-            [],
-        )
+        ("somebody else's job", seen(up(), job_=job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther")
     ],
     leave_it_to_the_collector: [
-        (
-            "a job that is being deleted",
-            seen(up(), job_=job(metadata={"deletionTimestamp": at(NOW)})),
-            "Deleting",
-            [],
-        )
+        ("a deleted job", seen(up(), job_=job(metadata={"deletionTimestamp": at(NOW)})), "Deleting")
     ],
-    rules.fail_plans_without_a_job: [("no job", Seen(None, None, (up(),)), "JobNotFound", ["up Failed"])],
-    rules.adopt_plans: [("a person's plan", seen(up(owned=False)), "PlansAdopted", ["up owned"])],
+    rules.fail_plans_without_a_job: [("no job", Seen(None, None, (up(),)), "JobNotFound", "up Failed")],
+    rules.adopt_plans: [("a person's plan", seen(up(owned=False)), "PlansAdopted", "up owned")],
     rules.close_plans_of_a_finished_job: [
-        ("a finished job", seen(up(), job_=job(status=over())), "JobFinished", ["up Superseded"])
+        ("a finished job", seen(up(), job_=job(status=over())), "JobFinished", "up Superseded")
     ],
     rules.close_plans_that_give_way: [
-        ("newer wins", seen(up("a", age=9), up("b", age=5)), "PlansSuperseded", ["a Superseded"]),
+        ("newer wins", seen(up("a", age=9), up("b", age=5)), "PlansSuperseded", "a Superseded"),
         (
             "a manual one wins over an automatic one",
             seen(up("a", age=9, phase="Scaling"), up("b", age=5, manual=True)),
             "PlansSuperseded",
-            ["a Superseded"],
+            "a Superseded",
         ),
         (
             "an automatic size that was decided while a user changed it",
             seen(up("a", manual=True, phase="Scaling", age=9), up("b", 4, age=5)),
             "PlansSuperseded",
-            ["b Superseded"],
+            "b Superseded",
         ),
     ],
     rules.carry_out_the_next: [
-        ("the next is carried out", seen(up()), "ScalePlanStarted", ["worker {'replicas': 3}", "up Scaling"]),
+        ("the next is carried out", seen(up()), "ScalePlanStarted", "worker {'replicas': 3}", "up Scaling"),
         (
             "it was folded in, and the pass died",
             seen(up(), sizes={"worker": 3}, folded="up/plan-up"),
             "ScalePlanStarted",
-            ["up Scaling"],
+            "up Scaling",
         ),
         (
             "a removal was folded in, and the pass died",
@@ -101,15 +97,16 @@ ROWS: dict[Callable[..., Any], list[tuple[str, Seen, str, list[str]]]] = {
                 folded="up/plan-up",
             ),
             "ScalePlanStarted",
-            ["up Scaling"],
+            "up Scaling",
         ),
-        ("nothing to change", seen(up(), sizes={"worker": 3}), "NothingToChange", ["up Succeeded"]),
-        ("impossible", seen(plan("up", {"elf": 1})), "Impossible", ["up Failed"]),
+        ("nothing to change", seen(up(), sizes={"worker": 3}), "NothingToChange", "up Succeeded"),
+        ("impossible", seen(plan("up", {"elf": 1})), "Impossible", "up Failed"),
         (
             "memory beside a manual plan for the size",
             seen(up("a", manual=True, phase="Scaling"), plan("b", memory={"worker": "1Gi"}, age=5)),
             "ScalePlanStarted",
-            ["worker {'replicas': 2, 'resource': {'memory': '1Gi'}}", "b Scaling"],
+            "worker {'replicas': 2, 'resource': {'memory': '1Gi'}}",
+            "b Scaling",
         ),
     ],
     rules.say_what_plans_wait_for: [
@@ -121,68 +118,42 @@ ROWS: dict[Callable[..., Any], list[tuple[str, Seen, str, list[str]]]] = {
                 status=NOT_READY,
             ),
             "PlansWait",
-            ["b Pending"],
+            "b Pending",
         ),
-        (
-            "a job that was made suspended",
-            Seen(job(suspend=True), None, (up(),)),
-            "PlansWait",
-            ["up Pending"],
-        ),
+        ("a job that was made suspended", Seen(job(suspend=True), None, (up(),)), "PlansWait", "up Pending"),
     ],
     rules.finish_plans: [
-        (
-            "all nodes are ready",
-            seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY),
-            "PlansFinished",
-            ["up Succeeded"],
-        ),
+        ("all are ready", seen(SCALING, sizes={"worker": 3}, status=READY), "PlansFinished", "up Succeeded"),
         (
             "it took too long",
             seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY),
             "PlansFinished",
-            ["up Failed"],
+            "up Failed",
         ),
-        (
-            "the job is suspended",
-            seen(up(phase="Scaling", started=NOW), suspend=True),
-            "PlansFinished",
-            ["up Succeeded"],
-        ),
+        ("the job is suspended", seen(SCALING, suspend=True), "PlansFinished", "up Succeeded"),
     ],
     rules.forget_the_oldest: [
-        (
-            "a long history",
-            seen(*(up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(12))),
-            "PlansForgotten",
-            ["-old-0", "-old-1"],
-        ),
+        ("a long history", seen(*old(12)), "PlansForgotten", "-old-0", "-old-1"),
         (
             "a short history, as the job says",
-            seen(
-                *(up(f"old-{n}", phase="Succeeded", age=100 - n) for n in range(2)),
-                job_=job(runPolicy={"scalePlanHistoryLimit": 0}),
-            ),
+            seen(*old(2), job_=job(runPolicy={"scalePlanHistoryLimit": 0})),
             "PlansForgotten",
-            ["-old-0", "-old-1"],
+            "-old-0",
+            "-old-1",
         ),
     ],
     rules.wait_for_the_nodes: [
-        (
-            "nodes are not there yet",
-            seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=NOT_READY),
-            "Scaling",
-            [],
-        )
+        ("nodes are not there yet", seen(SCALING, sizes={"worker": 3}, status=NOT_READY), "Scaling")
     ],
 }
 
 
 @pytest.mark.parametrize(
-    ("rule", "given", "reason", "actions"),
-    [pytest.param(rule, *row, id=case) for rule in ROWS for case, *row in ROWS[rule]],
+    ("rule", "row"), [pytest.param(rule, row, id=row[0]) for rule in ROWS for row in ROWS[rule]]
 )
-def test_rule(rule: Callable[..., Any], given: Seen, reason: str, actions: list[str]) -> None:
+def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
+    """A row is its name, what is seen, the reason of the plan, and its actions in their order."""
+    _, given, reason, *actions = row
     assert rule(given, NOW) is not None
     decided = decide(given, NOW)
     assert (decided.reason, [written(action) for action in decided.actions]) == (reason, actions)
@@ -208,12 +179,12 @@ def test_plans_wait_for_the_job_resource() -> None:
 
 def test_a_role_may_be_reached_while_another_node_restarts() -> None:
     counted = {"replicaStatuses": {"worker": {"desired": 3, "current": 3, "ready": 3}}, **NOT_READY}
-    given = seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=counted)
+    given = seen(SCALING, sizes={"worker": 3}, status=counted)
     assert [written(action) for action in decide(given, NOW).actions] == ["up Succeeded"]
 
 
 def test_an_old_status_finishes_nothing() -> None:
-    given = seen(up(phase="Scaling", started=NOW), sizes={"worker": 3}, status=READY, generation=2)
+    given = seen(SCALING, sizes={"worker": 3}, status=READY, generation=2)
     assert not decide(given, NOW).actions
 
 

@@ -23,35 +23,19 @@ def workers(*seconds: float, best: tuple[float, ...] = ()) -> list[Seen]:
     ]
 
 
+EACH = "s a step before it waits for the others,"
+
+
 @pytest.mark.parametrize(
     ("given", "slots", "sentences"),
     [
-        (
-            workers(1, 1, 2.5),
-            3,
-            ["rank 2 on n is slow: 2.5 s a step before it waits for the others, 2.5 times the median of 1 s"],
-        ),
+        (workers(1, 1, 2.5), 3, [f"rank 2 on n is slow: 2.5 {EACH} 2.5 times the median of 1 s"]),
         (workers(1, 1, 1.9), 3, []),
-        (
-            workers(1, 1, 4.5),
-            7,
-            ["rank 2 on n is slow: 4.5 s a step before it waits for the others, 4.5 times the median of 1 s"],
-        ),
+        (workers(1, 1, 4.5), 7, [f"rank 2 on n is slow: 4.5 {EACH} 4.5 times the median of 1 s"]),
         (workers(4.5, 1, 1), 4, []),  # two micro-batches against one
-        (
-            workers(11, 1, 1),
-            4,
-            ["rank 0 on n is slow: 11 s a step before it waits for the others, 2.2 times the median of 5 s"],
-        ),
+        (workers(11, 1, 1), 4, [f"rank 0 on n is slow: 11 {EACH} 2.2 times the median of 5 s"]),
         (workers(1, 2.5), 2, []),  # with two, the median says nothing
-        (
-            workers(1, 2.5, best=(1, 1)),
-            2,
-            [
-                "rank 1 on n is slow: 2.5 s a step before it waits for the others, "
-                "2.5 times its own best of 1 s"
-            ],
-        ),
+        (workers(1, 2.5, best=(1, 1)), 2, [f"rank 1 on n is slow: 2.5 {EACH} 2.5 times its own best of 1 s"]),
         (workers(2.5, 2.5, best=(1, 1)), 2, []),  # the work has changed, for all
         (workers(2.5, best=(1,)), 1, []),
         (workers(0.001, 0.001, 0.006), 3, []),  # milliseconds are noise
