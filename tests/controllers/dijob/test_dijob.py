@@ -66,8 +66,9 @@ def words(actions: tuple[Action, ...]) -> list[str]:
     return said
 
 
-def ended(phase: str, policy: str = "Running") -> dict[str, Any]:
-    return {"status/phase": phase, "spec/cleanPodPolicy": policy}
+def left(phase: str, *found: Pod, services: tuple[str, ...] = (), policy: str = "Running") -> Seen:
+    """A job that has ended, with what is left of it."""
+    return seen(*found, services=services, **{"status/phase": phase, "spec/cleanPodPolicy": policy})
 
 
 CREATED = {"status/phase": "Created"}
@@ -88,34 +89,23 @@ ORPHAN = [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "gone"}]
         (seen(pod()), []),
         (seen(pod(phase="Failed"), **CREATED), []),  # the status is written first
         (seen(pod(), pod(Role.DDP_LEARNER, ownerReferences=ORPHAN)), ["- pod cartpole-ddp-learner-abcde"]),
+        (left("Succeeded", DONE, services=(COORDINATOR,)), [f"- service {COORDINATOR}"]),
+        (left("Succeeded", policy="All"), []),  # a finished job does not run again
+        (left("Failed"), []),
+        (left("Succeeded", DONE, pod(Role.COLLECTOR)), [f"- pod {COLLECTOR}"]),
         (
-            seen(pod(phase="Succeeded"), services=(COORDINATOR,), **ended("Succeeded")),
-            [f"- service {COORDINATOR}"],
-        ),
-        (seen(services=(), **ended("Succeeded", "All")), []),  # a finished job does not run again
-        (seen(services=(), **ended("Failed")), []),
-        (
-            seen(pod(phase="Succeeded"), pod(Role.COLLECTOR), services=(), **ended("Succeeded")),
+            left("Failed", pod(phase="Failed"), pod(Role.COLLECTOR, "Pending", waiting="x")),
             [f"- pod {COLLECTOR}"],
         ),
+        (left("Failed", pod(Role.COLLECTOR, waiting="CrashLoopBackOff")), []),
+        (left("Failed", pod(Role.COLLECTOR, exit_code=0)), []),
         (
-            seen(
-                pod(phase="Failed"),
-                pod(Role.COLLECTOR, "Pending", waiting="x"),
-                services=(),
-                **ended("Failed"),
-            ),
-            [f"- pod {COLLECTOR}"],
-        ),
-        (seen(pod(Role.COLLECTOR, waiting="CrashLoopBackOff"), services=(), **ended("Failed")), []),
-        (seen(pod(Role.COLLECTOR, exit_code=0), services=(), **ended("Failed")), []),
-        (
-            seen(pod(phase="Succeeded"), pod(Role.COLLECTOR), services=(), **ended("Succeeded", "All")),
+            left("Succeeded", DONE, pod(Role.COLLECTOR), policy="All"),
             [f"- pod {COORDINATOR}", f"- pod {COLLECTOR}"],
         ),
-        (seen(pod(phase="Succeeded"), services=(), **ended("Succeeded", "ALL")), [f"- pod {COORDINATOR}"]),
+        (left("Succeeded", DONE, policy="ALL"), [f"- pod {COORDINATOR}"]),
         (
-            seen(pod(Role.COLLECTOR), services=(COLLECTOR,), **ended("Failed", "None")),
+            left("Failed", pod(Role.COLLECTOR), services=(COLLECTOR,), policy="None"),
             [f"- service {COLLECTOR}"],
         ),
         (seen(**{"metadata/deletionTimestamp": "2026-01-01T00:00:00Z"}), []),
@@ -128,7 +118,7 @@ def test_what_is_written(given: Seen, written: list[str]) -> None:
 
 @pytest.mark.parametrize(("graceful", "grace"), [(False, 0), (True, None)])
 def test_pods_of_an_ended_job_are_given_time_where_that_is_asked(graceful: bool, grace: int | None) -> None:
-    given = seen(pod(Role.COLLECTOR), services=(), **ended("Failed"))
+    given = left("Failed", pod(Role.COLLECTOR))
     (action,) = decide(given, Terms(Server(), graceful=graceful)).actions
     assert isinstance(action, Delete)
     assert action.grace == grace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from elasticjob.controllers.nodes.drains import Notice, notices
@@ -9,73 +11,49 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
 
 READY = {"type": "Ready", "status": "True"}
-
-
-def told(spec: Manifest, *conditions: Manifest, more: tuple[str, ...] = ()) -> list[tuple[str, bool]]:
-    node = NODE.convert(
-        {"metadata": {"name": "m1"}, "spec": spec, "status": {"conditions": list(conditions)}}
-    )
-    return [(notice.why, notice.at_once) for notice in notices(node, more)]
+MAINTENANCE = {"type": "MaintenancePlanned", "status": "True"}
+DRAINS = {"type": "DrainInProgress", "status": "True"}
 
 
 def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Manifest:
     return {"key": key, "effect": effect, "value": value}
 
 
+def tainted(key: str, **spec: Any) -> Manifest:
+    return {"taints": [taint(key)], **spec}
+
+
 @pytest.mark.parametrize(
-    ("spec", "conditions", "expected"),
+    ("spec", "condition", "said"),
     [
-        ({}, [READY], []),
-        ({"taints": [taint("nvidia.com/gpu")]}, [READY], []),
-        ({"unschedulable": True}, [READY], [("is cordoned", False)]),
-        ({"taints": [taint("node.kubernetes.io/unschedulable")]}, [READY], [("is cordoned", False)]),
+        ({}, READY, []),
+        (tainted("nvidia.com/gpu"), READY, []),
+        ({"unschedulable": True}, READY, ["is cordoned"]),
+        (tainted("node.kubernetes.io/unschedulable"), READY, ["is cordoned"]),
+        (tainted("karpenter.sh/disrupted"), READY, ["will be emptied (taint {})"]),
+        (tainted("ToBeDeletedByClusterAutoscaler"), READY, ["will be emptied (taint {})"]),
         (
-            {"taints": [taint("karpenter.sh/disrupted")]},
-            [READY],
-            [("will be emptied (taint karpenter.sh/disrupted)", False)],
+            tainted("aws-node-termination-handler/spot-itn", unschedulable=True),
+            READY,
+            ["! ends within minutes (taint {})", "is cordoned"],
         ),
-        (
-            {"taints": [taint("ToBeDeletedByClusterAutoscaler")]},
-            [READY],
-            [("will be emptied (taint ToBeDeletedByClusterAutoscaler)", False)],
-        ),
-        (
-            {"unschedulable": True, "taints": [taint("aws-node-termination-handler/spot-itn")]},
-            [READY],
-            [
-                ("ends within minutes (taint aws-node-termination-handler/spot-itn)", True),
-                ("is cordoned", False),
-            ],
-        ),
-        (
-            {"taints": [taint("cloud.google.com/impending-node-termination")]},
-            [READY],
-            [("ends within minutes (taint cloud.google.com/impending-node-termination)", True)],
-        ),
-        (
-            {"taints": [taint("example.com/gone")]},
-            [READY],
-            [("ends within minutes (taint example.com/gone)", True)],
-        ),
-        (
-            {},
-            [READY, {"type": "MaintenancePlanned", "status": "True"}],
-            [("will be emptied (condition MaintenancePlanned)", False)],
-        ),
-        (
-            {},
-            [READY, {"type": "DrainInProgress", "status": "True"}],
-            [("will be emptied (condition DrainInProgress)", False)],
-        ),
-        ({}, [READY, {"type": "MaintenancePlanned", "status": "False"}], []),
-        ({}, [{"type": "Ready", "status": "Unknown"}], [("does not report", False)]),
-        ({"taints": [taint("node.kubernetes.io/out-of-service")]}, [READY], [("does not report", False)]),
+        (tainted("cloud.google.com/impending-node-termination"), READY, ["! ends within minutes (taint {})"]),
+        (tainted("example.com/gone"), READY, ["! ends within minutes (taint {})"]),
+        ({}, MAINTENANCE, ["will be emptied (condition MaintenancePlanned)"]),
+        ({}, DRAINS, ["will be emptied (condition DrainInProgress)"]),
+        ({}, {**MAINTENANCE, "status": "False"}, []),
+        ({}, {**READY, "status": "Unknown"}, ["does not report"]),
+        (tainted("node.kubernetes.io/out-of-service"), READY, ["does not report"]),
     ],
 )
-def test_what_a_node_says(
-    spec: Manifest, conditions: list[Manifest], expected: list[tuple[str, bool]]
-) -> None:
-    assert told(spec, *conditions, more=("example.com/gone",)) == expected
+def test_what_a_node_says(spec: Manifest, condition: Manifest, said: list[str]) -> None:
+    """A notice to leave at once begins with an exclamation mark."""
+    conditions = [READY, condition] if condition["type"] != "Ready" else [condition]
+    about = {"metadata": {"name": "m1"}, "spec": spec, "status": {"conditions": conditions}}
+    found = notices(NODE.convert(about), ("example.com/gone",))
+    key = spec["taints"][0]["key"] if "taints" in spec else ""
+    expected = [each.format(key) for each in said]
+    assert [f"{'! ' * each.at_once}{each.why}" for each in found] == expected
 
 
 SPOT = Notice("ends", at_once=True, taint=taint("spot", value="1"))

@@ -12,132 +12,115 @@ from elasticjob.controllers.scaleplan.fold import Impossible, fold, touches
 from tests.kit.controllers.build import job, plan, resource, role
 
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
-WITH_PS = {**ELASTIC, "ps": role(1)}
 
-ROWS: dict[str, tuple[tuple[Any, Any, Any], tuple[dict[str, Any], tuple[str, ...]]]] = {
-    "a size": (
-        (job(ELASTIC), resource(), plan("up", {"worker": 3})),
-        ({"worker": {"replicas": 3}}, ("worker replicas 2 to 3",)),
+
+def asked(
+    worker: int | None = None, *, has: int | None = 2, vacant: Any = (), of: Any = None, **spec: Any
+) -> tuple[Any, Any, Any]:
+    """A job of one to four workers, its JobResource, which `has` so many or none of them, and a plan."""
+    had = resource({} if has is None else {"worker": has}, vacant={"worker": [*vacant]})
+    return of or job(ELASTIC), had, plan("up", None if worker is None else {"worker": worker}, **spec)
+
+
+def named(index: int, **more: Any) -> dict[str, Any]:
+    return {"name": f"digits-worker-{index}", **more}
+
+
+MORE: dict[str, Any] = {"memory": {"worker": "1Gi"}}
+GIB = {"resource": {"memory": "1Gi"}}
+TWO_TO_THREE = "worker replicas 2 to 3"
+ROWS: dict[str, tuple[Any, ...]] = {
+    "a size": (asked(3), {"replicas": 3}, TWO_TO_THREE),
+    "too many": (asked(9), {"replicas": 4}, "worker replicas 2 to 4 (9 was asked for, 1 to 4 is allowed)"),
+    "too few": (asked(0), {"replicas": 1}, "worker replicas 2 to 1 (0 was asked for, 1 to 4 is allowed)"),
+    "the same": (asked(2), {"replicas": 2}),
+    "a multiple of nodeUnit": (asked(3, of=job(ELASTIC, nodeUnit=2)), {"replicas": 2}),
+    "memory": (asked(**MORE, has=3), {"replicas": 3, **GIB}, "worker memory of the template to 1Gi"),
+    "a role that waited": (
+        asked(3, has=None, of=job({"worker": role(None)})),
+        {"replicas": 3},
+        "worker replicas 0 to 3",
     ),
-    "too many": (
-        (job(ELASTIC), resource(), plan("up", {"worker": 9})),
-        ({"worker": {"replicas": 4}}, ("worker replicas 2 to 4 (9 was asked for, 1 to 4 is allowed)",)),
-    ),
-    "too few": (
-        (job(ELASTIC), resource(), plan("up", {"worker": 0})),
-        ({"worker": {"replicas": 1}}, ("worker replicas 2 to 1 (0 was asked for, 1 to 4 is allowed)",)),
-    ),
-    "the same": ((job(ELASTIC), resource(), plan("up", {"worker": 2})), ({"worker": {"replicas": 2}}, ())),
-    "a multiple of nodeUnit": (
-        (job(ELASTIC, nodeUnit=2), resource(), plan("up", {"worker": 3})),
-        ({"worker": {"replicas": 2}}, ()),
-    ),
-    "memory, whatever the size": (
-        (job(ELASTIC), resource({"worker": 3}), plan("up", memory={"worker": "1Gi"})),
-        (
-            {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}},
-            ("worker memory of the template to 1Gi",),
-        ),
-    ),
-    "what is not named stays": (
-        (
-            job(WITH_PS),
-            resource({"worker": 2, "ps": 1}, resources={"worker": {"memory": "1Gi"}}),
-            plan("up", {"worker": 3}),
-        ),
-        (
-            {"worker": {"replicas": 3, "resource": {"memory": "1Gi"}}, "ps": {"replicas": 1}},
-            ("worker replicas 2 to 3",),
-        ),
-    ),
-    "a role that waited for a plan": (
-        (job({"worker": role(None)}), resource({}), plan("start", {"worker": 3})),
-        ({"worker": {"replicas": 3}}, ("worker replicas 0 to 3",)),
-    ),
-    "single pods count": (
-        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-2"}])),
-        ({"worker": {"replicas": 3}}, ("worker replicas 2 to 3",)),
-    ),
-    "a node that is there is not created again": (
-        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-1"}])),
-        ({"worker": {"replicas": 2}}, ()),
-    ),
+    "single pods count": (asked(createPods=[named(2)]), {"replicas": 3}, TWO_TO_THREE),
+    "a node that is there is not created again": (asked(createPods=[named(1)]), {"replicas": 2}),
     "a node is created where its name says": (
-        (job(ELASTIC), resource(), plan("up", createPods=[{"name": "digits-worker-3", "type": "Worker"}])),
-        ({"worker": {"replicas": 3, "vacant": [2]}}, ("worker replicas 2 to 3",)),
+        asked(createPods=[named(3, type="Worker")]),
+        {"replicas": 3, "vacant": [2]},
+        TWO_TO_THREE,
     ),
     "or where its index says: the number in the name may be another": (
-        (
-            job(ELASTIC),
-            resource({"worker": 1}, vacant={"worker": [0]}),
-            plan("up", createPods=[{"name": "digits-worker-7", "rankIndex": 0}]),
-        ),
-        ({"worker": {"replicas": 2}}, ("worker replicas 1 to 2",)),
+        asked(createPods=[named(7, rankIndex=0)], has=1, vacant=[0]),
+        {"replicas": 2},
+        "worker replicas 1 to 2",
     ),
     "of more nodes than are allowed those come that are named first": (
-        (
-            job(ELASTIC),
-            resource({"worker": 3}),
-            plan("up", createPods=[{"name": "digits-worker-5"}, {"name": "digits-worker-6"}]),
-        ),
-        (
-            {"worker": {"replicas": 4, "vacant": [3, 4]}},
-            ("worker replicas 3 to 4 (5 was asked for, 1 to 4 is allowed)",),
-        ),
+        asked(createPods=[named(5), named(6)], has=3),
+        {"replicas": 4, "vacant": [3, 4]},
+        "worker replicas 3 to 4 (5 was asked for, 1 to 4 is allowed)",
     ),
     "single pods leave": (
-        (job(ELASTIC), resource(), plan("up", removePods=[{"name": "digits-worker-1"}])),
-        ({"worker": {"replicas": 1}}, ("worker replicas 2 to 1", "digits-worker-1 removed")),
+        asked(removePods=[named(1)]),
+        {"replicas": 1},
+        "worker replicas 2 to 1",
+        "digits-worker-1 removed",
     ),
     "the named node leaves, not the last": (
-        (job(ELASTIC), resource(), plan("up", removePods=["digits-worker-0"])),
-        ({"worker": {"replicas": 1, "vacant": [0]}}, ("worker replicas 2 to 1", "digits-worker-0 removed")),
+        asked(removePods=["digits-worker-0"]),
+        {"replicas": 1, "vacant": [0]},
+        "worker replicas 2 to 1",
+        "digits-worker-0 removed",
     ),
     "a pod's name means its node, and both names mean one": (
-        (
-            job(ELASTIC),
-            resource({"worker": 3}),
-            plan("up", removePods=["digits-worker-1-4", "digits-worker-1"]),
-        ),
-        ({"worker": {"replicas": 2, "vacant": [1]}}, ("worker replicas 3 to 2", "digits-worker-1 removed")),
+        asked(removePods=["digits-worker-1-4", "digits-worker-1"], has=3),
+        {"replicas": 2, "vacant": [1]},
+        "worker replicas 3 to 2",
+        "digits-worker-1 removed",
     ),
     "more leave than are named: the last too": (
-        (job(ELASTIC, nodeUnit=2), resource({"worker": 4}), plan("up", removePods=["digits-worker-1"])),
-        (
-            {"worker": {"replicas": 2, "vacant": [1]}},
-            ("worker replicas 4 to 2 (3 was asked for, 1 to 4 by 2 is allowed)", "digits-worker-1 removed"),
-        ),
+        asked(removePods=["digits-worker-1"], has=4, of=job(ELASTIC, nodeUnit=2)),
+        {"replicas": 2, "vacant": [1]},
+        "worker replicas 4 to 2 (3 was asked for, 1 to 4 by 2 is allowed)",
+        "digits-worker-1 removed",
     ),
     "one leaves and another comes": (
-        (
-            job(ELASTIC),
-            resource(),
-            plan("up", removePods=["digits-worker-0"], createPods=[{"name": "digits-worker-2"}]),
-        ),
-        ({"worker": {"replicas": 2, "vacant": [0]}}, ("digits-worker-0 removed",)),
+        asked(removePods=["digits-worker-0"], createPods=[named(2)]),
+        {"replicas": 2, "vacant": [0]},
+        "digits-worker-0 removed",
     ),
     "a role that shrinks further keeps the vacancies below its last node": (
-        (job(ELASTIC), resource({"worker": 3}, vacant={"worker": [1]}), plan("up", {"worker": 2})),
-        ({"worker": {"replicas": 2, "vacant": [1]}}, ("worker replicas 3 to 2",)),
+        asked(2, has=3, vacant=[1]),
+        {"replicas": 2, "vacant": [1]},
+        "worker replicas 3 to 2",
     ),
     "a role that grows fills vacancies first": (
-        (job(ELASTIC), resource({"worker": 2}, vacant={"worker": [0, 2]}), plan("up", {"worker": 3})),
-        ({"worker": {"replicas": 3, "vacant": [2]}}, ("worker replicas 2 to 3",)),
+        asked(3, vacant=[0, 2]),
+        {"replicas": 3, "vacant": [2]},
+        TWO_TO_THREE,
     ),
     "memory alone fills none": (
-        (job(ELASTIC), resource({"worker": 1}, vacant={"worker": [0]}), plan("up", memory={"worker": "1Gi"})),
-        (
-            {"worker": {"replicas": 1, "resource": {"memory": "1Gi"}, "vacant": [0]}},
-            ("worker memory of the template to 1Gi",),
-        ),
+        asked(**MORE, has=1, vacant=[0]),
+        {"replicas": 1, **GIB, "vacant": [0]},
+        "worker memory of the template to 1Gi",
     ),
 }
+"""What is given, what is said of the workers then, and the changes that are told."""
 
 
-@pytest.mark.parametrize(("given_", "expected"), ROWS.values(), ids=ROWS)
-def test_fold(given_: tuple[Any, Any, Any], expected: tuple[dict[str, Any], tuple[str, ...]]) -> None:
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_fold(row: tuple[Any, ...]) -> None:
+    given_, worker, *changes = row
     folded = fold(*given_)
-    assert (folded.manifest()["replicaResourceSpecs"], folded.changes) == expected
+    assert (folded.manifest()["replicaResourceSpecs"], [*folded.changes]) == ({"worker": worker}, changes)
+
+
+def test_what_is_not_named_stays() -> None:
+    had = resource({"worker": 2, "ps": 1}, resources={"worker": {"memory": "1Gi"}})
+    folded = fold(job({**ELASTIC, "ps": role(1)}), had, plan("up", {"worker": 3}))
+    assert folded.manifest()["replicaResourceSpecs"] == {
+        "worker": {"replicas": 3, **GIB},
+        "ps": {"replicas": 1},
+    }
+    assert folded.changes == (TWO_TO_THREE,)
 
 
 def test_limits_hold_for_memory_that_a_template_only_limits() -> None:
