@@ -123,6 +123,12 @@ class Played:
     def ended(self) -> Verdict | None:
         return self.job.verdict
 
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict, of which the test is sure that it is there."""
+        assert self.job.verdict is not None
+        return self.job.verdict
+
     def names(self) -> list[str]:
         """Members of the last world in rank order."""
         return [member.node for member in self.job.world.members] if self.job.world else []

@@ -77,6 +77,4 @@ async def test_heirs_know_that_the_host_has_finished() -> None:
     game.job = inherit(orders.succession, game.job.spec, game.now)
     assert game.job.ending is None  # node-1 may take its time to evaluate
     game.ask(watch("node-1", round=1), finish("node-1", 1))
-    verdict = game.ended()
-    assert verdict is not None
-    assert verdict.reason == "Finished"
+    assert game.verdict.reason == "Finished"

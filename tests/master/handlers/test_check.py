@@ -96,8 +96,7 @@ def test_nodes_that_work_alone_but_not_together_end_the_job() -> None:
         game.ask(ran("node-0", turn, error="timeout"))
         assert game.ended() is None
         game.ask(ran("node-1", turn, error="timeout"))
-    verdict = game.ended()
-    assert verdict is not None
+    verdict = game.verdict
     assert verdict.reason == "NodeCheckFailed"
     assert verdict.message == "node-0, node-1 work alone, but no two of them together: timeout"
 

@@ -135,8 +135,7 @@ def test_all_finished_is_success() -> None:
     game.ask(report("node-0", 1, 40), finish("node-0", 1))
     assert game.ended() is None
     game.ask(finish("node-1", 1), finish("node-1", 1))
-    verdict = game.job.verdict
-    assert verdict is not None
+    verdict = game.verdict
     assert (verdict.end, verdict.message) == (End.SUCCEEDED, "all 2 nodes of round 1 finished after step 40")
     assert game.order("node-0") is Order.STOP
 
@@ -146,8 +145,7 @@ def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:
     game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
     assert game.ended() is None
     game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
-    assert game.job.verdict
-    assert game.job.verdict.end is End.SUCCEEDED
+    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_a_member_whose_pod_ended_well_is_not_lost_though_its_last_words_never_came() -> None:
@@ -157,8 +155,7 @@ def test_a_member_whose_pod_ended_well_is_not_lost_though_its_last_words_never_c
     game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
     assert game.order("node-0") is Order.TRAIN
     game.ask(finish("node-0", 1))
-    assert game.job.verdict
-    assert game.job.verdict.end is End.SUCCEEDED
+    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_a_member_that_leaves_has_not_finished_when_its_pod_ends_well() -> None:
@@ -189,8 +186,7 @@ def test_all_that_are_known_have_finished_though_their_world_was_never_saved() -
     game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
     assert game.ended() is None
     game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
-    assert game.job.verdict
-    assert (game.job.verdict.end, game.job.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
+    assert (game.verdict.end, game.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
 
 
 def test_who_is_gone_before_the_end_may_come_again_in_a_job_that_has_grown() -> None:
@@ -229,8 +225,7 @@ def test_a_node_that_is_lost_before_its_finish_is_not_kept_waiting_for_those_tha
     game.ask(watch("node-0", "second"), join("node-0", "second"))
     assert (game.names(), game.job.round) == (["node-0"], 2)
     game.ask(finish("node-0", 2, "second"))
-    assert game.job.verdict
-    assert game.job.verdict.end is End.SUCCEEDED
+    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
@@ -238,8 +233,7 @@ def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
     game.ask(failure("node-0", final=False))
     assert game.ended() is None
     game.ask(failure("node-0"))
-    verdict = game.job.verdict
-    assert verdict is not None
+    verdict = game.verdict
     assert (verdict.end, verdict.reason) == (End.FAILED, "RestartsSpent")
     assert verdict.message == (
         "node-0: worker 0 ended with exit code 1: ValueError: no; 0 nodes are left, the job needs 1"
@@ -258,8 +252,7 @@ def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     game.ask(watch("node-0"), watch("node-1"), failure("node-1"), failure("node-1"))
     assert game.ended() is None
     game.ask(watch("node-1", "second"), failure("node-1", life="second"))
-    assert game.job.verdict
-    assert "1 nodes are left, the job needs 2" in game.job.verdict.message
+    assert "1 nodes are left, the job needs 2" in game.verdict.message
 
 
 def test_a_signal_is_named_as_such() -> None:
@@ -281,8 +274,7 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
     game.wait(899.5, "node-0")
     assert game.ended() is None
     game.wait(0.5, "node-0")
-    assert game.job.verdict
-    assert game.job.verdict.message == (
+    assert game.verdict.message == (
         "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
         "but its agent has not reached the master)"
     )
@@ -298,8 +290,7 @@ def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
     game.wait(899.5, "node-0")
     assert game.ended() is None
     game.wait(0.5, "node-0")
-    assert game.job.verdict
-    assert game.job.verdict.reason == "TooFewNodes"
+    assert game.verdict.reason == "TooFewNodes"
 
 
 def test_pods_that_were_never_made_are_pending_as_well() -> None:

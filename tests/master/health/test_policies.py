@@ -29,8 +29,7 @@ def test_the_leaders_success_ends_the_job_and_no_others() -> None:
     game.ask(finish("node-2", 1))
     assert game.ended() is None
     game.ask(finish("node-0", 1))
-    verdict = game.job.verdict
-    assert verdict is not None
+    verdict = game.verdict
     assert (verdict.end, verdict.message) == (
         End.SUCCEEDED,
         "the node node-0 (successPolicy ChiefOrWorker0) finished",

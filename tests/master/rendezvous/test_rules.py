@@ -329,8 +329,7 @@ def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
     game.ask(finish("node-0", 2))
     assert game.order("node-1") is Order.TRAIN
     game.ask(join("node-1", after=2))
-    assert game.job.verdict is not None
-    assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
+    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
 
 
 @pytest.mark.parametrize("again", [plain, join], ids=["not known to be elastic", "elastic"])
@@ -345,8 +344,7 @@ def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callabl
     assert game.ended() is None
     assert not game.job.running
     game.ask(again("node-2", after=2))
-    assert game.job.verdict is not None
-    assert game.job.verdict.message == "the node with the state of round 2 finished after step 9"
+    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
 
 
 @pytest.mark.parametrize("first", [plain, join], ids=["not known to be elastic", "elastic"])
@@ -356,8 +354,7 @@ def test_who_waits_to_enter_while_all_others_finish_does_not_train_again(first: 
     game.wait(5, "node-0", "node-1")
     assert game.order("node-0") is Order.REGROUP
     game.ask(finish("node-0", 1))
-    assert game.job.verdict is not None
-    assert game.job.verdict.message == "the node of round 1 finished after step 9"
+    assert game.verdict.message == "the node of round 1 finished after step 9"
 
 
 def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:

@@ -111,8 +111,7 @@ def test_a_job_without_a_world_says_which_nodes_never_came() -> None:
     game.see(*(pod(f"node-{index}") for index in range(3)))
     game.ask(watch("node-0"), join("node-0", wait=2000.0), watch("node-1"))
     game.wait(901, "node-0", "node-1")
-    verdict = game.ended()
-    assert verdict is not None
+    verdict = game.verdict
     assert verdict.reason == "TooFewNodes"
     assert "node-1: its agent is here, its workers are not ready" in verdict.message
     assert "node-2: running, but its agent has not reached the master" in verdict.message
