@@ -5,14 +5,15 @@ At every moment: never two live pods of one place. In the end: all is as specifi
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from tests.kit.controllers.build import job, resource, role
-from tests.kit.controllers.world import MACHINES, World
+from tests.kit.controllers.world import MACHINES, Living, World
 
 BUDGET = 2
 MOST = 4
@@ -27,7 +28,7 @@ CODES = [
 ]
 
 
-class Nodes(RuleBasedStateMachine):
+class Nodes(Living):
     """Whatever happens, in any order."""
 
     def __init__(self) -> None:
@@ -35,14 +36,6 @@ class Nodes(RuleBasedStateMachine):
         self.world = World(
             job({"worker": role(2, restartCount=BUDGET)}, optimizeMode="manual"), resource({"worker": 2})
         )
-
-    @rule(behind=st.integers(0, 4))
-    def reconcile(self, behind: int) -> None:
-        self.world.reconcile(behind=behind)
-
-    @rule(behind=st.integers(0, 4), after=st.integers(0, 3))
-    def crash(self, behind: int, after: int) -> None:
-        self.world.crash(behind=behind, after=after)
 
     @precondition(lambda self: self.world.names(running=False, terminating=False))
     @rule(data=st.data())
@@ -59,20 +52,9 @@ class Nodes(RuleBasedStateMachine):
     @rule(ending=st.sampled_from(CODES))
     def end_all(self, ending: tuple[int, str]) -> None:
         self.world.reconcile()
-        for name in self.world.names(running=False, terminating=False):
-            self.world.start(name, self.world.machines[0])
+        self.start_all()
         for name in self.world.names(running=True):
             self.world.end(name, *ending)
-
-    @precondition(lambda self: self.world.pods)
-    @rule(data=st.data())
-    def delete(self, data: Any) -> None:
-        self.world.delete(data.draw(st.sampled_from(sorted(self.world.pods))))
-
-    @precondition(lambda self: self.world.leaving())
-    @rule(data=st.data())
-    def reap(self, data: Any) -> None:
-        self.world.reap(data.draw(st.sampled_from(self.world.leaving())))
 
     @rule(machine=st.sampled_from(MACHINES))
     def lose_machine(self, machine: str) -> None:
@@ -93,25 +75,10 @@ class Nodes(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.world.wait(seconds)
 
-    @invariant()
-    def one_life_at_a_time(self) -> None:
-        self.world.check()
-
     def teardown(self) -> None:
         """Left alone, it settles: all that should run runs, and the last passes write nothing."""
+        self.settle()
         world = self.world
-        for _ in range(200):
-            before = len(world.history)
-            plan = world.reconcile()
-            world.check()
-            for name in world.leaving():
-                world.reap(name)
-            for name in world.names(running=False, terminating=False):
-                world.start(name, world.machines[0])
-            if plan.again_in:
-                world.now += plan.again_in
-            elif len(world.history) == before:
-                break
         world.check_settled()
         quiet = world.writes
         world.reconcile()
@@ -124,27 +91,27 @@ Nodes.TestCase.settings = settings(max_examples=30, stateful_step_count=40, dead
 TestNodes = Nodes.TestCase
 
 
-def test_a_program_that_always_fails_uses_exactly_its_budget() -> None:
+def lived(code: int, passes: int) -> World:
+    """A job of one node whose program always ends with this code."""
     world = World(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
-    for _ in range(50):
+    for _ in range(passes):
         plan = world.reconcile(behind=1)
-        world.now += plan.again_in or world.now - world.now
+        world.now += plan.again_in or timedelta(0)
         for name in world.names(running=False):
             world.start(name, "m1")
-            world.end(name, 1)
+            world.end(name, code)
+    return world
+
+
+def test_a_program_that_always_fails_uses_exactly_its_budget() -> None:
+    world = lived(1, passes=50)
     assert world.born == BUDGET + 1
     assert world.failures == {0: BUDGET + 1}
     assert world.resource.status.restarts == {"worker": {"0": BUDGET + 1}}
 
 
 def test_a_program_that_is_always_killed_is_always_made_again() -> None:
-    world = World(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
-    for _ in range(60):
-        plan = world.reconcile(behind=1)
-        world.now += plan.again_in or world.now - world.now
-        for name in world.names(running=False):
-            world.start(name, "m1")
-            world.end(name, 137)
+    world = lived(137, passes=60)
     assert world.born > 8 * BUDGET
     assert world.resource.status.restarts == {}
     assert len(world.pods) <= 5

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
@@ -19,17 +19,17 @@ from elasticjob.controllers.jobresource.decide import make_no_pods_for_a_job_tha
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.observe import age
-from elasticjob.controllers.passes.plan import Apply, Delete
+from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import job, plan, resource, role
-from tests.kit.controllers.world import World
+from tests.kit.controllers.world import Living, World
 
 LEAST, MOST, LAST = 1, 4, 6
 CODES = st.sampled_from([0, 1, 75, 137])
 
 
-class Cluster(RuleBasedStateMachine):
+class Cluster(Living):
     """Users and optimizers plan, pods come and go, and passes of both controllers die."""
 
     def __init__(self) -> None:
@@ -50,73 +50,41 @@ class Cluster(RuleBasedStateMachine):
         remove = [{"name": f"digits-worker-{index}"} for index in sorted(go)]
         self.add(plan(self.fresh, manual=True, createPods=create, removePods=remove))
 
-    @rule()
-    def look_at_the_plans(self) -> None:
-        self.look(None)
-
-    @rule(most=st.integers(0, 2))
-    def die_while_looking_at_the_plans(self, most: int) -> None:
-        self.look(most)
-
-    @rule(go=st.integers(0, 2))
-    def die_between_the_writes_of_a_removal(self, go: int) -> None:
-        self.add(plan(self.fresh, manual=True, removePods=[f"digits-worker-{go}"]))
-        self.look_at_the_plans()  # others give way
-        self.look(1)
-
-    def look(self, most: int | None) -> None:
+    @rule(most=st.none() | st.integers(0, 2))
+    def look_at_the_plans(self, most: int | None) -> None:
+        """A pass, or one that dies after `most` writes."""
         seen = Seen(self.world.job, self.world.resource, self.ordered())
         for action in decide(seen, self.world.now).actions[:most]:
             self.write(action)
 
-    @rule(behind=st.integers(0, 3))
-    def look_at_the_nodes(self, behind: int) -> None:
-        self.world.reconcile(behind=behind)
-
-    @rule(behind=st.integers(0, 3), after=st.integers(0, 3))
-    def die_while_looking_at_the_nodes(self, behind: int, after: int) -> None:
-        self.world.crash(behind=behind, after=after)
+    @rule(go=st.integers(0, 2))
+    def die_between_the_writes_of_a_removal(self, go: int) -> None:
+        self.add(plan(self.fresh, manual=True, removePods=[f"digits-worker-{go}"]))
+        self.look_at_the_plans(None)  # others give way
+        self.look_at_the_plans(1)
 
     @rule()
     def start_all(self) -> None:
-        for name in self.world.names(running=False, terminating=False):
-            self.world.start(name, self.world.machines[0])
+        super().start_all()
 
     @precondition(lambda self: self.world.names(running=True))
     @rule(data=st.data(), code=CODES)
     def end(self, data: Any, code: int) -> None:
         self.world.end(data.draw(st.sampled_from(self.world.names(running=True))), code)
 
-    @precondition(lambda self: self.world.pods)
-    @rule(data=st.data())
-    def delete(self, data: Any) -> None:
-        self.world.delete(data.draw(st.sampled_from(sorted(self.world.pods))))
-
-    @precondition(lambda self: self.world.leaving())
-    @rule(data=st.data())
-    def reap(self, data: Any) -> None:
-        self.world.reap(data.draw(st.sampled_from(self.world.leaving())))
-
     @invariant()
-    def one_life_and_one_fold(self) -> None:
-        self.world.check()
+    def no_plan_is_folded_twice(self) -> None:
         assert len(self.folded) == len(set(self.folded)), f"folded twice: {self.folded}"
 
+    def look(self) -> Plan:
+        self.look_at_the_plans(None)
+        return super().look()
+
+    def state(self) -> Any:
+        return len(self.world.history), repr(self.plans)
+
     def teardown(self) -> None:
-        for _ in range(200):
-            before = len(self.world.history), repr(self.plans)
-            self.look_at_the_plans()
-            again = self.world.reconcile().again_in
-            self.world.check()
-            for name in self.world.leaving():
-                self.world.reap(name)
-            self.start_all()
-            if again:
-                self.world.now += again
-            elif (len(self.world.history), repr(self.plans)) == before:
-                break
-        else:
-            raise AssertionError("it never comes to rest")
+        self.settle()
         self.check_settled()
 
     def check_settled(self) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace as replaced
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
@@ -249,6 +251,61 @@ class World:
 
     def _record(self) -> None:
         self.history.append(Moment(self.resource, dict(self.pods), self.machines))
+
+
+class Living(RuleBasedStateMachine):
+    """Pods of a world that come and go, and passes over them that read late or die."""
+
+    world: World
+
+    @rule(behind=st.integers(0, 4))
+    def reconcile(self, behind: int) -> None:
+        self.world.reconcile(behind=behind)
+
+    @rule(behind=st.integers(0, 4), after=st.integers(0, 3))
+    def crash(self, behind: int, after: int) -> None:
+        self.world.crash(behind=behind, after=after)
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def delete(self, data: Any) -> None:
+        self.world.delete(data.draw(st.sampled_from(sorted(self.world.pods))))
+
+    @precondition(lambda self: self.world.leaving())
+    @rule(data=st.data())
+    def reap(self, data: Any) -> None:
+        self.world.reap(data.draw(st.sampled_from(self.world.leaving())))
+
+    @invariant()
+    def one_life_at_a_time(self) -> None:
+        self.world.check()
+
+    def start_all(self) -> None:
+        for name in self.world.names(running=False, terminating=False):
+            self.world.start(name, self.world.machines[0])
+
+    def look(self) -> Plan:
+        """The passes of one moment, when nobody disturbs them."""
+        return self.world.reconcile()
+
+    def state(self) -> Any:
+        """What must stay the same at rest."""
+        return len(self.world.history)
+
+    def settle(self) -> None:
+        """Leave it alone: what leaves goes, what is made starts, until nothing changes."""
+        for _ in range(200):
+            before = self.state()
+            again = self.look().again_in
+            self.world.check()
+            for name in self.world.leaving():
+                self.world.reap(name)
+            self.start_all()
+            if again:
+                self.world.now += again
+            elif self.state() == before:
+                return
+        raise AssertionError("it never comes to rest")
 
 
 def _index(pod: Manifest) -> int:
