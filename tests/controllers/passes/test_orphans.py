@@ -7,20 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.controller import JobReconciler
-from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.objects import foundation
 from elasticjob.controllers.jobresource.controller import NodesReconciler
-from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.served import Served
 from elasticjob.controllers.parts.owners import Owned, controlled_by, unfollowed
-from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.orphans.decide import (
@@ -39,7 +34,6 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Removed
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
@@ -47,7 +41,8 @@ from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, Ow
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.scaling.plan import Change, Group
 from tests.kit.controllers.build import NOW, at, job, resource, role
-from tests.kit.controllers.shelf import Nobody, caches, pod, raw
+from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
+from tests.kit.controllers.shelf import caches, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
@@ -149,9 +144,6 @@ class Server:
         self.deleted.append(f"{kind.name} {name} {uid}")
         self.objects.pop((kind.name, name), None)
 
-    def applier(self) -> Applier:
-        return Applier(cast(Client, self), cast(Recorder, Nobody()), "test")
-
 
 @dataclass
 class Site:
@@ -165,21 +157,10 @@ class Site:
         self.orphans = Orphans(cast(Client, self.server), self.caches, lambda: self.now)
 
     def nodes(self) -> NodesReconciler:
-        return NodesReconciler(self.caches, self.server.applier(), self.orphans, lambda: self.now)
+        return of_nodes(self.caches, self.server, lambda: self.now, self.orphans)
 
     def jobs(self) -> JobReconciler:
-        counters, applier = Counters(CollectorRegistry()), self.server.applier()
-        served = Served(cast(Client, self.server), lambda: self.now)
-        return JobReconciler(
-            self.caches,
-            applier,
-            self.orphans,
-            Provision(""),
-            counters,
-            lambda: self.now,
-            lambda: "token",
-            served,
-        )
+        return of_jobs(self.caches, self.server, lambda: self.now, self.orphans)
 
 
 def start_plan(of: ElasticJob) -> Manifest:
@@ -300,7 +281,7 @@ async def test_an_object_in_the_way_is_deleted_if_its_owner_is_gone(
     if present:
         server.objects[JOBRESOURCE.name, "digits"] = {"metadata": {"name": "digits", "uid": present}}
     wanted = {"metadata": {"name": "a", "namespace": "ml", "ownerReferences": [controlled_by(resource())]}}
-    plan = await server.applier().attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
+    plan = await writer(server).attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
     assert (plan.reason, plan.again_in) == (NAME_TAKEN, again)
     await Site(server, caches()).orphans.collect(KEY, JOBRESOURCE, plan.obstacle)
     assert server.deleted == ["Service a a-uid"] * deleted

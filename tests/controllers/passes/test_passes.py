@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from itertools import product
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
-from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.status import describe as describe_job
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.served import Served
 from elasticjob.controllers.parts.owners import kind_of
-from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
-from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import SOON
 from elasticjob.controllers.passes.status_pace import PAUSE
 from elasticjob.controllers.passes.triggers import job_of, life_changed, more_than_reports
@@ -36,15 +30,14 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Upserted
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from tests.kit.controllers.build import NOW, at, job, over, plan, resource, role
-from tests.kit.controllers.shelf import Nobody, caches, machine, pod, raw
+from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
+from tests.kit.controllers.shelf import caches, machine, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
@@ -87,29 +80,11 @@ def asked(controller: Controller, kind: Kind[Any], found: Caches, change: Change
 
 
 def controllers(found: Caches) -> tuple[Controller, Controller]:
-    return jobs.controller(of_jobs(found), 1), nodes.controller(of_nodes(found), 1)
+    return jobs.controller(of_jobs(found, Server()), 1), nodes.controller(of_nodes(found, Server()), 1)
 
 
 def of_plans(found: Caches, server: Server) -> plans.PlansReconciler:
-    writer = Applier(cast(Client, server), cast(Recorder, Nobody()), "test")
-    return plans.PlansReconciler(found, writer, lambda: NOW)
-
-
-def of_jobs(
-    found: Caches, server: Server | None = None, now: Callable[[], datetime] = lambda: NOW
-) -> jobs.JobReconciler:
-    client, counters = cast(Client, server or Server()), Counters(CollectorRegistry())
-    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
-    served = Served(client, now)
-    return jobs.JobReconciler(found, applier, orphans, Provision(""), counters, now, lambda: "token", served)
-
-
-def of_nodes(
-    found: Caches, server: Server | None = None, now: Callable[[], datetime] = lambda: NOW
-) -> nodes.NodesReconciler:
-    client = cast(Client, server or Server())
-    applier, orphans = Applier(client, cast(Recorder, Nobody()), "test"), Orphans(client, found, now)
-    return nodes.NodesReconciler(found, applier, orphans, now)
+    return plans.PlansReconciler(found, writer(server), lambda: NOW)
 
 
 def test_a_machine_that_goes_makes_a_pass_of_the_jobs_on_it() -> None:
@@ -257,6 +232,11 @@ def masters_service() -> Item:
     return raw({"metadata": owned, "spec": {"clusterIP": "10.0.0.1"}})
 
 
+def masters_pod(metadata: Manifest | None = None, **about: Any) -> Item:
+    labels, named = names.pod_labels("digits", "master", 0, 0), {"name": "digits-master-0", "uid": "m"}
+    return pod(labels=labels, metadata={**named, **(metadata or {})}, owner=OF_JOB, **about)
+
+
 @pytest.mark.parametrize(("over", "made"), [(True, 0), (False, 1)], ids=["it is over", "it goes on"])
 async def test_a_job_that_ended_while_no_operator_ran_gets_no_pods(over: bool, made: int) -> None:
     status = ended(0, message='{"verdict": "Succeeded"}') if over else RUNS
@@ -266,15 +246,7 @@ async def test_a_job_that_ended_while_no_operator_ran_gets_no_pods(over: bool, m
         (JOBRESOURCE, raw(resource())),
         (SERVICE, masters_service()),
         (POD, pod(0, status=RUNS)),
-        (
-            POD,
-            pod(
-                labels=names.pod_labels("digits", "master", 0, 0),
-                metadata={"name": "digits-master-0", "uid": "m"},
-                owner=OF_JOB,
-                status=status,
-            ),
-        ),
+        (POD, masters_pod(status=status)),
     )
     server = knowing(known, "kept")
     await of_nodes(found, server)(KEY)
@@ -286,13 +258,12 @@ async def test_a_machine_that_the_cache_does_not_show_is_asked_for(there: bool, 
     """Nodes and pods are two watches: the pod of a new machine may be seen before the machine."""
     known = job({"worker": role(1)}, status={"phase": "Running"})
     on_it: Any = {"status": RUNS, "spec": {"nodeName": "new"}}
-    labels, about = names.pod_labels("digits", "master", 0, 0), {"name": "digits-master-0", "uid": "m"}
     found = caches(
         (ELASTICJOB, raw(known)),
         (JOBRESOURCE, raw(resource({"worker": 1}, asked='{"worker": 1}'))),
         (SERVICE, masters_service()),
         (POD, pod(0, **on_it)),
-        (POD, pod(labels=labels, metadata=about, owner=OF_JOB, **on_it)),
+        (POD, masters_pod(**on_it)),
     )
     machine_ = {"Node": {"metadata": {"name": "new", "uid": "new"}}} if there else {}
     server = Server({"ElasticJob": known, **machine_})
@@ -310,15 +281,14 @@ async def test_what_never_ends_on_a_machine_without_power_is_given_up(
     """Its Node stays, and nothing says that the pods on it have ended."""
     known = job({"worker": role(1)}, status={"phase": "Running"})
     leaves: Any = {"status": RUNS, "spec": {"nodeName": "m1"}}
-    labels = names.pod_labels("digits", "master", 0, 0)
-    about = {"name": "digits-master-0", "uid": "m", "deletionTimestamp": at(NOW)}
+    going = {"deletionTimestamp": at(NOW)}
     found = caches(
         (ELASTICJOB, raw(known)),
         (JOBRESOURCE, raw(resource({"worker": 1}, asked='{"worker": 1}'))),
         (SERVICE, masters_service()),
         (NODE, machine(ready=ready)),
-        (POD, pod(0, metadata={"deletionTimestamp": at(NOW)}, **leaves)),
-        (POD, pod(labels=labels, metadata=about, owner=OF_JOB, **leaves)),
+        (POD, pod(0, metadata=going, **leaves)),
+        (POD, masters_pod(going, **leaves)),
     )
     server = Server({"ElasticJob": known})
     reconcilers = of_nodes(found, server), of_jobs(found, server)

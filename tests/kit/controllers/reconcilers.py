@@ -1,0 +1,39 @@
+"""Reconcilers over caches that a test fills and a server of its own making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from elasticjob.controllers.elasticjob.controller import JobReconciler
+from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.jobresource.controller import NodesReconciler
+from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.observe import Caches
+from elasticjob.controllers.passes.orphans import Orphans
+from elasticjob.kube.client.recorder import Recorder
+from tests.kit.controllers.build import NOW
+from tests.kit.controllers.shelf import Nobody
+
+
+def writer(server: Any) -> Applier:
+    return Applier(server, cast(Recorder, Nobody()), "test")
+
+
+def of_jobs(
+    found: Caches, server: Any, now: Callable[[], datetime] = lambda: NOW, orphans: Orphans | None = None
+) -> JobReconciler:
+    orphans, counters = orphans or Orphans(server, found, now), Counters(CollectorRegistry())
+    made = found, writer(server), orphans, Provision(""), counters
+    return JobReconciler(*made, now, lambda: "token", Served(server, now))
+
+
+def of_nodes(
+    found: Caches, server: Any, now: Callable[[], datetime] = lambda: NOW, orphans: Orphans | None = None
+) -> NodesReconciler:
+    return NodesReconciler(found, writer(server), orphans or Orphans(server, found, now), now)
