@@ -1,24 +1,17 @@
-"""What is told of a program that failed: its last lines, if they say why; and how often it was replaced."""
+"""What is told of a program that failed: its last lines, if they say why."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
-from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.master import Provision, master_pod
-from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.nodes.exits import Exit, ExitReason
 from elasticjob.controllers.nodes.relaunch import Node
-from elasticjob.controllers.passes.apply import Applier
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.objects.kinds import Kind, Manifest
-from tests.kit.controllers.build import NOW, ended, job, life, pending, resource, template
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.build import job, resource, template
 
 POLICY = "terminationMessagePolicy"
 
@@ -60,35 +53,3 @@ def test_the_last_line_is_told_where_it_is_about_the_end(
     reason: ExitReason, words: str, sentence: str
 ) -> None:
     assert Exit(reason, 9, words, "4Gi").sentence == sentence
-
-
-@pytest.mark.parametrize(
-    ("case", "lives", "restarts"),
-    [
-        ("failed, about to be replaced", (ended(0),), 0),
-        ("replaced", (ended(0), pending(0, 1, restarts_before=1)), 1),
-        ("failed once too often", (ended(0, 3, restarts_before=3),), 3),
-        ("killed", (ended(0, code=137), life(0, 1)), 1),
-    ],
-)
-def test_restarts_are_replacements_not_failures(case: str, lives: Any, restarts: int) -> None:
-    seen = Seen(job(), resource(), (), lives)
-    assert describe(seen, decide(seen, NOW), NOW).restarts == restarts
-
-
-class Server:
-    """Keeps what is applied."""
-
-    def __init__(self) -> None:
-        self.applied: list[Manifest] = []
-
-    async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
-        self.applied.append(manifest)
-
-
-async def test_a_status_is_applied_without_empty_maps() -> None:
-    server = Server()
-    applier = Applier(cast(Client, server), cast(Recorder, None), "test")
-    status = JobResourceStatus(observed_generation=1).manifest()
-    assert await applier.write_status(JOBRESOURCE, resource(), status, {})
-    assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]

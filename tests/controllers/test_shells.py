@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
 from elasticjob.controllers.main import webhooks_of
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
@@ -22,7 +23,13 @@ from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from elasticjob.webhooks import WEBHOOKS
-from tests.kit.controllers.build import NOW, at, job, over, role
+from tests.kit.controllers.build import NOW, at, job, over, resource, role
+
+
+def owned(name: str, by: str) -> Manifest:
+    """A pod that the JobResource with the uid `by` has made."""
+    owner = {"apiVersion": "v1", "kind": "JobResource", "name": "digits", "uid": by, "controller": True}
+    return {"metadata": {"name": name, "namespace": "ml", "ownerReferences": [owner]}}
 
 
 class Server:
@@ -32,6 +39,7 @@ class Server:
         self.error = error
         self.owners = owners
         self.patches: list[tuple[str, str]] = []
+        self.applied: list[Manifest] = []
 
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
         if self.error:
@@ -41,14 +49,7 @@ class Server:
         self.owners[manifest["metadata"]["name"]] = manifest["metadata"]["ownerReferences"][0]["uid"]
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        owner = {
-            "apiVersion": "v1",
-            "kind": "JobResource",
-            "name": "digits",
-            "uid": self.owners[name],
-            "controller": True,
-        }
-        return POD.convert({"metadata": {"name": name, "ownerReferences": [owner]}})
+        return POD.convert(owned(name, self.owners[name]))
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
         raise Conflict(409, "Conflict", "the uid differs")
@@ -67,6 +68,9 @@ class Server:
             raise self.error
         self.patches.append((name, subresource))
 
+    async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
+        self.applied.append(manifest)
+
 
 class Audience:
     """Hears what is told."""
@@ -84,12 +88,7 @@ def applier(server: Server) -> tuple[Applier, Audience]:
 
 
 def creation(*names: str) -> Plan:
-    owner = {"apiVersion": "v1", "kind": "JobResource", "name": "digits", "uid": "ours", "controller": True}
-    pods = (
-        Create(POD, {"metadata": {"name": name, "namespace": "ml", "ownerReferences": [owner]}})
-        for name in names
-    )
-    return Plan("Made", "made pods", groups=(tuple(pods),))
+    return Plan("Made", "made pods", groups=(tuple(Create(POD, owned(name, "ours")) for name in names),))
 
 
 async def test_what_is_ours_already_is_left_alone() -> None:
@@ -146,6 +145,13 @@ async def test_a_refused_resize_marks_the_pod() -> None:
         job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}),),))
     )
     assert server.patches == [("a", "")]
+
+
+async def test_a_status_is_applied_without_empty_maps() -> None:
+    server = Server()
+    status = JobResourceStatus(observed_generation=1).manifest()
+    assert await applier(server)[0].write_status(JOBRESOURCE, resource(), status, {})
+    assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]
 
 
 def counted(registry: CollectorRegistry, name: str) -> float | None:

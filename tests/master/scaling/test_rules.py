@@ -236,7 +236,13 @@ def check(plan: ResourcePlan, expected: object) -> None:
         assert plan.reason or not plan
 
 
-RULES = {start: START, growth: GROWTH, memory: MEMORY, cores: CORES, servers: SERVER}
+RULES: dict[Any, dict[str, Any]] = {
+    start: START,
+    growth: GROWTH,
+    memory: MEMORY,
+    cores: CORES,
+    servers: SERVER,
+}
 
 
 @pytest.mark.parametrize(
