@@ -7,17 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.triggers import life_changed, machine_changed, more_than_reports
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.protocol import Upserted
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, item_of
-from elasticjob.kube.objects.views import NODE, POD, SERVICE, Node
+from elasticjob.kube.objects.views import NODE
+from tests.kit.controllers.shelf import caches
 
 
 def job(version: int, *, annotations: Any = None, spec: Any = None, **status: Any) -> Item:
@@ -62,12 +58,8 @@ def test_what_is_merely_told_of_a_job_is_no_reason_for_a_pass(
     assert more_than_reports(Change(old, new)) is worth
 
 
-def caches() -> Caches:
-    machines: Cache[Node] = Cache(NODE)
-    machines.take(Upserted(item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')))
-    return Caches(
-        Cache(ELASTICJOB), Cache(JOBRESOURCE), Cache(SCALEPLAN), Cache(POD), Cache(SERVICE), machines
-    )
+def machines() -> Caches:
+    return caches((NODE, item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')))
 
 
 def pod(version: int, *, machine: str = "", spec: Any = None, **more: Any) -> Item:
@@ -110,7 +102,7 @@ OVER = {"phase": "Failed", "containerStatuses": main(terminated={"exitCode": 1})
 def test_a_pod_is_worth_a_pass_when_its_life_is_another(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert life_changed(caches())(Change(old, new)) is worth
+    assert life_changed(machines())(Change(old, new)) is worth
 
 
 def machine(version: int, ready: str = "", taint: str = "") -> Item:
@@ -142,4 +134,4 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 def test_of_a_machine_counts_that_it_is_there_and_reports(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert machine_changed(caches())(Change(old, new)) is worth
+    assert machine_changed(machines())(Change(old, new)) is worth

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +35,12 @@ class Trio:
         """The kernel ends the first life of a node."""
         killed = oom(index, at=NOW)
         self.lives[killed.name] = killed
+
+    def play(self, order: Sequence[Callable[[Trio], None]], more: int) -> dict[str, Mapping[str, str]]:
+        """Take these steps, then `more` rounds of passes; return what each successor of a pod has."""
+        for step in (*order, *PASSES * more):
+            step(self)
+        return {one.name: one.resource for one in self.lives.values() if one.relaunch}
 
     def job_pass(self) -> None:
         """The ElasticJob controller."""
@@ -90,22 +96,18 @@ class Trio:
 Step = Callable[[Trio], None]
 PASSES: tuple[Step, ...] = (Trio.job_pass, Trio.plans_pass, Trio.nodes_pass)
 KILLS: tuple[Step, ...] = (lambda trio: trio.kill(0), lambda trio: trio.kill(1))
+GROWN = {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
 
 
 @settings(max_examples=50)
 @given(order=st.permutations((*KILLS, *(PASSES * 3))))
 def test_the_job_grows_once_and_no_successor_has_the_old_limit(order: list[Step]) -> None:
     trio = Trio()
-    for step in order:
-        step(trio)
-    for _ in range(4):
-        for turn in PASSES:
-            turn(trio)
+    successors = trio.play(order, 4)
+    assert successors == GROWN
     given_now = trio.stored().spec.replica_resource_specs["worker"].resource
     assert given_now == {"memory": "1Gi"}
     assert len(trio.plans) == 1
-    successors = {one.name: one.resource for one in trio.lives.values() if one.relaunch}
-    assert successors == {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
 
 
 @settings(max_examples=50)
@@ -114,14 +116,9 @@ def test_a_node_with_memory_of_its_own_grows_once_and_so_does_the_role_of_the_ot
     order: list[Step],
 ) -> None:
     trio = Trio({"digits-worker-0": {"memory": "512Mi"}})
-    for step in order:
-        step(trio)
-    for _ in range(8):
-        for turn in PASSES:
-            turn(trio)
+    successors = trio.play(order, 8)
+    assert successors == GROWN
     spec = trio.stored().spec
     assert spec.replica_resource_specs["worker"].resource == {"memory": "1Gi"}
     assert {node.name: node.resource for node in spec.nodes} == {"digits-worker-0": {"memory": "1Gi"}}
     assert trio.plans.keys() == {f"digits-worker-{n}-memory" for n in (0, 1)}
-    successors = {one.name: one.resource for one in trio.lives.values() if one.relaunch}
-    assert successors == {f"digits-worker-{n}-1": {"memory": "1Gi"} for n in (0, 1)}
