@@ -15,7 +15,8 @@ from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join, Member, World
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
-from elasticjob.trainer.agent.loop import Agent
+from elasticjob.trainer.agent.decide import LEFT, Exit
+from elasticjob.trainer.agent.loop import Agent, last_calls
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.seeing.memory import Cgroup
 from elasticjob.trainer.agent.settings import Place, Settings, Start
@@ -89,3 +90,8 @@ async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
     words = json.loads((tmp_path / "words").read_text())
     assert words["reason"] == reason
     assert ("of 160Mi up to a second before" in words["message"]) is (reason == "OOMKilled")
+
+
+@pytest.mark.parametrize("reason", ["Completed", "WorkerFailed"])
+def test_who_leaves_waits_a_second_and_who_has_a_result_longer(reason: str) -> None:
+    assert last_calls(Exit(0, LEFT, "")) == 1.0 < last_calls(Exit(0, reason, ""))

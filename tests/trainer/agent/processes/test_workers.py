@@ -1,4 +1,4 @@
-"""Worker processes and their output: nothing is lost, nothing grows without bound, nothing hangs."""
+"""Worker processes, their output and their folder: nothing is lost, grows without bound or hangs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from elasticjob.trainer.agent.group import Ended, Event, WarmReady
 from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes.folder import PREFIX, own_folder
 from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import Script
@@ -171,3 +172,18 @@ async def test_orders_wait_while_the_line_to_the_warm_process_is_full(tmp_path: 
         node.workers.spawn(slot, dict(os.environ), tmp_path / f"error-{slot}.json")
     assert await node.ends(20) == {(slot, 0) for slot in range(20)}
     await node.workers.close()
+
+
+def test_the_agents_folder_is_removed_with_its_files(tmp_path: Path) -> None:
+    with own_folder(tmp_path) as folder:
+        (folder / "error-0.json").write_text("{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_killed_agents_are_swept_and_those_of_living_ones_are_not(tmp_path: Path) -> None:
+    killed = tmp_path / f"{PREFIX}killed"
+    killed.mkdir()
+    (killed / "error-0.json").write_text("{}")
+    (tmp_path / "else").mkdir()
+    with own_folder(tmp_path) as first, own_folder(tmp_path) as second:
+        assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, "else"}
