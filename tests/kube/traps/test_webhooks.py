@@ -129,7 +129,7 @@ async def test_18_a_handler_that_blocks_stalls_neither_reconciles_nor_other_revi
     async def reconcile(key: Key) -> None:
         reconciled.append(key.name)
 
-    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace, timeout=30))
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace))
     operator = operator_of(client, namespace, for_maps(reconcile))
     operator.add(WebhookServer("127.0.0.1", 0, [webhook], client=client, name=namespace, policy=QUICK))
     async with running(operator):
@@ -181,7 +181,7 @@ async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_serve
             raise
         return probed(review)
 
-    webhook = Webhook(CONFIG_MAP, mutate=label, validate=never, terms=within(namespace, timeout=30))
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=never, terms=within(namespace))
     async with serving(client, webhook, namespace) as server:
         await server.wait_started()
         await heeded(client, namespace)
@@ -278,7 +278,7 @@ async def test_18_more_reviews_than_fit_are_put_off_and_not_lost(
             inside.remove(review.name)
         return probed(review)
 
-    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace, timeout=20))
+    webhook = Webhook(CONFIG_MAP, mutate=label, validate=check, terms=within(namespace))
     async with serving(client, webhook, namespace) as server:
         await server.wait_started()
         await heeded(client, namespace)
