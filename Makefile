@@ -39,10 +39,10 @@ test-kube: $(DEV) ## the integration tests whose answers may differ, on a real c
 	@hack/kube-binaries control-plane kwok kubectl
 	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
 
-e2e: $(STORIES) di-engine ## whole jobs with the operator in the cluster, on a real node with containers (as root; or ON=kind); DI-engine on both
+e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
 	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm || exit 1; \
-	$(PYTEST) tests/node tests/e2e/test_dijob.py --node --on "$$on" -m node
+	$(PYTEST) tests/node --node --on "$$on" -m node
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
