@@ -145,6 +145,7 @@ class Runner:
             return None  # a file that cannot be imported, which pytest tells
         items = [one for one in session.items if isinstance(one, pytest.Function)]
         self.items = {one.nodeid: one for one in items if not LEFT_OUT & {*one.keywords, *one.fixturenames}}
+        gc.unfreeze()  # what is frozen is in no list
         self.loaded = defaultdict[str, list[FunctionType]](list)
         for one in gc.get_objects():
             if type(one) is FunctionType and one.__code__.co_filename.startswith(f"{Path.cwd()}/"):
