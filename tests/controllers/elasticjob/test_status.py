@@ -134,6 +134,10 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         seen(job(suspend=True), lives=(life(0, terminating=True),)),
         ("Suspended", "False", "Suspending", "pods of the job are on their way out"),
     ),
+    "some pods on their way out": (
+        seen(job(suspend=True), masters=(), lives=(ended(0, code=0), life(1, terminating=True))),
+        ("Suspended", "False", "Suspending", "pods of the job are on their way out"),
+    ),
     "no pods": (
         seen(job(suspend=True), masters=(), lives=(ended(0, code=0),)),
         ("Suspended", "True", "JobSuspended", "the job is suspended and has no pods"),
