@@ -40,8 +40,8 @@ def spent() -> float:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start to count: the first test of a process did not cost what collecting all of them did.
 
-    What collecting made stays, so the garbage collector need not look at it again: it took half a CPU second
-    each time, in which nothing else of the process went on.
+    Objects made by the collection live to the end, so they are frozen: a full garbage collection took half a
+    CPU second without that, in which no test and no server of the process went on.
     """
     gc.collect()
     gc.freeze()

@@ -369,6 +369,14 @@ async def test_scheduling_gates_hold_a_pod_back(cluster: Live) -> None:
     assert (await cluster.finished("p")).status.phase == "Succeeded"
 
 
+async def test_many_pods_have_addresses_of_their_own(cluster: Live) -> None:
+    names = [f"p{number}" for number in range(12)]
+    for name in names:
+        await cluster.start(name, "sleep", "600")
+    pods = [await cluster.pod_where(name, lambda pod: pod.status.phase == "Running") for name in names]
+    assert len({pod.status.pod_ip for pod in pods}) == len(names)
+
+
 async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: Path) -> None:
     """As in a container: the first process decides about its children."""
     out = tmp_path / "out"

@@ -289,7 +289,7 @@ class Living(RuleBasedStateMachine):
         return self.world.reconcile()
 
     def state(self) -> Any:
-        """What must stay the same at rest."""
+        """The state of the cluster, by which a machine at rest is told: pods made and deleted so far."""
         return len(self.world.history)
 
     def settle(self) -> None:
