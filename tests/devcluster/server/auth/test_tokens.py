@@ -76,3 +76,14 @@ async def test_without_roles_that_count_nobody_unknown_is_served() -> None:
             }
             path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
             assert (await known.post(path, role)).code == 201
+
+
+async def test_groups_and_cluster_roles_bind_too(api: Api, server: ApiServer) -> None:
+    binding = {
+        "metadata": {"name": "b"},
+        "subjects": [{"kind": "Group", "name": "system:serviceaccounts"}],
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"},
+    }
+    assert (await api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)).code == 201
+    async with client(server, await token(api)) as bot:
+        assert (await bot.get("/api/v1/nodes")).code == 200
