@@ -142,6 +142,9 @@ class Progress(Message, frozen=True, kw_only=True):
     loss: float | None = None  # None also for NaN and infinities, which JSON cannot encode
     metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
     standstill: float | None = None
+    alarm: Annotated[str, msgspec.Meta(max_length=512)] = (
+        ""  # the last loss that was not as usual, in a sentence
+    )
 
 
 class Gpus(Message, frozen=True, kw_only=True):
@@ -205,6 +208,7 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     exit_code: int  # negative: killed by that signal
     message: str
     final: bool = False  # the agent gives up: its restarts in place are spent
+    unsaved: bool = False  # the training is done, and its last checkpoint could not be written
 
 
 class Finish(Request[Empty], frozen=True, kw_only=True):

@@ -99,6 +99,13 @@ def run(
             help="When the world changes: keep the workers, or restart them; auto decides by the script.",
         ),
     ] = Recover.AUTO,
+    allow_unsaved: Annotated[
+        bool,
+        option(
+            "--allow-unsaved",
+            help="Succeed even if the last checkpoint could not be written. Default: exit code 74.",
+        ),
+    ] = False,
     module: Annotated[
         bool, option("--module", "-m", help="The script is a module, as in python -m.")
     ] = False,
@@ -244,6 +251,7 @@ def run(
         workers=workers(nproc_per_node),
         **restarts(max_restarts),
         forgive=forgiveness(os.environ.get(names.FORGIVE_AFTER, "")),
+        may_lose_save=allow_unsaved or bool(os.environ.get(names.ALLOW_UNSAVED)),
         recover=recovery,
         start=start(start_method),
         name=role,

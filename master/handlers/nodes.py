@@ -101,6 +101,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
     node = incarnations.known(job, request)
     if request.progress and not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    job = _with_alarms(job, node, request, now)
     if request.usage:
         job = job.put(node.but(usage=request.usage, kept=request.kept))
     if request.progress:
@@ -117,6 +118,8 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     if node.reported != where:
         job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     node = node.but(reported=where, failure=_last_words(request))
+    if request.unsaved:
+        return Turn(job.put(node).but(unsaved=f"{node.name}: {request.message}"), Empty())
     action = _by_rule(job, node, request)
     if action == FailureAction.FAIL_JOB:
         return Turn(job.put(node).but(fatal=f"{node.name}: {node.failure}; failurePolicy: FailJob"), Empty())
@@ -127,6 +130,17 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
+
+
+def _with_alarms(job: Job, node: Node, request: Report, now: datetime) -> Job:
+    """Name what this report tells for the first time: a loss that is not as usual, storage that fails."""
+    before = node.kept.error if node.kept else ""
+    if request.kept and request.kept.error and request.kept.error != before:
+        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {request.kept.error}", now)
+    last = job.training.progress
+    if request.progress and request.progress.alarm and request.progress.alarm != (last.alarm if last else ""):
+        job = workers.named(job, Kind.LOSS, request.progress.alarm, now)
+    return job
 
 
 def _by_rule(job: Job, node: Node, request: Failure) -> str:

@@ -71,6 +71,13 @@ def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict
     return None if still else _success(job, many, "", now)
 
 
+def fail_without_the_last_checkpoint(job: Job, now: datetime) -> Verdict | None:
+    """The training is done, and what it was for could not be written."""
+    if not job.unsaved:
+        return None
+    return Verdict(end=End.FAILED, reason="NotSaved", message=job.unsaved, at=now)
+
+
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     """Nodes have spent their restarts, and too few are left for a world."""
     if not job.restarts:
@@ -131,6 +138,7 @@ def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
 
 
 RULES: tuple[Rule, ...] = (
+    fail_without_the_last_checkpoint,
     succeed_when_all_finished,
     succeed_when_newcomers_alone_are_left,
     succeed_when_all_that_are_known_finished,

@@ -19,6 +19,8 @@ class Kind(StrEnum):
     HANG = "Hang"
     STRAGGLER = "Straggler"
     FAULT_NODE = "FaultNode"
+    LOSS = "LossAlarm"
+    CHECKPOINT = "CheckpointTrouble"
 
 
 class Told(Value, frozen=True):

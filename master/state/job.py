@@ -173,6 +173,7 @@ class Job(Value, frozen=True):
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
     fatal: str = ""  # a failure with which the job fails, by the failure policy
+    unsaved: str = ""  # why the last checkpoint could not be written
     topology: dict[str, Spot] = msgspec.field(default_factory=dict)  # of the nodes whose place is known
     check: Check = Check()
     shards: Book = Book()

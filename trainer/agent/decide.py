@@ -31,6 +31,7 @@ SURE = re.compile(
 """Last lines of a program that ends in the same way when it is started again, argparse's among them."""
 UNSURE = re.compile(r"connect|time[d ]*out|unreachable|resolv|temporar", re.IGNORECASE)
 """Words of an error that may have come over a network, whatever its class."""
+NOT_SAVED = 74  # exit code: the training is done, and its last checkpoint could not be written (EX_IOERR)
 HUNG = 1  # exit code: 137 would say that the cluster killed it, and cost the node no restart
 NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
 WORLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what an elastic worker does not start with
@@ -85,7 +86,12 @@ class Exit:
     local_rank: int = -1
 
 
-Action = Spawn | Signal | Tell | Report | Ask | Exit
+@dataclass(frozen=True)
+class Save:
+    """Write the last checkpoint; `Saved` follows."""
+
+
+Action = Spawn | Signal | Tell | Report | Ask | Save | Exit
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,33 @@ def kill_what_hangs(group: Group, now: float) -> Step | None:
     return Step(done, actions, f"killing {places(hung)}: {hang.reason}")
 
 
+def kill_what_is_behind(group: Group, now: float) -> Step | None:
+    """Kill a worker that the others have left behind in the script: a fresh one enters at the gate."""
+    late = [w for w in group.workers.values() if w.behind and w.kill_at is None]
+    if group.ending or not late:
+        return None
+    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
+    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
+    return Step(done, actions, f"starting {places(late)} again: {late[0].behind}")
+
+
+def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | None:
+    """End the workers that hold no state once another one here has finished the training.
+
+    A worker that was lost near the end is started again; alone it would train the whole job once more.
+    """
+    if group.ending or group.bound or not group.trained or holders(group):
+        return None
+    late = [worker for worker in group.workers.values() if worker.kill_at is None]
+    if late:
+        done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
+        actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
+        return Step(done, actions, f"ending {places(late)}: the training is over")
+    if group.workers or not group.vacant or not group.ended:
+        return None
+    return Step(replace(group, ended=group.ended | set(group.vacant)), ())
+
+
 def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
     """Exit once all workers have ended."""
     end = group.ending
@@ -155,18 +188,44 @@ def stop_when_ordered(group: Group, now: float) -> Step | None:
     return Step(replace(group, ending=ending), (), f"stopping: {ending.message}")
 
 
-def finish_when_all_workers_ended(group: Group, now: float) -> Step | None:
-    """Report Finish once every worker exited with code 0."""
-    if group.ending or len(group.ended) < group.terms.workers:
+def save_when_all_workers_ended(group: Group, now: float) -> Step | None:
+    """Write the last checkpoint once every worker exited with code 0: success means that it exists."""
+    if group.ending or group.saving or len(group.ended) < group.terms.workers:
         return None
+    return Step(replace(group, saving=True), (Ask(None), Save()))
+
+
+def finish_when_all_is_saved(group: Group, now: float) -> Step | None:
+    """Report Finish once the last checkpoint is written, and a failure if it cannot be."""
+    if group.ending or not group.saving or group.unsaved is None:
+        return None
+    if group.unsaved and not group.terms.may_lose_save:
+        return fail_without_the_last_checkpoint(group, group.unsaved)
     finish = Finish(
         node=group.terms.node,
         incarnation=group.terms.incarnation,
         round=group.round,
         progress=group.progress,
     )
-    ending = Ending(0, "Completed", "all workers ended with code 0")
-    return Step(replace(group, ending=ending), (Ask(None), Report(finish)), ending.message)
+    but = f", and {group.unsaved}" if group.unsaved else ""
+    ending = Ending(0, "Completed", f"all workers ended with code 0{but}")
+    return Step(replace(group, ending=ending), (Report(finish),), ending.message)
+
+
+def fail_without_the_last_checkpoint(group: Group, problem: str) -> Step:
+    """Return the end of a run whose result was not written."""
+    report = Failure(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=group.round,
+        local_rank=0,
+        exit_code=NOT_SAVED,
+        message=problem[-2048:],
+        final=True,
+        unsaved=True,
+    )
+    ending = Ending(NOT_SAVED, "NotSaved", f"all workers ended with code 0, but {problem}")
+    return Step(replace(group, ending=ending), (Report(report),), ending.message)
 
 
 def leave_when_asked(group: Group, now: float) -> Step | None:
@@ -391,8 +450,11 @@ RULES: tuple[Rule, ...] = (
     exit_when_nothing_is_left,
     kill_after_grace,
     kill_what_hangs,
+    kill_what_is_behind,
     stop_when_ordered,
-    finish_when_all_workers_ended,
+    end_newcomers_to_a_finished_training,
+    save_when_all_workers_ended,
+    finish_when_all_is_saved,
     leave_when_asked,
     report_failures,
     end_what_a_lost_worker_leaves,
@@ -407,6 +469,11 @@ RULES: tuple[Rule, ...] = (
     start_missing_workers,
     ask_for_a_world,
 )
+
+
+def holders(group: Group) -> list[Worker]:
+    """Return the workers that have been in a world, and may still be at its last steps."""
+    return [worker for worker in group.workers.values() if worker.round]
 
 
 def patience(worker: Worker) -> float:
@@ -479,6 +546,7 @@ def entry(group: Group, slot: int) -> Enter:
         address=first.address,
         port=first.port,
         batch_slots=group.world.batch_slots,
+        lost=group.gone,
     )
 
 

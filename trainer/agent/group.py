@@ -18,11 +18,13 @@ from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Member, Recovery, World
 from elasticjob.trainer.link.channel import (
     Advance,
+    Behind,
     Bound,
     Boundary,
     Broken,
     Copied,
     FromWorker,
+    Hampered,
     Hello,
     Outside,
     Ready,
@@ -54,6 +56,7 @@ class Terms:
     grace: float
     tries: int = 2  # starts in a row without any progress after which there is no other; 0: no limit
     forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
+    may_lose_save: bool = False  # the run succeeds even if its last checkpoint could not be written
     in_pod: bool = False  # the cluster makes another with more memory where this one has too little
 
 
@@ -78,6 +81,7 @@ class Worker:
     aborted: int = 0  # the round whose collectives it was told to abort
     kill_at: float | None = None  # deadline for a worker that was asked to end
     hang: str = ""  # the verdict for which it was killed
+    behind: str = ""  # why its script is at another place than those of the others: it is started again
 
 
 @dataclass(frozen=True)
@@ -131,10 +135,14 @@ class Group:
     seats: tuple[int, ...] = ()
     spawned: int = 0  # the last round for which workers that are not elastic were started
     orders: Orders | None = None
+    gone: tuple[str, ...] = ()  # the nodes that were lost when a world ended last
     given_up: int = 0  # the last round that this node left without an order
     missed: int = 0  # the last world that was formed for a question that had been taken back or changed
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
+    trained: bool = False  # a worker here has done the last step of the training
+    saving: bool = False  # all workers have ended, and their last checkpoint is being written
+    unsaved: str | None = None  # why it is not; empty: it is
     asked_to_leave: str = ""
     leave_code: int = 0  # the exit code of that end
     ending: Ending | None = None
@@ -221,6 +229,13 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """The last checkpoint is written, or could not be: then `problem` says why."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Ordered:
     """The master's orders."""
 
@@ -251,7 +266,7 @@ class Dismissed:
     message: str
 
 
-Event = WarmReady | Vetted | Said | Ended | Ordered | Formed | AskedToLeave | Dismissed
+Event = WarmReady | Vetted | Said | Ended | Saved | Ordered | Formed | AskedToLeave | Dismissed
 
 
 def observe(group: Group, event: Event, now: float) -> Group:
@@ -266,8 +281,11 @@ def observe(group: Group, event: Event, now: float) -> Group:
             return heard(group, worker, message) if worker else group
         case Ended():
             return buried(group, event, now)
+        case Saved(problem=problem):
+            return replace(group, unsaved=problem)
         case Ordered(orders=orders):
-            return replace(group, orders=orders, failures=excused(group, orders))
+            gone = orders.lost if orders.order is Order.REGROUP else group.gone
+            return replace(group, orders=orders, gone=gone, failures=excused(group, orders))
         case Formed(world=world):
             return answered(group, world)
         case AskedToLeave(reason=reason, code=code):
@@ -319,9 +337,10 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
         case Ready(port=port):
             came = reprieved(worker) if worker.aborted else worker  # it was told before it could hear it
             return group.with_worker(replace(came, life=Life.WAITING, port=port, round=0))
-        case Advance(round=round_, progress=progress, seconds=seconds):
+        case Advance(round=round_, progress=progress, seconds=seconds, ended=ended):
             there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds))
-            return replace(there, progress=progress, progress_round=round_)
+            trained = group.trained or ended
+            return replace(there, progress=progress, progress_round=round_, trained=trained)
         case Boundary(round=round_, port=port):
             waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=False)
             return group.with_worker(waits) if round_ == worker.round else group
@@ -330,6 +349,10 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             return group.with_worker(waits) if round_ == worker.round else group
         case Outside(round=round_):
             return group.with_worker(reprieved(worker)) if round_ == worker.round else group
+        case Behind(reason=reason):
+            return group.with_worker(replace(worker, behind=reason))
+        case Hampered():
+            return group
         case Copied():
             return group.with_worker(replace(worker, progressed=True))
         case _:

@@ -40,6 +40,7 @@ from elasticjob.trainer.agent.group import (
     Group,
     Ordered,
     Said,
+    Saved,
     Terms,
     Vetted,
     observe,
@@ -54,7 +55,7 @@ from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, st
 from elasticjob.trainer.agent.seeing.usage import Meter, look_at
 from elasticjob.trainer.agent.settings import Recover, Settings, Start, count_devices, hostname
 from elasticjob.trainer.link import address
-from elasticjob.trainer.link.channel import Advance, Copied
+from elasticjob.trainer.link.channel import Advance, Copied, Hampered
 from elasticjob.trainer.link.master import (
     MasterClient,
     MasterError,
@@ -170,7 +171,8 @@ class Agent:
             self._start(self._succeed(self._take_over))
         try:
             end = await self._act()
-            await self._keeper.finish(LAST_SAVE if end.code == 0 else HURRIED_SAVE)
+            if self._group.unsaved is None:
+                await self._keeper.finish(LAST_SAVE if end.code == 0 else HURRIED_SAVE)
             await self._finish_calls(end)
         finally:
             await self._close()
@@ -195,6 +197,8 @@ class Agent:
                     self._noticed(event.message)
                 if isinstance(event, Said) and isinstance(event.message, Copied):
                     self._keeper.copied(event.message)
+                if isinstance(event, Said) and isinstance(event.message, Hampered):
+                    self._keeper.hampered(event.message)
                 if isinstance(event, Ordered) and (hang := event.orders.hang) and hang.number > self._stacks:
                     self._stacks = hang.number
                     self._start(self._write_stacks(hang))
@@ -246,6 +250,8 @@ class Agent:
                 self._call(request)
             case steps.Ask(join=join):
                 self._ask(join)
+            case steps.Save():
+                self._start(self._save())
             case steps.Exit():
                 pass
             case _:
@@ -274,6 +280,10 @@ class Agent:
             self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
         else:
             self._events.put_nowait(Formed(world))
+
+    async def _save(self) -> None:
+        """Write the last checkpoint."""
+        self._events.put_nowait(Saved(await self._keeper.finish(LAST_SAVE)))
 
     async def _vet(self) -> None:
         """Have this node checked; prepare its workers if it has passed."""
@@ -570,6 +580,7 @@ def terms(settings: Settings) -> Terms:
         grace=settings.grace,
         tries=settings.tries,
         forgive=settings.forgive,
+        may_lose_save=settings.may_lose_save,
         in_pod=bool(place.pod),
     )
 

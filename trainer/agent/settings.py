@@ -75,6 +75,7 @@ class Settings:
     max_restarts: int = 3
     tries: int = 2  # starts in a row without any progress; 0: as many as `max_restarts` allows
     forgive: float = 0.0  # seconds without a failure after which earlier ones do not count; 0: never
+    may_lose_save: bool = False  # success although the last checkpoint could not be written
     recover: Recover = Recover.AUTO
     start: Start = Start.WARM
     name: str = "default"  # torchrun's --role: the prefix of log lines

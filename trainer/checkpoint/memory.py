@@ -185,7 +185,7 @@ def reading(path: Path) -> Iterator[memoryview]:
 
 def mark_of(where: str) -> str:
     """Return the end of the names of blocks of one place: a script may keep checkpoints in several."""
-    return f"{crc32(where.encode()):08x}"
+    return f"{crc32(os.fsencode(where)):08x}"
 
 
 def path_of(mark: str, save: Save, number: int) -> str:

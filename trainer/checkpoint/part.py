@@ -31,7 +31,11 @@ Read = Callable[[int, int], bytes | memoryview]
 
 
 class Damaged(Exception):
-    """A block is not whole, or not what its checksum says."""
+    """A block is not whole, or not what its checksum says: its bytes were read, and are wrong."""
+
+
+class Newer(Exception):
+    """A block was written by a newer program, in a format that this one cannot read."""
 
 
 class Save(NamedTuple):
@@ -108,12 +112,12 @@ def seal(block: memoryview, head: bytes, at: int) -> int:
 
 
 def size_of(first: bytes | bytearray | memoryview) -> int:
-    """Return the size of a block from its first bytes. Damaged if it is not whole."""
+    """Return the size of a block from its first bytes. Damaged if it is not whole, Newer by its format."""
     return _first(first)[0]
 
 
 def head_of(read: Read) -> Head:
-    """Return the head of a block. Damaged if it is not whole."""
+    """Return the head of a block. Damaged if it is not whole, Newer by its format."""
     _, at, length, checksum = _first(read(0, _FIRST.size))
     found = bytes(read(at, length))
     if len(found) != length or zlib.crc32(found) != checksum:
@@ -130,8 +134,10 @@ def _first(found: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
     magic, version, whole, size, at, length, checksum = _FIRST.unpack_from(found)
     if magic != MAGIC or not whole:
         raise Damaged("it is not whole")
-    if version != VERSION:
-        raise Damaged(f"it has version {version}, and this program reads version {VERSION}")
+    if version > VERSION:
+        raise Newer(
+            f"it has format {version}, and this program reads format {VERSION}: use a newer elasticjob"
+        )
     if length > LARGEST_HEAD or at + length != size:
         raise Damaged(f"its head would have {length} bytes at {at} of {size}")
     return size, at, length, checksum

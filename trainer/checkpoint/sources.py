@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
-from elasticjob.trainer.checkpoint.storage import Storage
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
+from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
 
@@ -24,10 +24,10 @@ class Source(Protocol):
         """How many there are."""
 
     def head(self, number: int) -> Head:
-        """Return the head of a part. Damaged, or OSError, if it cannot be had."""
+        """Return the head of a part. Damaged, Newer, or OSError if it cannot be had."""
 
     def open(self, number: int) -> AbstractContextManager[memoryview]:
-        """Lend the block of a part. Damaged, or OSError, if it cannot be had."""
+        """Lend the block of a part. Damaged, Newer, or OSError if it cannot be had."""
 
 
 class InMemory:
@@ -88,11 +88,16 @@ class InMemory:
 
 
 class Stored:
-    """A committed checkpoint in storage."""
+    """A committed checkpoint in storage. Trouble if another one is seen than the one that was chosen."""
 
-    def __init__(self, storage: Storage, step: int) -> None:
+    def __init__(self, storage: Storage, save: Save) -> None:
         self._storage = storage
-        self._manifest = storage.manifest(step)
+        self._manifest = storage.manifest(save.step)
+        if self._manifest.save != save:
+            raise Trouble(
+                f"{storage.where} shows step {save.step} of round {self._manifest.round}, and to another "
+                f"worker that of round {save.round}"
+            )
 
     @property
     def parts(self) -> int:
@@ -102,7 +107,14 @@ class Stored:
     def head(self, number: int) -> Head:
         """Return the head of a part."""
         found = self._manifest.parts[number]
-        return part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
+        try:
+            return part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
+        except (Damaged, Newer) as error:
+            for _ in self._storage.chunks(self._manifest.step, found):
+                pass  # Damaged, now that all bytes were read
+            if isinstance(error, Newer):
+                raise
+            raise Trouble(f"{found.name} of step {self._manifest.step} was read in part: {error}") from error
 
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:
@@ -110,6 +122,6 @@ class Stored:
         found, at = self._manifest.parts[number], 0
         block = bytearray(found.size)
         for chunk in self._storage.chunks(self._manifest.step, found):
-            block[at : at + len(chunk)] = chunk
+            block[at : at + len(chunk)] = chunk[: max(0, found.size - at)]
             at += len(chunk)
         yield memoryview(block)

@@ -1,9 +1,14 @@
 """Committed checkpoints in a folder or an object store: parts, and a manifest that names them.
 
-    <where>/step-000001000/part-00000-of-00002.r3     written first, by as many nodes as there are parts
-    <where>/step-000001000/manifest.json              written last: with it the checkpoint exists
+    <where>/step-000001000/part-00000-of-00002.r3.8c736521     written first, by as many nodes as parts
+    <where>/step-000001000/manifest.json                       written last: with it the checkpoint exists
+    <where>/step-000001000/manifest.json.damaged               it was read, and is damaged
 
-Whatever is there without a manifest does not count. `where` is a path, or a URL that fsspec knows.
+Whatever is there without a manifest does not count. `where` is a path, or a URL that fsspec knows. A part's
+name ends with its checksum: another content never overwrites it.
+
+A reader's trouble (a time-out, a permission, a mount that is not there) is no verdict on the bytes: it is
+`Trouble`, and changes nothing. `Damaged` comes from a reader that has read all of a part, or of the manifest.
 """
 
 from __future__ import annotations
@@ -14,18 +19,21 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import fsspec
 import msgspec
 
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 
 log = logging.getLogger("elasticjob.checkpoint")
 
 STEP: Final = re.compile(r"step-(\d{9,})")
+PART: Final = re.compile(r"part-\d{5,}-of-\d{5,}\.r(\d+)(?:\.[0-9a-f]{8})?")
 MANIFEST: Final = "manifest.json"
+ASIDE: Final = f"{MANIFEST}.damaged"
+FORMAT: Final = 1
 CHUNK: Final = 1 << 22  # bytes that are written or read at once
 
 
@@ -38,11 +46,12 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What makes a checkpoint: its parts, in their order."""
+    """The parts of a checkpoint, in their order; it was written in a `format`."""
 
     step: int
     round: int
     parts: tuple[Part, ...]
+    format: int = FORMAT
 
     @property
     def save(self) -> Save:
@@ -50,49 +59,71 @@ class Manifest(msgspec.Struct, frozen=True):
         return Save(self.step, self.round)
 
 
+class Trouble(OSError):
+    """Storage cannot be read or written now. That says nothing about the bytes that are there."""
+
+
 class Storage:
-    """The checkpoints below `where`. ValueError for a URL of an unknown kind; OSError names what failed."""
+    """The checkpoints below `where`; Trouble names what failed. ValueError for a URL of an unknown kind.
+
+    A relative path is made absolute once: scripts change their directory, and agents have another.
+    """
 
     def __init__(self, where: str) -> None:
-        self.where = where
         self._files, self._root = _opened(where)
         self._local = "file" in _protocols(self._files)
+        self.where = self._root if self._local else where
 
     def write(self, head: Head, block: memoryview) -> Part:
         """Write a part; durable on return, and not yet part of a checkpoint."""
-        name = f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}"
-        folder = self._folder(head.step)
-        self._files.makedirs(folder, exist_ok=True)
-        self._write(f"{folder}/{name}", block)
-        return Part(name, len(block), checksum(block))
+        crc, folder = checksum(block), self._folder(head.step)
+        name = f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
+        with self._reaching(f"{folder}/{name}"):
+            self._files.makedirs(folder, exist_ok=True)
+            self._write(f"{folder}/{name}", block)
+        return Part(name, len(block), crc)
 
     def commit(self, manifest: Manifest, keep: int) -> None:
-        """Make the checkpoint exist; then remove all but the newest `keep`."""
+        """Make the checkpoint exist; then remove what it replaces, and all but the newest `keep`."""
         folder = self._folder(manifest.step)
-        self._write(f"{folder}/{MANIFEST}", memoryview(msgspec.json.encode(manifest)))
-        if self._local:
-            sync_folder(self._root)
-        kept = self.steps()[-keep:]
-        for step in self._all():
-            if step < manifest.step and step not in kept:
-                self._remove(step)
+        with self._reaching(f"{folder}/{MANIFEST}"):
+            self._write(f"{folder}/{MANIFEST}", memoryview(msgspec.json.encode(manifest)))
+            if self._local:
+                sync_folder(self._root)
+            self._remove_replaced(manifest)
+            kept = self.steps()[-keep:]
+            for step in self._all():
+                if step < manifest.step and step not in kept:
+                    self._remove(step)
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, ascending."""
-        return [step for step in self._all() if self._files.exists(f"{self._folder(step)}/{MANIFEST}")]
+        return self._having(MANIFEST)
+
+    def aside(self) -> list[int]:
+        """Return the steps of the checkpoints that were set aside as damaged, ascending."""
+        return self._having(ASIDE)
 
     def manifest(self, step: int) -> Manifest:
-        """Return the manifest of a checkpoint. Damaged if it is none."""
-        found = self._files.cat_file(f"{self._folder(step)}/{MANIFEST}")
+        """Return the manifest of a checkpoint. Damaged if it is none, Newer by its format."""
+        path = f"{self._folder(step)}/{MANIFEST}"
+        with self._reaching(path):
+            found = self._files.cat_file(path)
         try:
-            return msgspec.json.decode(found, type=Manifest)
+            manifest = msgspec.json.decode(found, type=Manifest)
         except msgspec.MsgspecError as error:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
+        if manifest.format > FORMAT:
+            raise Newer(
+                f"{path} has format {manifest.format}, and this program reads format {FORMAT}: use a newer "
+                "elasticjob"
+            )
+        return manifest
 
     def chunks(self, step: int, part: Part) -> Iterator[bytes]:
         """Yield the bytes of a part. Damaged at its end if they are not those of the manifest."""
-        size = crc = 0
-        with self._files.open(f"{self._folder(step)}/{part.name}", "rb") as file:
+        size, crc, path = 0, 0, f"{self._folder(step)}/{part.name}"
+        with self._reaching(path), self._files.open(path, "rb") as file:
             while chunk := file.read(CHUNK):
                 size, crc = size + len(chunk), zlib.crc32(chunk, crc)
                 yield chunk
@@ -101,35 +132,61 @@ class Storage:
 
     def read(self, step: int, part: Part, at: int, size: int) -> bytes:
         """Return some bytes of a part, unchecked."""
-        found: bytes = self._files.cat_file(f"{self._folder(step)}/{part.name}", at, at + size)
+        path = f"{self._folder(step)}/{part.name}"
+        with self._reaching(path):
+            found: bytes = self._files.cat_file(path, at, at + size)
         return found
 
     def set_aside(self, step: int, why: str) -> None:
         """Make a damaged checkpoint not count any more; its files stay for whoever wants to look."""
-        old = f"{self._folder(step)}/{MANIFEST}"
-        with suppress(FileNotFoundError):  # another worker was first
-            self._files.mv(old, f"{old}.damaged")
+        folder = self._folder(step)
+        with self._reaching(folder), suppress(FileNotFoundError):  # another worker was first
+            self._files.mv(f"{folder}/{MANIFEST}", f"{folder}/{ASIDE}")
         log.warning("the checkpoint of step %d in %s is damaged and is not used: %s", step, self.where, why)
 
     def _folder(self, step: int) -> str:
         return f"{self._root}/step-{step:09d}"
 
+    def _having(self, name: str) -> list[int]:
+        """Return the steps of all folders with a file of that name.
+
+        Names are listed: `exists` of fsspec and of os.path says False, too, where nothing can be read.
+        """
+        with self._reaching(self._root):
+            return [step for step in self._all() if name in self._names(self._folder(step))]
+
     def _all(self) -> list[int]:
         """Return the steps of all folders, ascending, with a manifest or without."""
-        try:
-            names = self._files.ls(self._root, detail=False, refresh=True)
-        except FileNotFoundError:
-            return []
-        found = (STEP.fullmatch(str(name).rstrip("/").rpartition("/")[2]) for name in names)
+        found = (STEP.fullmatch(name) for name in self._names(self._root))
         return sorted(int(match[1]) for match in found if match)
 
+    def _names(self, folder: str) -> list[str]:
+        """Return the names in a folder, none if it does not exist."""
+        try:
+            paths = self._files.ls(folder, detail=False, refresh=True)
+        except FileNotFoundError:
+            return []
+        return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
+
     def _remove(self, step: int) -> None:
-        """Remove a checkpoint, its manifest first."""
+        """Remove a checkpoint, its manifest first; not what was set aside."""
         folder = self._folder(step)
+        aside = ASIDE in self._names(folder)
         with suppress(FileNotFoundError):
             self._files.rm_file(f"{folder}/{MANIFEST}")
-        with suppress(FileNotFoundError):
-            self._files.rm(folder, recursive=True)
+        if not aside:
+            with suppress(FileNotFoundError):
+                self._files.rm(folder, recursive=True)
+
+    def _remove_replaced(self, manifest: Manifest) -> None:
+        """Remove the parts of an earlier save of the same step; a later round may be writing its own."""
+        folder, mine = self._folder(manifest.step), {part.name for part in manifest.parts}
+        names = self._names(folder)
+        for name in names if ASIDE not in names else ():
+            match = PART.fullmatch(name)
+            if match and name not in mine and int(match[1]) <= manifest.round:
+                with suppress(FileNotFoundError):
+                    self._files.rm_file(f"{folder}/{name}")
 
     def _write(self, path: str, block: memoryview) -> None:
         """Write a file whole or not at all: object stores make it at its end, folders by a new name."""
@@ -148,6 +205,25 @@ class Storage:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
         sync_folder(os.path.dirname(path))
+
+    @contextmanager
+    def _reaching(self, path: str) -> Iterator[None]:
+        """Turn whatever goes wrong for the duration of a block into Trouble that names the path.
+
+        File systems of others raise what they like: some errors of object stores are no OSError.
+        """
+        try:
+            yield
+        except (Damaged, Newer, Trouble):
+            raise
+        except Exception as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Trouble(shown(f"{path}: {reason}")) from error
+
+
+def shown(text: str) -> str:
+    """Return a text that may hold the bytes of a path as one that can be sent."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def checksum(block: memoryview) -> int:

@@ -4,9 +4,11 @@ A worker that never sends `Hello` is any script. One that does keeps its state b
 
     worker -> agent:  Hello, then Ready (waits for its first world), Advance (progress),
                       Boundary or Broken (the world of `round` is over, waits for the next),
-                      Outside (an abort came between two steps: Broken comes with the next one)
+                      Outside (an abort came between two steps: Broken comes with the next one),
+                      Behind (the others are further in the script: start this worker anew)
     any worker -> agent:  Bound (its model is divided over the workers of its node),
-                          Copied (its state is in shared memory)
+                          Copied (its state is in shared memory),
+                          Hampered (it cannot read or write checkpoints)
     agent -> worker:  Enter (a place in the next world), Interrupt (stop at a step boundary),
                       Abort (collectives of `round` hang or fail: abort them now), Stop (end)
 """
@@ -48,12 +50,13 @@ class Ready(Line, frozen=True, tag="ready"):
 class Advance(Line, frozen=True, tag="advance"):
     """Progress in the world of `round`; the first in a round is sent at once, then a few each second.
 
-    `seconds` is how long the last step took.
+    `seconds` is how long the last step took; `ended` says that it was the last one of the training.
     """
 
     round: int
     progress: Progress
     seconds: float = 0.0
+    ended: bool = False
 
 
 class Boundary(Line, frozen=True, tag="boundary"):
@@ -85,7 +88,8 @@ class Copied(Line, frozen=True, tag="copied"):
 
     It is in the block of that name. With `persist` the agent writes it to the checkpoints in `where`, of
     which it keeps the newest `keep`; without, only when the job is stopped. It never does unless this worker
-    `keeps`: others have the same.
+    `keeps`: others have the same. With a `name` the worker has written the part there by itself, as a file of
+    that name, size and CRC-32: memory had no room for a block.
     """
 
     block: str
@@ -95,8 +99,32 @@ class Copied(Line, frozen=True, tag="copied"):
     parts: int = 1
     keeps: bool = True
     persist: bool = False
-    where: str = ""
+    where: bytes = b""  # a path may be no UTF-8
     keep: int = 2
+    name: str = ""
+    size: int = 0
+    crc: int = 0
+
+
+class Hampered(Line, frozen=True, tag="hampered"):
+    """This worker cannot read or write checkpoints, for the job's status; empty: it is over.
+
+    With a `step` that checkpoint is in `where` neither now nor later.
+    """
+
+    problem: str
+    where: bytes = b""
+    step: int = 0
+
+
+class Behind(Line, frozen=True, tag="behind"):
+    """The others have done more than one step without this worker, whose script is at another place now.
+
+    It waits to be killed: the next process begins as a newcomer.
+    """
+
+    round: int
+    reason: str
 
 
 class Enter(Line, frozen=True, tag="enter"):
@@ -108,6 +136,7 @@ class Enter(Line, frozen=True, tag="enter"):
     address: str
     port: int
     batch_slots: int
+    lost: tuple[str, ...] = ()  # nodes of the world before
 
 
 class Interrupt(Line, frozen=True, tag="interrupt"):
@@ -128,7 +157,7 @@ class Stop(Line, frozen=True, tag="stop"):
     reason: str = ""
 
 
-FromWorker = Hello | Bound | Ready | Advance | Boundary | Broken | Outside | Copied
+FromWorker = Hello | Bound | Ready | Advance | Boundary | Broken | Outside | Behind | Copied | Hampered
 FromAgent = Enter | Interrupt | Abort | Stop
 
 _encoder = msgspec.json.Encoder()

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.link.channel import ROUND, Copied, encode
+from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.torch.saving.flash import Flash
-from elasticjob.trainer.torch.saving.tree import targets
+from elasticjob.trainer.torch.saving.tree import joined, targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.link import channel_to
 from elasticjob.trainer.torch.world.peers import gathered
@@ -45,7 +45,7 @@ class Checkpoint:
 
     def __init__(
         self,
-        where: str | os.PathLike[str],
+        where: str | bytes | os.PathLike[Any],
         state: Mapping[str, Any],
         *,
         every: int = 100,
@@ -53,7 +53,7 @@ class Checkpoint:
         keep: int = 2,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        if every < 1 or save_every % every:
+        if every < 1 or save_every < 1 or save_every % every:
             raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
         for name, each in state.items():
             if not isinstance(each, (dict, Stateful)):
@@ -67,7 +67,7 @@ class Checkpoint:
         self._channel = channel_to(environment)
         if self._channel is None:  # nobody else would use the memory
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
-        self._flash = Flash(os.fspath(where), keep=keep, environment=environment, say=self._say)
+        self._flash = Flash(os.fsdecode(where), keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
         if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._ask)
@@ -127,13 +127,14 @@ class Checkpoint:
     def _ask(self, _: int, __: FrameType | None) -> None:
         self._asked = True
 
-    def _say(self, message: Copied) -> None:
+    def _say(self, message: Copied | Hampered) -> None:
         if self._channel is not None:
             self._channel.sendall(encode(message))
 
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
         """Return what to fill; nothing of mine if the checkpoint is one of another state."""
-        return targets(self._state if rest.keys() == self._state.keys() else {}, tensors)
+        mine = self._state if rest.keys() == self._state.keys() else {}
+        return targets({joined("", name): each for name, each in mine.items()}, tensors)
 
 
 def bare(value: Any) -> Any:

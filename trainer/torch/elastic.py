@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.amp import GradScaler
@@ -25,9 +25,19 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.torch.evaluation import Score, evaluated
-from elasticjob.trainer.torch.records.data import ByPart, Indices, Loader, Read, Shards, by_index
-from elasticjob.trainer.torch.run import Run
-from elasticjob.trainer.torch.state import Done, PerEpoch, State, check_keep
+from elasticjob.trainer.torch.losses import Remedy
+from elasticjob.trainer.torch.records.data import (
+    ByPart,
+    Indices,
+    Loader,
+    Order,
+    Read,
+    Sampled,
+    Shards,
+    by_index,
+)
+from elasticjob.trainer.torch.run import OnChange, Run
+from elasticjob.trainer.torch.state import Done, PerEpoch, State, check_keep, check_optimizers
 from elasticjob.trainer.torch.step import Step
 
 
@@ -47,7 +57,13 @@ class Elastic:
     each node every `memory_every` steps, and every `save_every` steps, at the end and when the job is stopped
     the agent writes rank 0's copy there; a new job resumes from the newest one. With `noise_every`, each so
     many steps measure the noise scale of the gradient, the metric `gradient_noise_scale`, in records. `ddp`
-    is passed to DistributedDataParallel. Without an agent this is a single worker.
+    is passed to DistributedDataParallel.
+
+    A loss that is not finite, or far above the usual, is told in the job's status. With `on_nan` "skip" such
+    a step changes nothing but the position in the data; with "rollback" the state goes back to the last copy
+    (each `memory_every` steps), too. After `nan_limit` such steps the training fails. `on_change(round,
+    world_size, lost)` is called after each change of the world, `lost` being the names of lost nodes.
+    Without an agent this is a single worker.
 
     A model that `fully_shard` has divided over the workers of a node, by `mesh=node_mesh()`, stays divided:
     each node has it whole, and nodes come and go. `scaler`, `noise_every` and `ddp` are not for that.
@@ -62,13 +78,21 @@ class Elastic:
         scaler: GradScaler | None = None,
         keep: Mapping[str, Any] | None = None,
         seed: int = 0,
-        checkpoint: str | Path | None = None,
+        checkpoint: str | bytes | os.PathLike[Any] | None = None,
         save_every: int = 1000,
         memory_every: int = 100,
         noise_every: int = 0,
+        on_nan: Literal["skip", "rollback"] | None = None,
+        nan_limit: int = 3,
+        on_change: OnChange | None = None,
         ddp: Mapping[str, Any] | None = None,
     ) -> None:
         check_keep(keep or {})
+        for name, each in (("save_every", save_every), ("memory_every", memory_every)):
+            if each < 1:
+                raise ValueError(f"{name} is {each}: give a number of steps; for none leave out checkpoint=")
+        if noise_every < 0:
+            raise ValueError(f"noise_every is {noise_every}: give a number of steps, or 0 for never")
         schedulers = several("scheduler", scheduler, (LRScheduler, PerEpoch))
         if any(isinstance(each, ReduceLROnPlateau) for each in schedulers):
             raise TypeError(
@@ -82,17 +106,20 @@ class Elastic:
             scaler,
             keep or {},
         )
+        check_optimizers(model, state.optimizers)
         self._seed = seed
         self._looped = False
         self._run = Run(
             state,
             seed=seed,
-            checkpoint=os.fspath(checkpoint) if checkpoint else None,
+            checkpoint=os.fsdecode(checkpoint) if checkpoint else None,
             save_every=save_every,
             memory_every=memory_every,
             noise_every=noise_every,
             ddp=ddp or {},
             environment=os.environ,
+            remedy=Remedy.of(on_nan, nan_limit),
+            on_change=on_change,
         )
         atexit.register(self._run.close)
 
@@ -138,7 +165,9 @@ class Elastic:
         *,
         global_batch: int,
         micro_batch: int | None = None,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        drop_last: bool = False,
         workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         **more: Any,
@@ -148,6 +177,9 @@ class Elastic:
         A worker gets micro-batches: the global batch in as many parts as the job may have workers, and of at
         most `micro_batch` records each, if that is given. `workers` is the number of processes that read
         ahead on each node's worker; `more` goes to torch's DataLoader (pin_memory, prefetch_factor, …).
+        `sampler`, one of torch's or your own with a length, gives the indices of each epoch instead of
+        `shuffle` (True without one); it draws the same ones on every worker. `drop_last` leaves out the last
+        records of an epoch that are fewer than `global_batch`.
         Random numbers that the dataset draws do not depend on who reads.
         """
         if not hasattr(dataset, "__len__") or not (
@@ -157,14 +189,18 @@ class Elastic:
                 f"dataset is a {type(dataset).__name__} that has no length or cannot be indexed: give "
                 "elastic.stream a function that reads ranges of its records"
             )
+        if sampler is not None and (shuffle is not None or not hasattr(sampler, "__len__")):
+            raise TypeError("give a sampler that has a length, and then no shuffle: it has its own order")
+        order: Order = Indices(len(dataset), self._seed, shuffle=shuffle is not False)
         return Loader(
-            Indices(len(dataset), self._seed, shuffle=shuffle),
+            order if sampler is None else Sampled(sampler, self._seed),
             by_index(dataset),
             global_batch=global_batch,
             micro_batch=micro_batch,
             seed=self._seed,
             workers=workers,
             collate_fn=collate_fn,
+            drop_last=drop_last,
             more=more,
         )
 
@@ -178,6 +214,7 @@ class Elastic:
         offsets: Sequence[int] = (0,),
         micro_batch: int | None = None,
         shuffle: bool = False,
+        drop_last: bool = False,
         workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         **more: Any,
@@ -197,23 +234,30 @@ class Elastic:
             seed=self._seed,
             workers=workers,
             collate_fn=collate_fn,
+            drop_last=drop_last and records is not None,
             more=more,
         )
 
-    def steps(self, data: Loader, *, epochs: int = 1, steps: int | None = None) -> Iterator[Step]:
+    def steps(self, data: Loader, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Step]:
         """Yield each remaining step of `epochs` epochs over `data`, or up to the job's step number `steps`.
 
-        A worker that is told to leave exits after its step (SystemExit). After the last step the last
-        checkpoint is written.
+        With both, until either is reached; with neither, of one epoch. A loop that the script leaves by
+        `break` is saved as it is. A worker that is told to leave exits after its step (SystemExit). After the
+        last step the last checkpoint is written.
         """
         if self._looped:
             raise RuntimeError("elastic.steps(...) was called before: there is one loop, use step.ends_epoch")
         self._looped = True
         run = self._run
-        run.train(data, epochs, steps)
+        run.train(data, 1 if epochs is None and steps is None else epochs, steps)
         while run.left():
             step = Step(run)
-            yield step
+            try:
+                yield step
+            except GeneratorExit:
+                if not sys.is_finalizing():
+                    run.leave_loop()
+                raise
             if not step.entered:
                 raise RuntimeError(f"step {step.number} was not taken: write `with step:` in the loop")
             run.at_step()

@@ -55,6 +55,7 @@ def _attempt(
     run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scored]
 ) -> dict[str, float]:
     """Compute the batches that nobody has yet, each worker its part; `mine` is what this one has."""
+    run.share_buffers()
     said = run.exchange(_encode(sorted(mine)))
     known = {index for each in said for index in _indices(each)}
     left = [piece for piece in pieces if piece.index not in known]

@@ -7,29 +7,33 @@ gets the state of the others at the *gate*: when they are at the start of a step
 
 from __future__ import annotations
 
+import copy
 import logging
+import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link import pulse
 from elasticjob.trainer.link.address import SLOT
-from elasticjob.trainer.link.channel import Advance, Copied, Enter
+from elasticjob.trainer.link.channel import Advance, Behind, Copied, Enter, Hampered
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.torch.losses import Losses, Remedy
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.records.data import Loader, Place
-from elasticjob.trainer.torch.records.sampler import Piece, Position, Sampler, Window
+from elasticjob.trainer.torch.records.sampler import ENDLESS, Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.tree import is_distributed, settle, targets
-from elasticjob.trainer.torch.state import NOTHING, Done, State
+from elasticjob.trainer.torch.state import NOTHING, Done, State, is_behind
 from elasticjob.trainer.torch.world import link as links
 from elasticjob.trainer.torch.world.link import Stopped
 from elasticjob.trainer.torch.world.peers import Peers
@@ -40,7 +44,12 @@ log = logging.getLogger("elasticjob")
 REPORT_EVERY = 0.25  # seconds
 KEEP = 2  # checkpoints in storage
 NUMBERS = 5  # loss, weight, interrupted, step, squares of gradients
+FOREVER: Final = 3600.0  # seconds of one sleep
 ALONE = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
+
+
+OnChange = Callable[[int, int, tuple[str, ...]], object]
+"""Is told the round, the number of workers, and the nodes that were lost before it."""
 
 
 class Reduction(Protocol):
@@ -58,10 +67,12 @@ class Reduction(Protocol):
 
     def peers(self, place: Enter) -> Peers: ...
     def enter(self, peers: Peers) -> None: ...
+    def outdated(self) -> bool: ...
     def leave(self) -> None: ...
     def begin(self) -> None: ...
     def adding_up(self, last: bool) -> AbstractContextManager[None]: ...
     def check_used(self) -> None: ...
+    def without_gradients(self, loss: Tensor) -> AbstractContextManager[None]: ...
     def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None: ...
     def means(self) -> list[float]: ...
     def clip(self, parameters: Sequence[Tensor], max_norm: float, norm_type: float) -> Tensor: ...
@@ -81,6 +92,8 @@ class Run:
         noise_every: int,
         ddp: Mapping[str, Any],
         environment: Mapping[str, str],
+        remedy: Remedy | None = None,
+        on_change: OnChange | None = None,
     ) -> None:
         self.state = state
         self.seed = seed
@@ -90,8 +103,13 @@ class Run:
         self.noise = Noise(noise_every)
         self.evaluating = self.ended = False
         self._save_every, self._memory_every = save_every, memory_every
+        self._on_change, self._changed = on_change, False
+        self._losses = Losses()
+        self._remedy = remedy
+        self._clone: dict[str, Any] | None = None  # to roll back to
+        self._alarm = ""
         self._loader: Loader | None = None
-        self._limit: tuple[int, int | None] = (0, None)  # epochs, steps
+        self._limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
         self._buffers: Sequence[Tensor] = ()
         self._sources = [0]  # the workers that held the state when this world began
@@ -101,6 +119,7 @@ class Run:
         self._metrics: dict[str, float | None] = {}
         self._noted: dict[str, float | Tensor] = {}
         self._before = Done()
+        self._settled = 0  # the step after which the script's own code has run
         self._said = self._began = 0.0
         self._records = 0  # that this worker takes in the present step
         self._stepped: float | None = None  # end of the last step in the previous world
@@ -142,6 +161,7 @@ class Run:
 
     def begin_step(self, window: Window) -> tuple[Piece, ...]:
         """Clear the gradients; return this worker's micro-batches of `window`."""
+        self._wrap_what_is_trained()
         self._began = time.monotonic()
         self._before = self.state.done
         self.reduction.begin()
@@ -157,6 +177,27 @@ class Run:
         """Return the next micro-batch; it may take as long as reading takes."""
         assert self._loader is not None
         return self._loader.next()
+
+    def notice(self, step: int, loss: float) -> None:
+        """Notice a loss that is not finite, or far above the usual, for the job's status."""
+        if alarm := self._losses.alarm(step, loss):
+            log.warning("%s", alarm)
+            self._alarm = alarm
+
+    def remedies(self, loss: float) -> bool:
+        """Whether this step is not to be taken: its loss or its gradients are not finite.
+
+        RuntimeError if that was so too often. The same on all workers.
+        """
+        if self._remedy is None or self.state.scaler is not None:
+            return False
+        norm = self.reduction.clip(self.trained_parameters(), math.inf, 2.0)
+        if math.isfinite(loss) and bool(torch.isfinite(norm)):
+            return False
+        self._remedy.use(self.state.done.step + 1)
+        if self._remedy.rolls_back and self._clone is not None:
+            self.state.roll_back(self._clone)
+        return True
 
     def step_optimizers(self) -> None:
         """Take the step: the gradients are reduced."""
@@ -178,7 +219,7 @@ class Run:
         self._boundary = boundary
 
     def after_step(self) -> None:
-        """Report, record and save a step that is done."""
+        """Report and record a step that is done."""
         done = self.state.done
         if self._page is not None:
             ended = time.monotonic()
@@ -186,10 +227,6 @@ class Run:
         if self._record and self.peers.rank == 0:
             self._record.add(self.peers.place.round, self.peers.size, self._before, done)
         self._report(last=False)
-        if done.step % self._save_every == 0 or done.step % self._memory_every == 0:
-            self._save(persist=done.step % self._save_every == 0)
-        elif self._flash is not None and self._copies:
-            self._flash.expect(self.state.snapshot, self.peers.rank)
 
     def repair(self, number: int, error: str) -> bool:
         """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
@@ -208,25 +245,63 @@ class Run:
 
     # the loop
 
-    def train(self, loader: Loader, epochs: int, steps: int | None) -> None:
+    def train(self, loader: Loader, epochs: int | None, steps: int | None) -> None:
         """Begin the loop over `loader`: until `epochs` are over, or `steps` steps are done."""
         self._loader, self._limit = loader, (epochs, steps)
+        self._settled = self.state.done.step
         self.at_step()
         self.sampler.check(self.state.done.position)
+        self.state.check_order(loader.told())
 
     def at_step(self) -> None:
-        """Be at the start of a step: all workers are here. End the world if they agreed to."""
+        """Be at the start of a step: all workers are here. End the world if they agreed to.
+
+        The script's own code after the step before has run. So copies are taken here: averages, metrics and
+        schedulers are those of the step.
+        """
+        if self.state.whole:
+            self.state.end_epoch()
+            self._save_if_due()
         if self._boundary and self.left():
             self._next_world()
         self._pass_gate()
         self._newcomer = False
-        self.state.end_epoch()
+        self._settled = self.state.done.step
+        self._tell_change()
+
+    def _save_if_due(self) -> None:
+        """Copy the state after a step that is due."""
+        done, before = self.state.done.step, self._settled
+        self._settled = done
+        if done == before:
+            return
+        if done % self._save_every == 0 or done % self._memory_every == 0:
+            self._save(persist=done % self._save_every == 0)
+            self._clone_state()
+        elif self._flash is not None and self._copies:
+            self._flash.expect(self.state.snapshot, self.peers.rank)
+
+    def _clone_state(self) -> None:
+        """Keep a copy to roll back to, if that is wanted."""
+        if self._remedy is not None and self._remedy.rolls_back:
+            self._clone = copy.deepcopy(self.state.snapshot())
+
+    def _tell_change(self) -> None:
+        """Call what the script wants to know of a new world."""
+        if not self._changed:
+            return
+        self._changed = False
+        self._clone_state()
+        if self._on_change is not None:
+            place = self.peers.place
+            self._on_change(place.round, place.size, place.lost)
 
     def left(self) -> int:
         """Return the number of steps that are left."""
         epochs, steps = self._limit
-        left = self.sampler.steps_left(self.state.done.position, epochs)
-        return left if steps is None else max(0, min(left, steps - self.state.done.step))
+        of_steps = ENDLESS if steps is None else max(0, steps - self.state.done.step)
+        of_epochs = ENDLESS if epochs is None else self.sampler.steps_left(self.state.done.position, epochs)
+        return min(of_steps, of_epochs)
 
     def finish(self) -> None:
         """After the last step: report, save the last checkpoint."""
@@ -237,6 +312,13 @@ class Run:
         self._save(persist=True)
         if self._flash is not None:
             self._flash.close()
+
+    def leave_loop(self) -> None:
+        """After a `break` of the script: save what was trained till then."""
+        if self.state.whole and not self.ended:
+            self.state.end_epoch()
+            self._settled = self.state.done.step
+            self._save(persist=True)
 
     def is_newcomer(self) -> bool:
         """Whether the others are at some step of a job that began before this worker; gets their state."""
@@ -280,6 +362,11 @@ class Run:
         with self.inside():
             return self.peers.exchange(data)
 
+    def share_buffers(self) -> None:
+        """Use the first worker's buffers (running statistics) on all that are at this place."""
+        with self.inside():
+            self.peers.unify(list(self.state.model.buffers()))
+
     def survive(self, error: RuntimeError) -> None:
         """Form the next world outside of a step; raises `error` if it is the script's."""
         if not self.broken_by(error):
@@ -313,8 +400,10 @@ class Run:
             try:
                 place, listener = self._link.next_world(ended, error)
             except Stopped:
-                if self.state.whole:
+                if self.state.whole and self._settled == self.state.done.step:
                     self._save(persist=True)
+                elif self.state.whole:
+                    log.warning("step %d is not saved: its epoch is not closed", self.state.done.step)
                 raise
             try:
                 self._enter(place, listener, at_step=at_step)
@@ -334,7 +423,7 @@ class Run:
             self.peers.open(listener)
             self._agree(at_step)
         self.reduction.enter(self.peers)
-        self._entered = False
+        self._entered, self._changed = False, True
         os.environ.update(
             RANK=str(place.rank),
             WORLD_SIZE=str(place.size),
@@ -355,6 +444,8 @@ class Run:
             self.state.begin(self.peers, self._start_state)
             return
         held = [ages[rank][:2] for rank in holders]
+        if self.state.whole and is_behind(self.state.age, max(held)):
+            self._fall_behind(max(held))
         if min(held) != max(held):
             self.state.catch_up(self.peers, holders[held.index(max(held))])
         self._sources, self._gate = holders, len(holders) < len(ages)
@@ -365,6 +456,17 @@ class Run:
             self._take()
         else:
             self.peers.divide(holders)
+
+    def _fall_behind(self, newest: Sequence[int]) -> NoReturn:
+        """Wait to be killed: only a new process can reach the place of the others in the script."""
+        mine, round_ = self.state.age, self.peers.place.round
+        reason = f"it missed the others' steps {mine[0] + 1} to {newest[0]}"
+        if mine[0] == newest[0]:
+            reason = f"it missed the others' evaluations {mine[1] + 1} to {newest[1]}"
+        assert self._link is not None
+        self._link.say(Behind(round=round_, reason=f"{reason}, so it begins as a newcomer"))
+        while True:
+            time.sleep(FOREVER)
 
     def _take(self) -> None:
         """Pass the gate: all workers of this world are at a step."""
@@ -381,12 +483,32 @@ class Run:
             self.peers.rank,
             lambda _, tensors: targets(self.state.named(), tensors),
             readers=lambda rank: rank < self.reduction.together,
+            pause=self._pause,
         )
         if found is None:
             return False
         if self.peers.gives(0):
             self.state.restore(found[0])
         return True
+
+    def _wrap_what_is_trained(self) -> None:
+        """Wrap the model anew if the script has frozen or unfrozen parameters since."""
+        if not self.reduction.outdated():
+            return
+        try:
+            with self.inside():
+                self.reduction.enter(self.peers)
+        except RuntimeError as error:
+            done = self.state.done.step
+            self.survive(error)
+            if self.state.done.step != done:
+                self._fall_behind(self.state.age)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait outside of collectives, while storage cannot be read."""
+        with self.inside(False):
+            time.sleep(seconds)
+        self.peers.check()
 
     def _leave_group(self, *, broken: bool = False) -> None:
         self.reduction.leave()
@@ -416,7 +538,12 @@ class Run:
         self._said = now
         standstill = now - before if first and before is not None else None
         self._link.advance(
-            Advance(round=self.peers.place.round, progress=self._news(standstill), seconds=seconds)
+            Advance(
+                round=self.peers.place.round,
+                progress=self._news(standstill),
+                seconds=seconds,
+                ended=last,
+            )
         )
 
     def _news(self, standstill: float | None) -> Progress:
@@ -434,6 +561,7 @@ class Run:
             loss=done.loss,
             metrics=self._metrics,
             standstill=standstill,
+            alarm=self._alarm,
         )
 
     def _save(self, *, persist: bool) -> None:
@@ -452,7 +580,7 @@ class Run:
         if self._page is not None:
             self._page.saved(time.monotonic() - began)
 
-    def _tell(self, message: Copied) -> None:
+    def _tell(self, message: Copied | Hampered) -> None:
         if self._link is not None:
             self._link.say(message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,8 +16,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.torch.records.sampler import Position
-from elasticjob.trainer.torch.saving.tree import local, settle
+from elasticjob.trainer.torch.saving.tree import joined, local, settle
 from elasticjob.trainer.torch.world.peers import Peers
+
+log = logging.getLogger("elasticjob")
 
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
@@ -94,9 +97,9 @@ class State:
     """The training state of one worker; `done` is replaced after each step.
 
     `evaluated` counts evaluations, `scores` are the last one's results; `scheduled` counts the epochs after
-    which the schedulers of `per_epoch` have stepped. `whole` says that this is the state of the job. `mixed`
-    is True from the first received tensor of a broadcast until the last: if the sender dies in between, the
-    state is inconsistent and must not be shared.
+    which the schedulers of `per_epoch` have stepped; `order` tells the order of the data. `whole` says that
+    this is the state of the job. `mixed` is True from the first received tensor of a broadcast until the
+    last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
 
     model: nn.Module
@@ -109,6 +112,7 @@ class State:
     evaluated: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     scheduled: int = 0
+    order: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
     mixed: bool = False
 
@@ -125,13 +129,38 @@ class State:
         """Take over a `snapshot`. ValueError if it was made with other optimizers, schedulers or `keep`."""
         self.model.load_state_dict(snapshot["model"])
         self._restore_trained(snapshot)
+        if (before := snapshot.get("frozen")) is not None and before != self._frozen():
+            log.warning(
+                "the checkpoint was made while %d parameters were frozen, and now %d are: see that the "
+                "script freezes and unfreezes by `elastic.epoch` or `elastic.progress.step`",
+                len(before),
+                len(self._frozen()),
+            )
         self._restore_kept(snapshot["keep"])
 
     def named(self) -> dict[str, Any]:
         """Return what holds tensors by its name in a snapshot."""
-        optimizers = {f"optimizers.{index}": each for index, each in enumerate(self.optimizers)}
-        kept = {f"keep.{name}": each for name, each in self.keep.items()}
+        optimizers = {f"optimizers/{index}": each for index, each in enumerate(self.optimizers)}
+        kept = {joined("keep", name): each for name, each in self.keep.items()}
         return {"model": self.model, **optimizers, **kept}
+
+    def check_order(self, told: dict[str, Any]) -> None:
+        """Note the order of the data. ValueError if the checkpoint is within an epoch of another order."""
+        before, self.order = self.order, told
+        other = [name for name in told if before and before.get(name, told[name]) != told[name]]
+        if not other or not self.done.offset:
+            return
+        changes = ", ".join(f"{name} {before[name]} became {told[name]}" for name in other)
+        raise ValueError(
+            f"the checkpoint has taken {self.done.offset} records of epoch {self.done.epoch} in another "
+            f"order: {changes}; finish the epoch with what it had, or give another checkpoint folder"
+        )
+
+    def roll_back(self, snapshot: dict[str, Any]) -> None:
+        """Take over what an earlier `snapshot` has trained; the position in the data stays."""
+        now = (self.done, self.evaluated, self.scores, self.scheduled, self.order)
+        self.restore(copy.deepcopy(snapshot))
+        self.done, self.evaluated, self.scores, self.scheduled, self.order = now
 
     def begin(self, peers: Peers, start: Callable[[], bool]) -> None:
         """Let all workers begin with what `start` restores for rank 0, or with its script's initial state.
@@ -161,6 +190,7 @@ class State:
         if not giving and not was_whole:
             self._restore_trained(trained)
             self._restore_kept(kept)
+            self._freeze(trained["frozen"])
         self.whole, self.mixed = True, False
 
     def catch_up(self, peers: Peers, source: int) -> None:
@@ -207,6 +237,8 @@ class State:
             "evaluated": self.evaluated,
             "scores": self.scores,
             "scheduled": self.scheduled,
+            "order": self.order,
+            "frozen": self._frozen(),
         }
 
     def _restore_trained(self, state: dict[str, Any]) -> None:
@@ -217,6 +249,17 @@ class State:
         self.done = Done(**state["done"])
         self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
+        self.order = dict(state.get("order", {}))
+
+    def _frozen(self) -> list[int]:
+        """Return the places of the parameters that are not trained."""
+        return [place for place, each in enumerate(self.model.parameters()) if not each.requires_grad]
+
+    def _freeze(self, frozen: Sequence[int]) -> None:
+        """Train what the others train: the script may have unfrozen some of it in a step before."""
+        for place, each in enumerate(self.model.parameters()):
+            if each.requires_grad == (place in frozen):
+                each.requires_grad_(place not in frozen)
 
     def _all_schedulers(self) -> list[LRScheduler]:
         return [*self.schedulers, *(each.scheduler for each in self.per_epoch)]
@@ -247,6 +290,28 @@ class State:
 
     def _buffers(self) -> list[Tensor]:
         return [local(each.detach()) for each in self.model.buffers()]
+
+
+def is_behind(mine: Sequence[int], newest: Sequence[int]) -> bool:
+    """Whether a worker of this age (steps, evaluations) cannot be at the place of the newest in the script.
+
+    Survivors of a broken collective are one whole step or one evaluation apart at most.
+    """
+    return sum(abs(other - own) for own, other in zip(mine, newest, strict=True)) > 1
+
+
+def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Raise ValueError for what an optimizer trains and the model does not have: nobody would average it."""
+    known = {id(each) for each in model.parameters()}
+    for optimizer in optimizers:
+        for number, group in enumerate(optimizer.param_groups):
+            other = [tuple(each.shape) for each in group["params"] if id(each) not in known]
+            if other:
+                raise ValueError(
+                    f"group {number} of {type(optimizer).__name__} trains parameters that the model does not "
+                    f"have, of shape {other[0]}: workers would drift apart; make them a part of the model "
+                    "(an nn.Module, or register_parameter)"
+                )
 
 
 def check_keep(keep: Mapping[str, Any]) -> None:

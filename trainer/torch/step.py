@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.torch.records.data import moved, seed_torch, stream
+from elasticjob.trainer.torch.records.data import moved, stream
+from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
 from elasticjob.trainer.torch.records.sampler import Piece
 from elasticjob.trainer.torch.run import Run
 
@@ -44,11 +46,22 @@ class Step:
         self._scope = run.inside()
         self._pieces: tuple[Piece, ...] = ()
         self._current: Piece | None = None  # its backward pass is due
+        self._counted = 0  # records of the last batch
         self._last = self._iterated = self._divided = self._unscaled = False
         self._weighted: bool | None = None
         self._losses: Tensor | float = 0.0
         self._weights = self._began = 0.0
         self._sent = False
+        self._random: Randomness | None = None
+
+    @property
+    def counted(self) -> int:
+        """How many records of the present batch count: all, or none.
+
+        A worker without records of its own computes another one's, because all take part in the reduction.
+        Leave such a batch out of your own counters and metrics.
+        """
+        return self._current.count if self._current is not None else self._counted
 
     def __enter__(self) -> Self:
         """Begin the step. RuntimeError if it has begun before."""
@@ -56,6 +69,7 @@ class Step:
             raise RuntimeError(f"step {self.number} was begun already: take the next one from the loop")
         self.entered = True
         self._began = time.monotonic()
+        self._random = Randomness.of(self._run.device)
         self._scope.__enter__()
         self._run.say(Phase.COMPUTING)
         self._pieces = self._run.begin_step(self._window)
@@ -77,6 +91,8 @@ class Step:
         finally:
             self._run.noise.end()
             self._scope.__exit__(None, None, None)
+            if self._random is not None:
+                self._random.put_back()
         if isinstance(error, RuntimeError) and self._run.broken_by(error):
             broken = error
         if broken is not None:
@@ -103,6 +119,7 @@ class Step:
             run.say(Phase.COMPUTING)
             seed_torch(stream(run.seed, self.number - 1, piece.index), run.device)
             self._current, self._last = piece, piece is self._pieces[-1]
+            self._counted = piece.count
             with run.reduction.adding_up(self._last):
                 yield batch
             if self._current is not None:
@@ -139,7 +156,8 @@ class Step:
         if self._last and (sent := self._send()) is not None:
             roots.append(sent[0])
             gradients.append(sent[1])
-        torch.autograd.backward(roots, gradients)
+        with nullcontext() if factor else run.reduction.without_gradients(loss):
+            torch.autograd.backward(roots, gradients)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Clip the gradients of all parameters that are trained; return their total norm before.
@@ -222,7 +240,9 @@ class Step:
         if self._weighted or run.noise.measures:
             self.unscale()
         run.noise.learn(squares * size)
-        run.step_optimizers()
         self.loss = loss / weights if weights else float("nan")
+        run.notice(self.number, self.loss)
+        if not run.remedies(self.loss):
+            run.step_optimizers()
         run.count_step(self.records, self._next, self.loss, interrupted > 0)
         self.done = True

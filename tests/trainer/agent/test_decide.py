@@ -9,7 +9,18 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
-from elasticjob.trainer.agent.decide import Action, Ask, Exit, Report, Signal, Spawn, Tell, again_at, decide
+from elasticjob.trainer.agent.decide import (
+    Action,
+    Ask,
+    Exit,
+    Report,
+    Save,
+    Signal,
+    Spawn,
+    Tell,
+    again_at,
+    decide,
+)
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -20,6 +31,7 @@ from elasticjob.trainer.agent.group import (
     Life,
     Ordered,
     Said,
+    Saved,
     Terms,
     WarmReady,
     observe,
@@ -27,6 +39,7 @@ from elasticjob.trainer.agent.group import (
 from elasticjob.trainer.link.channel import (
     Abort,
     Advance,
+    Behind,
     Bound,
     Boundary,
     Broken,
@@ -76,13 +89,20 @@ def short(action: Action) -> str:
             return f"join after {after} with {slots} at {port}" + (" broken" if broken else "")
         case Ask(join=None):
             return "no join"
+        case Save():
+            return "save"
         case Exit(code=code, reason=reason):
             return f"exit {code} {reason}"
     raise AssertionError(action)
 
 
 class Story:
-    """One agent's group; `then` feeds an event and returns what the agent did."""
+    """One agent's group; `then` feeds an event and returns what the agent did.
+
+    The last checkpoint cannot be written if there is a `problem`.
+    """
+
+    problem = ""
 
     def __init__(self, recovery: Recovery = Recovery.IN_PROCESS, **terms: object) -> None:
         self.group = Group(terms=replace(TERMS, **terms), recovery=recovery)  # type: ignore[arg-type]  # by name
@@ -104,6 +124,8 @@ class Story:
                 return did
             self.group = step.group
             did += [short(action) for action in step.actions]
+            if Save() in step.actions:
+                self.group = observe(self.group, Saved(self.problem), self.now)
             if did and did[-1].startswith("exit"):
                 return did
         raise AssertionError(f"the rules never come to rest: {did[-5:]}")
@@ -134,9 +156,9 @@ def orders(version: int, order: Order, round_: int = 0, *lost: str) -> Ordered:
     return Ordered(Orders(version=version, order=order, round=round_, lost=lost, reason="because"))
 
 
-def training(*nodes: str, slots: int = 1) -> Story:
+def training(*nodes: str, slots: int = 1, **terms: object) -> Story:
     """Return the story of node `a` whose elastic workers train in round 1 of `nodes`."""
-    story = Story(workers=slots)
+    story = Story(workers=slots, **terms)
     for slot in range(slots):
         story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
     story.then(formed(1, *nodes, slots=slots))
@@ -216,7 +238,8 @@ def test_survivor_that_is_in_no_collective_has_all_the_time_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "does"), [(0, ["no join", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])]
+    ("code", "does"),
+    [(0, ["no join", "save", "finish", "exit 0 Completed"]), (1, ["failure", "leave 1", "spawn 0"])],
 )
 def test_worker_in_no_collective_may_end_meanwhile(code: int, does: list[str]) -> None:
     story = training("b", "a")
@@ -261,7 +284,7 @@ def test_worker_that_ends_well_while_its_round_breaks_is_not_started_again() -> 
     assert story.then(Ended(1, 0)) == []
     assert story.then(Said(0, Hello()), Said(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
     story.then(formed(2, "a"))
-    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+    assert story.then(Ended(0, 0)) == ["no join", "save", "finish", "exit 0 Completed"]
 
 
 def test_surviving_worker_of_the_node_keeps_the_lineage() -> None:
@@ -346,7 +369,37 @@ def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
 
 @pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
 def test_end_of_all_workers_is_the_end(story: Story) -> None:
-    assert story.then(Ended(0, 0)) == ["no join", "finish", "exit 0 Completed"]
+    assert story.then(Ended(0, 0)) == ["no join", "save", "finish", "exit 0 Completed"]
+
+
+@pytest.mark.parametrize(
+    ("may_lose", "then"),
+    [
+        (False, ["no join", "save", "failure final", "exit 74 NotSaved"]),
+        (True, ["no join", "save", "finish"]),
+    ],
+)
+def test_run_whose_last_checkpoint_is_not_written_fails(may_lose: bool, then: list[str]) -> None:
+    story = training("a", may_lose_save=may_lose)
+    story.problem = "the checkpoint of step 9 is not in /mnt/run: No space left on device"
+    assert story.then(Ended(0, 0))[: len(then)] == then
+
+
+def test_worker_that_the_others_left_behind_is_started_again_and_costs_nothing() -> None:
+    story = training("a", "b", max_restarts=0)
+    assert story.then(Said(0, Behind(round=1, reason="it missed steps 9 to 74"))) == ["SIGKILL 0"]
+    assert story.then(Ended(0, -9)) == ["leave 1", "spawn 0"]
+    assert not story.group.failures
+
+
+def test_newcomer_does_not_train_a_finished_training_again() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(1, -9)) == ["failure", "abort 0", "spawn 1"]
+    story.then(Said(0, Outside(round=1)))
+    done = Advance(round=1, progress=Progress(step=9), ended=True)
+    assert story.then(Said(0, done)) == []
+    assert story.then(Ended(0, 0)) == ["SIGKILL 1"]
+    assert story.then(Ended(1, -9)) == ["no join", "save", "finish", "exit 0 Completed"]
 
 
 def test_order_to_stop_terminates_the_workers() -> None:
@@ -590,4 +643,4 @@ def test_node_with_a_whole_model_goes_on_without_another_node() -> None:
 def test_worker_that_finished_is_no_lost_part() -> None:
     story = divided("a")
     assert story.then(Ended(0, 0)) == []
-    assert story.then(Ended(1, 0))[:2] == ["no join", "finish"]
+    assert story.then(Ended(1, 0))[:3] == ["no join", "save", "finish"]

@@ -156,7 +156,7 @@ def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, age
     before = content(state)
     with torch.no_grad():
         state["keeping"].weight.zero_()  # not even in what it was given
-    before["keeping.weight"] = [[0.0] * 3] * 2
+    before["keeping/weight"] = [[0.0] * 3] * 2
     for step in (2, 3):
         worker()[0].save(step)
     assert [each.head.step for each in held(tmp_path)] == [3, 2]

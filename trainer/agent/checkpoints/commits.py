@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,7 +28,7 @@ from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Save
-from elasticjob.trainer.link.channel import Copied
+from elasticjob.trainer.link.channel import Copied, Hampered
 
 if TYPE_CHECKING:
     from elasticjob.trainer.checkpoint.storage import Storage
@@ -35,6 +37,8 @@ log = logging.getLogger("elasticjob.agent")
 
 CHUNK: Final = 1 << 20
 PATIENCE: Final = 600.0  # seconds that the parts of other nodes may take
+AGAIN: Final = 1.0  # seconds from a write that failed to the next try, at first
+LATEST: Final = 30.0  # the same after many tries
 SILENCE: Final = aiohttp.ClientTimeout(total=None, sock_connect=2.0, sock_read=PATIENCE)
 
 
@@ -59,8 +63,11 @@ class Keeper:
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._rounds: dict[str, int] = {}  # of the copy that is being written
         self._giving: asyncio.Task[None] | None = None
-        self._gathering: dict[tuple[str, Save], Gathering] = {}
-        self._stores: dict[str, Storage] = {}
+        self._gathering: dict[tuple[bytes, Save], Gathering] = {}
+        self._stores: dict[bytes, Storage] = {}
+        self._stored: dict[bytes, int] = {}  # by place: the newest step that is known to be committed there
+        self._unwritten: dict[bytes, tuple[int, str]] = {}  # by place: the last step that failed, and why
+        self._news = asyncio.Event()
         self._endpoint = Endpoint(folder, token, self._gather)
         self._session: aiohttp.ClientSession | None = None
 
@@ -82,13 +89,32 @@ class Keeper:
         if message.parts > 1 and (self._giving is None or self._giving.done()):
             self._giving = asyncio.get_running_loop().create_task(self._give())
 
-    async def finish(self, within: float) -> None:
-        """Write the newest state in memory, if it is newer than what is written; take `within` seconds."""
-        for message in self._newest.values():
-            if message.keeps and message.where and message.step > self.kept.stored:
+    def hampered(self, message: Hampered) -> None:
+        """A worker cannot read or write checkpoints; say so in the job's status."""
+        if message.step:
+            self._unwritten[message.where] = message.step, message.problem
+        self.kept = structs.replace(self.kept, error=message.problem[:2048])
+
+    async def finish(self, within: float) -> str:
+        """Write the newest state in memory where it is newer than what is written; take `within` seconds.
+
+        Returns in a sentence what is not in storage after that, empty if all is.
+        """
+        present = max((each.round for each in self._newest.values()), default=0)
+        last = [each for each in self._newest.values() if each.keeps and each.where and each.round == present]
+        for message in last:
+            if message.step > self._stored.get(message.where, -1):
                 self._want(message)
         if running := [task for task in self._writing.values() if not task.done()]:
             await asyncio.wait(running, timeout=within)
+        for message in last:
+            if message.step > self._stored.get(message.where, -1):
+                _, why = self._unwritten.get(message.where, (0, "storage did not answer"))
+                return told(message.step, message.where, why)
+        for where, (step, why) in self._unwritten.items():
+            if step > self._stored.get(where, -1):
+                return why
+        return ""
 
     async def close(self) -> None:
         """Stop; what is in memory stays there."""
@@ -108,6 +134,7 @@ class Keeper:
         One of an earlier round is given up: its other parts may never come.
         """
         self._wanted[message.block] = message
+        self._news.set()
         running = self._writing.get(message.block)
         if running is not None and self._rounds.get(message.block, 0) < message.round:
             running.cancel()
@@ -117,21 +144,48 @@ class Keeper:
             self._writing[message.block] = asyncio.get_running_loop().create_task(self._write(message.block))
 
     async def _write(self, block: str) -> None:
+        """Write what is wanted; what fails is tried again, until a newer save overtakes it."""
         while message := self._wanted.pop(block, None):
-            began = time.monotonic()
-            try:
-                written = await asyncio.to_thread(self._store, message)
-                committed = await self._tell(written)
-            except Exception as error:  # file systems of others raise what they like
-                self._failed(message.step, message.where, error)
-                continue
-            if committed:
-                seconds = time.monotonic() - began
-                self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error="")
+            pause = AGAIN
+            while not await self._is_written(message) and block not in self._wanted:
+                self._news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._news.wait()
+                pause, message = min(2 * pause, LATEST), self._newest_like(message)
 
-    def _failed(self, step: int, where: str, error: Exception) -> None:
-        problem = f"the checkpoint of step {step} is not in {where}: {error!r}"
-        log.warning(problem)
+    async def _is_written(self, message: Copied) -> bool:
+        """Write a save and have it committed; False if that failed, and may succeed at another try."""
+        began = time.monotonic()
+        try:
+            written = written_by_worker(message)
+            if written is None:
+                written = await asyncio.to_thread(self._store, message)
+            committed = await self._tell(written)
+        except Exception as error:  # file systems of others raise what they like
+            self._failed(message, error)
+            return False
+        if committed:
+            self._stored[message.where] = message.step
+            self._unwritten.pop(message.where, None)
+            seconds = time.monotonic() - began
+            self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error="")
+        return True
+
+    def _newest_like(self, message: Copied) -> Copied:
+        """Return what to write at another try: memory may hold a newer step by now.
+
+        A part of several is written with the others of its step, or not at all.
+        """
+        newest = self._newest[message.block]
+        same = newest.where == message.where and newest.keeps and newest.parts == 1
+        return newest if same else message
+
+    def _failed(self, message: Copied, error: Exception) -> None:
+        problem = told(message.step, message.where, str(error) or repr(error))
+        if self.kept.error != problem[:2048]:
+            log.warning(problem)
+        self._unwritten[message.where] = message.step, problem
         self.kept = structs.replace(self.kept, error=problem[:2048])
 
     def _store(self, message: Copied) -> Written:
@@ -154,11 +208,11 @@ class Keeper:
                 )
         raise Damaged("a newer step has overwritten it in memory")
 
-    def _storage(self, where: str) -> Storage:
+    def _storage(self, where: bytes) -> Storage:
         """Return the storage; fsspec is loaded when it is first needed, for agents start in no time."""
         from elasticjob.trainer.checkpoint.storage import Storage
 
-        return self._stores.setdefault(where, Storage(where))
+        return self._stores.setdefault(where, Storage(os.fsdecode(where)))
 
     async def _tell(self, written: Written) -> bool:
         """Tell the agent of rank 0, which commits; return whether it did."""
@@ -168,7 +222,8 @@ class Keeper:
         assert self._session is not None
         body = msgspec.json.encode(written)
         async with self._session.post(f"{url_of(world.members[0])}{WRITTEN}", data=body) as answer:
-            answer.raise_for_status()
+            if not answer.ok:
+                raise OSError(f"{world.members[0].node}: {(await answer.text())[:1000]}")
             return msgspec.json.decode(await answer.read(), type=bool)
 
     async def _gather(self, written: Written) -> bool:
@@ -182,14 +237,14 @@ class Keeper:
         if len(gathering.written) == written.parts and not gathering.done.done():
             try:
                 await asyncio.to_thread(self._commit, gathering.written)
-            except Exception as error:  # as above
-                self._failed(written.step, written.where, error)
-                gathering.done.set_result(False)
+            except Exception as error:  # as above; each node tries again
+                gathering.done.set_exception(error)
+                gathering.done.exception()
             else:
-                if (
-                    written.step != self.kept.stored
-                ):  # the last step may be saved again, with what came after it
-                    log.info("the checkpoint of step %d is in %s", written.step, written.where)
+                if written.step != self._stored.get(
+                    written.where
+                ):  # the last one may be saved again, with scores
+                    log.info("the checkpoint of step %d is in %s", written.step, shown(written.where))
                 gathering.done.set_result(True)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -223,14 +278,42 @@ class Keeper:
 
     async def _put(self, to: Member, message: Copied) -> None:
         assert self._session is not None
-        save, mark = Save(message.step, message.round), message.block.rpartition("-")[2]
+        _, slot, mark = message.block.split("-")
+        save = Save(message.step, message.round)
         for held in await asyncio.to_thread(memory.held, self._folder, mark):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
-                    url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}"
+                    url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}?slot={slot}"
                     size = {"Content-Length": str(len(block))}
                     async with self._session.put(url, data=chunks(block), headers=size) as answer:
                         answer.raise_for_status()
+
+
+def written_by_worker(message: Copied) -> Written | None:
+    """Return the part that a worker has written by itself, None if its block is in memory."""
+    if not message.name:
+        return None
+    return Written(
+        where=message.where,
+        keep=message.keep,
+        step=message.step,
+        round=message.round,
+        part=message.part,
+        parts=message.parts,
+        name=message.name,
+        size=message.size,
+        crc=message.crc,
+    )
+
+
+def told(step: int, where: bytes, why: str) -> str:
+    """Return in a sentence that a checkpoint is not written."""
+    return f"the checkpoint of step {step} is not in {shown(where)}: {why}"
+
+
+def shown(where: bytes) -> str:
+    """Return a place as a text that can be sent."""
+    return where.decode("utf-8", "backslashreplace")
 
 
 def overtaken(save: Save, by: Save) -> bool:

@@ -25,7 +25,7 @@ LARGEST_MESSAGE: Final = 1 << 16
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a save is in storage; answered when the save is committed, or never will be."""
 
-    where: str
+    where: bytes
     keep: int
     step: int
     round: int
@@ -96,12 +96,18 @@ class Endpoint:
         return answer
 
     async def _take(self, request: web.Request) -> web.Response:
-        """Keep a copy of another node's block."""
+        """Keep a copy of another node's block, by the slot it has there.
+
+        Ranks shift, and part numbers with them: by those, each shift would leave another set of blocks.
+        """
         size = request.content_length
         if size is None or size < START:
             raise web.HTTPLengthRequired(text="a block comes with its length")
         mark, _, number = asked(request)
-        writer = Writer(self._folder, f"copy-{number}-{mark}")
+        slot = request.query.get("slot", str(number))
+        if not slot.isdecimal() or len(slot) > 7:
+            raise web.HTTPBadRequest(text=f"slot is {slot!r}, and must be a number")
+        writer = Writer(self._folder, f"copy-{int(slot)}-{mark}")
         try:
             with writer.block(size) as block:
                 await receive(request, block[:size])
@@ -118,7 +124,10 @@ class Endpoint:
             written = msgspec.json.decode(await request.read(), type=Written)
         except msgspec.MsgspecError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        committed = await self._written(written)
+        try:
+            committed = await self._written(written)
+        except Exception as error:  # of a file system; the other node tries again
+            raise web.HTTPServiceUnavailable(text=str(error)) from error
         return web.Response(body=msgspec.json.encode(committed), content_type="application/json")
 
 

@@ -7,19 +7,22 @@ DataLoader reads ahead along it, in processes if asked to, and is started anew w
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
-import random
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from elasticjob.trainer.link.channel import FD
+from elasticjob.trainer.torch.records.randomness import seed_all, untouched
 from elasticjob.trainer.torch.records.sampler import ENDLESS, Piece, Position, Sampler
 
 CPU: Final = torch.device("cpu")
@@ -49,6 +52,10 @@ class Order(Protocol):
         """Return what stands at `places` of `epoch`: indices, or parts to read."""
         ...
 
+    def told(self) -> dict[str, Any]:
+        """Return what the order depends on, by name: a checkpoint within an epoch needs the same."""
+        ...
+
 
 class Indices:
     """The indices of a dataset, shuffled anew in each epoch or as they are."""
@@ -65,6 +72,42 @@ class Indices:
             self._known = (epoch, permutation(self.records, self._seed, epoch))
         indices: list[int] = self._known[1][places.start : places.stop].tolist()
         return indices
+
+    def told(self) -> dict[str, Any]:
+        return {"records": self.records, "seed": self._seed, "shuffle": self._shuffle}
+
+
+class Sampled:
+    """The indices that a sampler of the user's gives, anew in each epoch: the same ones on every worker.
+
+    Its random numbers are seeded by seed and epoch; one with `set_epoch` is told the epoch.
+    """
+
+    def __init__(self, sampler: Any, seed: int) -> None:
+        self.records = len(sampler)
+        self._sampler, self._seed = sampler, seed
+        self._known: tuple[int, list[int]] | None = None
+
+    def at(self, epoch: int, places: range) -> list[int]:
+        if self._known is None or self._known[0] != epoch:
+            self._known = (epoch, self._drawn(epoch))
+        return self._known[1][places.start : places.stop]
+
+    def told(self) -> dict[str, Any]:
+        return {"records": self.records, "seed": self._seed, "sampler": type(self._sampler).__name__}
+
+    def _drawn(self, epoch: int) -> list[int]:
+        if hasattr(self._sampler, "set_epoch"):
+            self._sampler.set_epoch(epoch)
+        with untouched():
+            seed_all(stream(self._seed, epoch, -1))
+            drawn = [int(index) for index in self._sampler]
+        if len(drawn) != self.records:
+            raise ValueError(
+                f"{type(self._sampler).__name__} gave {len(drawn)} indices in epoch {epoch}, and its length "
+                f"is {self.records}: an epoch has as many records as len(sampler) says"
+            )
+        return drawn
 
 
 class Shards:
@@ -99,6 +142,10 @@ class Shards:
             place += stop - inside
         return parts
 
+    def told(self) -> dict[str, Any]:
+        names = {"records": self.records, "shard": self._shard, "offsets": list(self._offsets)}
+        return names | {"seed": self._seed, "shuffle": self._shuffle}
+
     def _in_turn(self, place: int) -> tuple[int, int, int]:
         """Return the shard at `place`, the place inside of it, and its length."""
         shard, inside = divmod(place, self._shard)
@@ -130,8 +177,12 @@ class Records(Dataset[Any]):
         self._read = read
 
     def __getitems__(self, fetch: Fetch) -> Sequence[Any]:
-        seed_all(fetch.seed)
-        return self._read(fetch.what)
+        if get_worker_info() is not None:
+            seed_all(fetch.seed)
+            return self._read(fetch.what)
+        with untouched():
+            seed_all(fetch.seed)
+            return self._read(fetch.what)
 
 
 @dataclass(frozen=True)
@@ -160,6 +211,7 @@ class Loader:
         seed: int,
         workers: int,
         collate_fn: Callable[[list[Any]], Any] | None,
+        drop_last: bool,
         more: dict[str, Any],
     ) -> None:
         if more.keys() & OURS:
@@ -167,6 +219,13 @@ class Loader:
             raise TypeError(f"{names}: set by elasticjob, which decides the records of each worker and step")
         self.order = order
         self.global_batch, self.micro_batch = global_batch, micro_batch
+        self.records = order.records
+        if drop_last:
+            self.records -= order.records % max(1, global_batch)
+            if not self.records:
+                raise ValueError(
+                    f"drop_last leaves nothing of {order.records} records: a step takes {global_batch}"
+                )
         self._seed = seed
         self._sampler: Sampler | None = None
         self._plan: Iterator[Fetch] = iter(())
@@ -177,20 +236,23 @@ class Loader:
             num_workers=workers,
             collate_fn=collate_fn or default_collate,
             worker_init_fn=_Init(given, os.getpid()) if workers else None,
-            persistent_workers=workers > 0,
-            **more,
+            **{"persistent_workers": workers > 0, **more},
         )
         self._batches: Iterator[Any] = iter(())
         self.sampler(1)  # its errors are the user's
 
     def __len__(self) -> int:
         """Return the number of steps of an epoch, which is the same for any number of workers."""
-        return -(-self.order.records // self.global_batch)
+        return -(-self.records // self.global_batch)
+
+    def told(self) -> dict[str, Any]:
+        """Return what the records of each step depend on."""
+        return {**self.order.told(), "global batch": self.global_batch, "counted records": self.records}
 
     def sampler(self, slots: int) -> Sampler:
         """Return how the records are cut into steps for a job of `slots` workers at most."""
         if self._sampler is None or self._sampler.slots != slots:
-            self._sampler = Sampler(self.order.records, self.global_batch, slots, self.micro_batch)
+            self._sampler = Sampler(self.records, self.global_batch, slots, self.micro_batch)
         return self._sampler
 
     def start(self, position: Position, place: Place) -> None:
@@ -221,9 +283,7 @@ class Loader:
         return self._plan
 
 
-OURS: Final = frozenset(
-    {"batch_size", "batch_sampler", "sampler", "shuffle", "drop_last", "num_workers", "persistent_workers"}
-)
+OURS: Final = frozenset({"batch_size", "batch_sampler", "sampler", "shuffle", "drop_last", "num_workers"})
 
 
 class _Ahead:
@@ -243,7 +303,9 @@ class _Init:
         self._given, self._parent = given, parent
 
     def __call__(self, number: int) -> None:
-        if sys.platform == "linux":
+        if os.getppid() != self._parent:  # the parent of a forkserver's children is the server
+            _end_with(multiprocessing.parent_process())
+        elif sys.platform == "linux":
             ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() != self._parent:
                 os._exit(1)
@@ -251,6 +313,18 @@ class _Init:
             _close_quietly(int(os.environ[FD]))
         if self._given:
             self._given(number)
+
+
+def _end_with(worker: Any) -> None:
+    """End this process when its worker ends: the sentinel is a pipe that closes then."""
+    if worker is None:  # an orphan already
+        os._exit(1)
+
+    def wait() -> None:
+        connection.wait([worker.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait, name="elasticjob-worker", daemon=True).start()
 
 
 def _close_quietly(fd: int) -> None:
@@ -303,25 +377,6 @@ def stream(seed: int, step: int, index: int) -> int:
     """Return the seed of one stream of random numbers, unique to its arguments."""
     mixed = (seed * 0x9E3779B97F4A7C15 + step) * 0xBF58476D1CE4E5B9 + index + 1
     return (mixed ^ (mixed >> 31)) & 0x7FFF_FFFF_FFFF_FFFF
-
-
-def seed_all(seed: int) -> None:
-    """Seed torch, random and, if it is imported, NumPy: what is read does not depend on who reads it."""
-    seed_torch(seed, CPU)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed & 0xFFFF_FFFF)
-
-
-def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed the random numbers of models on `device`.
-
-    torch.manual_seed seeds all kinds of devices, at 0.2 ms for those that were never used.
-    """
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
 
 
 def moved(batch: Any, device: torch.device) -> Any:

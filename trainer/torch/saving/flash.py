@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -20,14 +22,14 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import memory, part, storage
-from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
-from elasticjob.trainer.checkpoint.memory import Held, NoRoom, Writer
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
-from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
+from elasticjob.trainer.checkpoint.part import Head, Save
+from elasticjob.trainer.checkpoint.sources import Source
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.link.address import SLOT, NoMaster, way_from
-from elasticjob.trainer.link.channel import Copied
-from elasticjob.trainer.torch.saving import reshard
+from elasticjob.trainer.link.channel import Copied, Hampered
+from elasticjob.trainer.torch.saving import newest, reshard
+from elasticjob.trainer.torch.saving.newest import Exchange, Places, Readers
 from elasticjob.trainer.torch.saving.pinned import pin
 from elasticjob.trainer.torch.saving.reshard import tensor_in
 from elasticjob.trainer.torch.saving.tree import (
@@ -46,21 +48,11 @@ log = logging.getLogger("elasticjob")
 
 MEMORY: Final = "memory://"
 """The place of checkpoints that are kept in the memory of nodes alone."""
-Exchange = Callable[[bytes], list[bytes]]
-"""Returns what each worker gave, by rank; all workers call it at the same place."""
 Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
 """Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
 
 Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
 """
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What a worker knows of checkpoints: what its node holds, where that is served, what is in storage."""
-
-    offers: tuple[Offer, ...]
-    server: str
-    stored: tuple[tuple[Save, int], ...] = ()
 
 
 class Flash:
@@ -70,10 +62,19 @@ class Flash:
     """
 
     def __init__(
-        self, where: str, *, keep: int, environment: Mapping[str, str], say: Callable[[Copied], None]
+        self,
+        where: str,
+        *,
+        keep: int,
+        environment: Mapping[str, str],
+        say: Callable[[Copied | Hampered], None],
     ) -> None:
-        self._where, self._keep, self._say = where, keep, say
+        if keep < 1:
+            raise ValueError(f"keep is {keep}: at least 1 checkpoint has to stay")
+        self._keep, self._say = keep, say
         self._storage = None if where == MEMORY else Storage(where)
+        self._where = where = self._storage.where if self._storage else where
+        self._patience = newest.patience(environment)
         folder = environment.get(memory.FOLDER)
         self._folder = Path(folder) if folder else None
         self._server = environment.get(memory.SERVER, "")
@@ -126,35 +127,24 @@ class Flash:
         targets: Targets,
         *,
         readers: Callable[[int], bool] = lambda _: True,
+        pause: Callable[[float], None] = time.sleep,
     ) -> tuple[Any, Save] | None:
-        """Return the newest state that can be had, and of which checkpoint; None if there is none.
+        """Return the newest state that can be had, and of which checkpoint; None if there never was one.
 
         All workers call this at once; the state is None for those that are no `readers`. When all can read
-        theirs, the targets are filled; no tensor of the state lies in a block. If none of those in storage
-        can be read, Damaged: a job that began anew would overwrite them.
+        theirs, the targets are filled; no tensor of the state lies in a block. See `newest.py` for what it
+        raises.
         """
-        mine = memory.held(self._folder, self._mark) if self._folder else []
-        told = [msgspec.json.decode(each, type=Told) for each in exchange(self._told(mine, rank))]
-        stored, wrong = dict(told[0].stored), ""
-        for chosen in choose([each.offers for each in told], stored):
-            found, wrong = None, ""
-            with ExitStack() as opened:
-                try:
-                    if readers(rank):
-                        source = self._source(chosen, mine, rank, told)
-                        found = opened.enter_context(reading(source, rank, targets))
-                except (Damaged, OSError) as error:
-                    wrong = str(error) or type(error).__name__
-                wrong = next((each.decode() for each in exchange(wrong.encode()) if each), "")
-                if not wrong:
-                    return (found() if found else None), chosen.save
-            if not chosen.holders and rank == 0 and self._storage:
-                self._storage.set_aside(chosen.save.step, wrong)
-            elif chosen.holders:
-                log.warning("step %d cannot be had from memory: %s", chosen.save.step, wrong)
-        if stored:
-            raise Damaged(f"no checkpoint in {self._where} can be read: {wrong}")
-        return None
+        places = Places(
+            self._where, self._storage, self._folder, self._mark, self._server, self._token, self._first
+        )
+        told = Readers(exchange, rank, readers(rank), self._tell_trouble, pause)
+
+        def read(source: Source, opened: ExitStack) -> Callable[[], Any]:
+            return opened.enter_context(reading(source, rank, targets))
+
+        found: tuple[Any, Save] | None = newest.load(places, told, read, self._patience)
+        return found
 
     def close(self) -> None:
         """Let go of the memory; what is in it stays."""
@@ -172,52 +162,62 @@ class Flash:
                 fill(block, tensors, taken.tensors)
                 part.seal(block, body, at)
         except NoRoom as error:
-            if not self._full:
-                log.warning("step %d is not kept in memory: %s", save.step, error.strerror or error)
-            self._full = True
+            self._tell_no_room(save, str(error.strerror or error))
+            if persist and place.keeps and self._storage is not None:
+                self._write_by_itself(self._storage, taken, save, place)
             return
         self._full = False
-        self._say(
-            Copied(
-                block=self._block,
-                step=save.step,
-                round=save.round,
-                part=place.part,
-                parts=place.parts,
-                keeps=place.keeps,
-                persist=persist and place.keeps and self._storage is not None,
-                where=self._where if self._storage else "",
-                keep=self._keep,
-            )
+        self._say(self._copied(save, place, persist=persist))
+
+    def _copied(self, save: Save, place: Place, *, persist: bool) -> Copied:
+        return Copied(
+            block=self._block,
+            step=save.step,
+            round=save.round,
+            part=place.part,
+            parts=place.parts,
+            keeps=place.keeps,
+            persist=persist and place.keeps and self._storage is not None,
+            where=os.fsencode(self._where) if self._storage else b"",
+            keep=self._keep,
         )
 
+    def _write_by_itself(self, to: Storage, taken: Taken, save: Save, place: Place) -> None:
+        """Write this worker's part to storage while training waits; the agent commits it with the others."""
+        try:
+            written = self._write_part(to, taken, save, place)
+        except Trouble as trouble:
+            problem = storage.shown(f"the checkpoint of step {save.step} is not in {self._where}: {trouble}")
+            log.warning("%s", problem)
+            self._say(Hampered(problem=problem, where=os.fsencode(self._where), step=save.step))
+            return
+        copied = self._copied(save, place, persist=True)
+        self._say(msgspec.structs.replace(copied, name=written.name, size=written.size, crc=written.crc))
+
+    def _tell_no_room(self, save: Save, why: str) -> None:
+        if not self._full:
+            log.warning("step %d is not kept in memory: %s", save.step, why)
+            problem = f"step {save.step} is not kept in memory, saves wait for storage: {why}"
+            self._say(Hampered(problem=problem))
+        self._full = True
+
+    def _tell_trouble(self, problem: str) -> None:
+        self._say(Hampered(problem=problem))
+
     def _write(self, to: Storage, taken: Taken, save: Save, place: Place, exchange: Exchange) -> None:
-        written = b""
-        if place.keeps:
-            tensors, body, at = described(taken, save, place)
-            block = memoryview(mmap.mmap(-1, at + len(body)))
-            fill(block, tensors, taken.tensors)
-            part.seal(block, body, at)
-            head = Head(step=save.step, round=save.round, part=place.part, parts=place.parts)
-            written = msgspec.json.encode(to.write(head, block))
+        written = msgspec.json.encode(self._write_part(to, taken, save, place)) if place.keeps else b""
         parts = [msgspec.json.decode(each, type=storage.Part) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
             parts.sort(key=lambda each: each.name)
             to.commit(Manifest(save.step, save.round, tuple(parts)), self._keep)
 
-    def _told(self, mine: Sequence[Held], rank: int) -> bytes:
-        """Return what this worker tells the others; what is in storage is rank 0's to say."""
-        offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
-        stored = tuple(stored_in(self._storage)) if rank == 0 and self._storage else ()
-        return msgspec.json.encode(Told(offers, self._server, stored))
-
-    def _source(self, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
-        if not chosen.holders:
-            assert self._storage is not None
-            return Stored(self._storage, chosen.save.step)
-        here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
-        servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
-        return InMemory(self._mark, chosen.save, here, servers, self._token)
+    def _write_part(self, to: Storage, taken: Taken, save: Save, place: Place) -> storage.Part:
+        tensors, body, at = described(taken, save, place)
+        block = memoryview(mmap.mmap(-1, at + len(body)))
+        fill(block, tensors, taken.tensors)
+        part.seal(block, body, at)
+        head = Head(step=save.step, round=save.round, part=place.part, parts=place.parts)
+        return to.write(head, block)
 
 
 def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
@@ -279,14 +279,3 @@ def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[s
     with torch.no_grad():
         for each in places:
             local(tensors[each.name]).copy_(tensor_in(block, each))
-
-
-def stored_in(place: Storage) -> Iterable[tuple[Save, int]]:
-    """Yield the checkpoints in storage with their numbers of parts; damaged ones are set aside."""
-    for step in place.steps():
-        try:
-            manifest = place.manifest(step)
-        except Damaged as error:
-            place.set_aside(step, str(error))
-            continue
-        yield manifest.save, len(manifest.parts)

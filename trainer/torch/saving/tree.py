@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,21 +33,23 @@ class Place:
 class Taken:
     """A state, taken apart: tensors on this worker by name, and the rest."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, name: str = "") -> None:
         self.tensors: dict[str, Tensor] = {}
-        self.rest = self._apart(state, "")
+        self.rest = self._apart(state, name)
 
     def _apart(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
+            if name in self.tensors:
+                raise ValueError(
+                    f"two tensors of the state are named {name}: one key is a number, one a text"
+                )
             self.tensors[name] = value.detach()
             return {REFERENCE: name}
         if isinstance(value, Mapping):
-            apart = {
-                key: self._apart(each, f"{name}.{key}" if name else str(key)) for key, each in value.items()
-            }
+            apart = {key: self._apart(each, joined(name, key)) for key, each in value.items()}
             return apart if type(value) is dict else _like(value, apart)
         if type(value) in (list, tuple):
-            return type(value)(self._apart(each, f"{name}.{index}") for index, each in enumerate(value))
+            return type(value)(self._apart(each, joined(name, index)) for index, each in enumerate(value))
         return _number(value)
 
     def encoded(self) -> bytes:
@@ -54,6 +57,12 @@ class Taken:
         file = io.BytesIO()
         torch.save(self.rest, file)
         return file.getvalue()
+
+
+def joined(name: str, key: object) -> str:
+    """Return the name of a part: a JSON pointer (RFC 6901), so that no two parts have the same."""
+    escaped = str(key).replace("~", "~0").replace("/", "~1")
+    return f"{name}/{escaped}" if name else escaped
 
 
 def together(rest: Any, tensor: Callable[[str], Tensor]) -> Any:
@@ -147,6 +156,8 @@ def place_of(tensors: Mapping[str, Tensor], rank: int) -> Place:
 def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[str, Tensor]:
     """Return what to fill with the tensors of a checkpoint, placed over the workers as the model is now.
 
+    `state` has by name (`joined`) what holds tensors.
+
     A model's own tensors are filled, and then given to its load_state_dict, as torch.distributed.checkpoint
     does. All other objects may keep what they are given, so they get new tensors. An optimizer has no state
     before its first step: that of a parameter is placed as the parameter.
@@ -155,17 +166,19 @@ def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[
     filled: set[str] = set()
     for name, each in state.items():
         if isinstance(each, nn.Module):
-            found = Taken({name: each.state_dict()}).tensors
+            found = Taken(each.state_dict(), name).tensors
             there |= found
             filled |= found.keys() if loads_as_torch(each) else set()
         elif isinstance(each, dict):
-            there |= Taken({name: each}).tensors
+            there |= Taken(each, name).tensors
     into: dict[str, Tensor] = {}
+    names = {older(name): name for name in there}
     for where in tensors:
-        like = there.get(where.name)
+        name = where.name if where.name in there else names.get(where.name, "")
+        like = there.get(name)
         if like is None:
             like = parameter_of(state, where.name)
-        elif where.name in filled and takes(where, like):
+        elif name in filled and takes(where, like):
             into[where.name] = like
             continue
         into[where.name] = empty(where, like)
@@ -198,13 +211,19 @@ def is_there(where: blocks.Tensor, tensor: Tensor) -> bool:
 
 
 def parameter_of(state: Mapping[str, Any], name: str) -> Tensor | None:
-    """Return the parameter of a tensor in an optimizer's state, named <optimizer>.state.<index>.<key>."""
-    owner, _, rest = name.partition(".state.")
-    optimizer, index = state.get(owner), rest.partition(".")[0]
+    """Return the parameter of a tensor in an optimizer's state, named <optimizer>/state/<index>/<key>."""
+    owner, _, rest = name.replace(".state.", "/state/").partition("/state/")
+    optimizer = state.get(owner) or {older(each): state[each] for each in state}.get(owner)
+    index = re.split(r"[./]", rest)[0]
     if not isinstance(optimizer, Optimizer) or not index.isdecimal():
         return None
     all_: list[Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
     return all_[int(index)] if int(index) < len(all_) else None
+
+
+def older(name: str) -> str:
+    """Return the name that a tensor had in checkpoints whose names were joined by dots."""
+    return name.replace("/", ".").replace("~1", "/").replace("~0", "~")
 
 
 def _like(value: Any, items: dict[Any, Any]) -> Any:

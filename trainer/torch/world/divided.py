@@ -127,6 +127,9 @@ class DividedPeers(Peers):
         assert group is not None
         return group.rank() * many + dist.get_rank(), group.size() * many
 
+    def unify(self, tensors: Sequence[Tensor]) -> None:
+        """Do nothing: after each step buffers are those of the first worker."""
+
     def unite(self) -> None:
         self._those = None
 
@@ -216,11 +219,16 @@ class Divided:
         assert isinstance(peers, DividedPeers)
         self._peers = peers
 
+    def outdated(self) -> bool:
+        """Whether anything has to be wrapped anew: `begin` looks at what is trained."""
+        return False
+
     def leave(self) -> None:
         """Leave the world."""
 
     def begin(self) -> None:
         """Begin a step."""
+        self._parameters = [each for each in self.model.parameters() if each.requires_grad]
         self._sent = self._means = None
 
     def adding_up(self, _: bool) -> AbstractContextManager[None]:
@@ -229,6 +237,15 @@ class Divided:
 
     def check_used(self) -> None:
         """Do nothing: the model is called as it is."""
+
+    def without_gradients(self, loss: Tensor) -> AbstractContextManager[None]:
+        """Refuse a loss of weight 0 that is not finite: its gradients are reduced as they come."""
+        if not bool(torch.isfinite(loss)):
+            raise RuntimeError(
+                f"a micro-batch of weight 0 has the loss {loss.item()}: where nothing counts, compute a "
+                "loss of 0, as by mask.sum().clamp(min=1)"
+            )
+        return nullcontext()
 
     def send(self, numbers: Tensor) -> None:
         """Keep the `numbers` of this step for the reduction, which comes after the last backward pass."""

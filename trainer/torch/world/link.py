@@ -5,6 +5,7 @@ The main thread may be blocked in a collective that only an abort can end.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from elasticjob.trainer.link.channel import (
     ADDRESS,
@@ -34,6 +37,8 @@ from elasticjob.trainer.link.channel import (
     encode,
 )
 from elasticjob.trainer.link.sockets import bound
+
+log = logging.getLogger("elasticjob")
 
 BACKLOG: Final = 65_535  # the kernel takes as much of it as net.core.somaxconn allows
 
@@ -65,6 +70,7 @@ class Link:
         self._group: tuple[int, Abortable] | None = None
         self._interrupted = 0
         self._aborted = 0
+        self._shortened = False  # said that metrics are left out
         self.say(Hello())
         threading.Thread(target=self._read, name="elasticjob-agent", daemon=True).start()
 
@@ -134,21 +140,26 @@ class Link:
         return answer, listener
 
     def say(self, message: FromWorker) -> None:
-        """Send a message to the agent."""
+        """Send a message to the agent; a report that is too long loses its metrics."""
         line = encode(message)
-        if len(line) > LIMIT:
-            raise ValueError(
-                f"{type(message).__name__} takes {len(line)} bytes of {LIMIT}: report fewer metrics"
-            )
+        if len(line) > LIMIT and isinstance(message, Advance):
+            many = len(message.progress.metrics)
+            if not self._shortened:
+                log.warning(
+                    "%d metrics take %d bytes of %d and are not reported: log fewer", many, len(line), LIMIT
+                )
+            self._shortened = True
+            line = encode(replace(message, progress=replace(message.progress, metrics={})))
         with self._speaking:
             self._channel.sendall(line)
 
     def _read(self) -> None:
         """Read the agent's messages until EOF; without an agent the worker exits."""
         lines = Lines()
-        while received := self._channel.recv(65536):
-            for line in lines.feed(received):
-                self._hear(decode_from_agent(line))
+        with suppress(OSError):  # the agent died with messages unread
+            while received := self._channel.recv(65536):
+                for line in lines.feed(received):
+                    self._hear(decode_from_agent(line))
         os._exit(75)
 
     def _hear(self, message: FromAgent) -> None:

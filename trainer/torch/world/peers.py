@@ -186,6 +186,16 @@ class Peers:
         """Return the rank and the number of workers among those of `exchange`."""
         return dist.get_rank(self._some), dist.get_world_size(self._some)
 
+    def unify(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite `tensors` by those of the first worker of `exchange`, on all of them."""
+        source = dist.get_global_rank(self._some, 0) if self._some is not None else 0
+        for tensor in tensors if self.size > 1 else ():
+            copy = tensor if self._some is None else tensor.cpu()  # what `divide` opened is for the CPU
+            dist.broadcast(copy, source, group=self._some)
+            if copy is not tensor:
+                tensor.copy_(copy)
+        self.settle()
+
     def unite(self) -> None:
         """Let `exchange` be among all workers again."""
         self._some = None

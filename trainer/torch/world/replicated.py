@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -40,6 +40,14 @@ class Replicated:
         self._sum: Sum | None = None
         self._wrapped: DistributedDataParallel | None = None
         self._used = False  # the wrapped model was called since the last backward pass
+        self._trains: tuple[bool, ...] = ()
+
+    def outdated(self) -> bool:
+        """Whether other parameters are trained than those whose gradients are averaged."""
+        return self._trains != self._trained()
+
+    def _trained(self) -> tuple[bool, ...]:
+        return tuple(each.requires_grad for each in self._carrier.model.parameters())
 
     @property
     def model(self) -> DistributedDataParallel:
@@ -55,6 +63,7 @@ class Replicated:
     def enter(self, peers: Peers) -> None:
         """Wrap the model for a world whose group is open."""
         self._peers = peers
+        self._trains = self._trained()
         devices = [self._device] if self._device.type == "cuda" else None
         module = self._carrier.model if self._alone else self._carrier
         self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
@@ -81,6 +90,20 @@ class Replicated:
                 "which would train different models; call elastic.model"
             )
         self._used = False
+
+    @contextmanager
+    def without_gradients(self, loss: Tensor) -> Iterator[None]:
+        """Have a backward pass add nothing: that of a loss of weight 0, which may be 0/0.
+
+        All parameters take part in it, because the reduction waits for each of them.
+        """
+        trained = [each for each in self._carrier.model.parameters() if each.requires_grad]
+        hooks = [each.register_hook(torch.zeros_like) for each in trained]  # type: ignore[no-untyped-call]  # torch has no types here
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def send(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
         """Add up `numbers` over all workers; return the parameter whose gradient they are in the last pass.

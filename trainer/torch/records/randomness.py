@@ -1,0 +1,68 @@
+"""Random numbers: streams by seed for what models and datasets draw; the script's own stay its own."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch, random and, if it is imported, NumPy: what is read does not depend on who reads it."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed & 0xFFFF_FFFF)
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed the random numbers of models on `device`.
+
+    torch.manual_seed seeds all kinds of devices, at 0.2 ms for those that were never used.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Give the script its random numbers back after a block that seeds them."""
+    torchs, pythons = torch.get_rng_state(), random.getstate()
+    numpy = sys.modules.get("numpy")
+    numpys: Any = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torchs)
+        random.setstate(pythons)
+        if numpy is not None and numpys is not None:
+            numpy.random.set_state(numpys)
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The state of torch's random numbers on the CPU, and on a GPU."""
+
+    cpu: Tensor
+    gpu: Tensor | None
+    device: torch.device
+
+    @classmethod
+    def of(cls, device: torch.device) -> Self:
+        """Return the present state."""
+        gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return cls(torch.get_rng_state(), gpu, device)
+
+    def put_back(self) -> None:
+        """Go on from this state."""
+        torch.set_rng_state(self.cpu)
+        if self.gpu is not None:
+            torch.cuda.set_rng_state(self.gpu, self.device)

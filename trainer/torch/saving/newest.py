@@ -1,0 +1,223 @@
+"""The newest checkpoint that all workers can begin with, agreed on by all of them.
+
+1. Each worker tells what its node has in memory, and what it sees in storage: a mount may be missing on one.
+2. They try the newest first. Damaged, by a reader that has read all bytes: it is set aside, and the next
+one is tried. A copy in memory that is gone: the next one.
+3. Any other trouble with storage changes nothing: all wait, and look again. After a bound it is raised.
+4. Where a checkpoint was and none can be read, that is raised at every start. To begin anew is the user's
+decision: a job that did by itself would overwrite what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
+from elasticjob.trainer.checkpoint.memory import Held
+from elasticjob.trainer.checkpoint.part import Damaged, Newer, Save
+from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
+from elasticjob.trainer.checkpoint.storage import Storage, Trouble, shown
+
+log = logging.getLogger("elasticjob")
+
+PATIENCE: Final = "ELASTICJOB_STORAGE_PATIENCE"  # seconds that storage may not be readable at a start
+SECONDS: Final = 120.0
+LONGEST: Final = 15.0  # seconds between two looks
+Exchange = Callable[[bytes], list[bytes]]
+"""Returns what each worker gave, by rank; all workers call it at the same place."""
+Read = Callable[[Source], Any]
+"""Opens a checkpoint, to be read when all workers could open theirs."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A worker's knowledge of checkpoints: what its node holds and serves, what it sees in storage."""
+
+    offers: tuple[Offer, ...]
+    server: str
+    stored: tuple[tuple[Save, int], ...] = ()
+    aside: tuple[int, ...] = ()
+    trouble: str = ""
+
+
+class Met(msgspec.Struct, frozen=True):
+    """Why a worker cannot read a checkpoint: its bytes are wrong, or it could not be reached."""
+
+    damaged: str = ""
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the checkpoints of one worker are: in the memory of its node, and in storage."""
+
+    where: str
+    storage: Storage | None
+    folder: Path | None
+    mark: str
+    server: str
+    token: str
+    first: bool  # of its node: it looks into storage for all
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The workers that begin together, as one of them sees it."""
+
+    exchange: Exchange
+    rank: int
+    reads: bool  # needs the state itself
+    say: Callable[[str], None]  # tells what storage suffers from, "" when it is over
+    pause: Callable[[float], None] = time.sleep
+
+
+def load(places: Places, readers: Readers, read: Callable[[Source, ExitStack], Any], patience: float) -> Any:
+    """Return what `read` returns for the newest checkpoint, and which that is; None if there never was one.
+
+    All workers call it at once. Trouble if storage could not be read for so many seconds, Damaged if nothing
+    is left that can be read, Newer if it was written by a newer program.
+    """
+    told_before = False
+    for seconds in (*pauses(patience), None):
+        try:
+            found = _attempt(places, readers, read)
+        except Trouble as trouble:
+            if seconds is None:
+                raise Trouble(
+                    f"{places.where} cannot be read, so the training does not begin, and nothing there was "
+                    f"changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all "
+                    "nodes reach it, or give another place"
+                ) from trouble
+            log.warning("%s cannot be read now, next look in %.0f s: %s", places.where, seconds, trouble)
+            readers.say(shown(f"{places.where} cannot be read: {trouble}"))
+            told_before = True
+            readers.pause(seconds)
+        else:
+            if told_before:
+                readers.say("")
+            return found
+    raise AssertionError
+
+
+def pauses(patience: float) -> Iterator[float]:
+    """Yield the seconds between looks, growing, `patience` in all."""
+    pause, spent = 0.5, 0.0
+    while spent < patience:
+        pause = min(2 * pause, LONGEST, patience - spent)
+        spent += pause
+        yield pause
+
+
+def patience(environment: Mapping[str, str]) -> float:
+    """Return the seconds that storage may not be readable. ValueError for what is no number."""
+    given = environment.get(PATIENCE, "")
+    try:
+        return max(0.0, float(given)) if given else SECONDS
+    except ValueError:
+        raise ValueError(f"{PATIENCE} is {given!r}: give a number of seconds") from None
+
+
+def _attempt(places: Places, readers: Readers, read: Callable[[Source, ExitStack], Any]) -> Any:
+    mine = memory.held(places.folder, places.mark) if places.folder else []
+    own = msgspec.json.encode(_told(places, mine, readers.rank))
+    told = [msgspec.json.decode(each, type=Told) for each in readers.exchange(own)]
+    _raise_trouble([each.trouble for each in told])
+    stored = {save: parts for each in told for save, parts in each.stored}
+    wrong = ""
+    for chosen in choose([each.offers for each in told], stored):
+        found, met = None, Met()
+        with ExitStack() as opened:
+            try:
+                if readers.reads:
+                    found = read(_source(places, chosen, mine, readers.rank, told), opened)
+            except Damaged as error:
+                met = Met(damaged=str(error))
+            except (OSError, Newer) as error:
+                met = Met(trouble=str(error) or type(error).__name__)
+            all_ = [
+                msgspec.json.decode(each, type=Met) for each in readers.exchange(msgspec.json.encode(met))
+            ]
+            if all(each == Met() for each in all_):
+                return (found() if found else None), chosen.save
+        damaged = next((each.damaged for each in all_ if each.damaged), "")
+        if chosen.holders:
+            wrong = damaged or next(each.trouble for each in all_ if each.trouble)
+            log.warning("step %d cannot be had from memory: %s", chosen.save.step, wrong)
+            continue
+        _raise_trouble([each.trouble for each in all_])
+        wrong = damaged
+        if readers.rank == 0 and places.storage:
+            _set_aside(places.storage, chosen.save.step, wrong)
+    aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
+    if aside or wrong:
+        raise Damaged(none_left(places.where, aside, wrong))
+    return None
+
+
+def none_left(where: str, aside: Sequence[int], wrong: str) -> str:
+    """Return in a sentence that there were checkpoints, and none can be read."""
+    steps = ", ".join(map(str, aside)) or "in memory"
+    why = f" ({wrong})" if wrong else ""
+    return (
+        f"no checkpoint in {where} can be read: step {steps} is damaged{why}; the training does not begin "
+        "anew by itself: give another place, or move its step-* folders away"
+    )
+
+
+def _set_aside(storage: Storage, step: int, why: str) -> None:
+    try:
+        storage.set_aside(step, why)
+    except Trouble as trouble:
+        log.warning(
+            "the checkpoint of step %d is damaged (%s), and stays where it is: %s", step, why, trouble
+        )
+
+
+def _raise_trouble(told: Sequence[str]) -> None:
+    """Raise the first trouble, for all workers, with the rank that has it."""
+    for rank, trouble in enumerate(told):
+        if trouble:
+            raise Trouble(f"rank {rank}: {trouble}")
+
+
+def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
+    """Return what this worker tells the others; the first one of each node looks into storage."""
+    offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
+    told = Told(offers, places.server)
+    if places.storage is None or not (places.first or rank == 0):
+        return told
+    try:
+        return msgspec.structs.replace(
+            told, stored=tuple(_stored_in(places.storage)), aside=tuple(places.storage.aside())
+        )
+    except (OSError, Newer) as error:
+        return msgspec.structs.replace(told, trouble=str(error))
+
+
+def _stored_in(storage: Storage) -> Iterator[tuple[Save, int]]:
+    """Yield the checkpoints in storage with their numbers of parts; a damaged manifest is set aside."""
+    for step in storage.steps():
+        try:
+            manifest = storage.manifest(step)
+        except Damaged as error:
+            _set_aside(storage, step, str(error))
+            continue
+        yield manifest.save, len(manifest.parts)
+
+
+def _source(places: Places, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
+    if not chosen.holders:
+        if places.storage is None:
+            raise Trouble(f"{places.where} has no storage, and another worker's has")
+        return Stored(places.storage, chosen.save)
+    here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
+    servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
+    return InMemory(places.mark, chosen.save, here, servers, places.token)
