@@ -158,7 +158,7 @@ def orders(version: int, order: Order, round_: int = 0, *lost: str) -> Ordered:
 
 def training(*nodes: str, slots: int = 1, **terms: object) -> Story:
     """Return the story of node `a` whose elastic workers train in round 1 of `nodes`."""
-    story = Story(workers=slots, **terms)
+    story = Story(workers=slots, **terms)  # type: ignore[arg-type]  # by name
     for slot in range(slots):
         story.then(Said(slot, Hello()), Said(slot, Ready(port=5000 + slot)))
     story.then(formed(1, *nodes, slots=slots))

@@ -109,8 +109,8 @@ class Keeper:
             await asyncio.wait(running, timeout=within)
         for message in last:
             if message.step > self._stored.get(message.where, -1):
-                _, why = self._unwritten.get(message.where, (0, "storage did not answer"))
-                return told(message.step, message.where, why)
+                _, why = self._unwritten.get(message.where, (0, ""))
+                return why or told(message.step, message.where, "storage did not answer")
         for where, (step, why) in self._unwritten.items():
             if step > self._stored.get(where, -1):
                 return why
