@@ -315,10 +315,15 @@ class Run:
 
     def leave_loop(self) -> None:
         """After a `break` of the script: save what was trained till then."""
-        if self.state.whole and not self.ended:
+        if self.ended or not self.state.whole:
+            return
+        try:
             self.state.end_epoch()
-            self._settled = self.state.done.step
-            self._save(persist=True)
+        except RuntimeError as error:  # a score is missing: the copy before stays the newest
+            log.warning("step %d is not saved: %s", self.state.done.step, error)
+            return
+        self._settled = self.state.done.step
+        self._save(persist=True)
 
     def is_newcomer(self) -> bool:
         """Whether the others are at some step of a job that began before this worker; gets their state."""

@@ -33,7 +33,7 @@ ERRORS = {
 }
 
 
-class Troubled(LocalFileSystem):
+class Troubled(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Local files, of which some cannot be read at times."""
 
     protocol = "troubled"

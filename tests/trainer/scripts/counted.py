@@ -5,13 +5,14 @@ counted.py EPOCHS|held [CHECKPOINT] [--divided]
 With --divided, fully_shard divides the model over the workers of a node. In the folder $COUNTED the lines of
 steps are written to a file too, which no killed agent can take along. A training that is `held` goes on, a
 moment between its steps, until there is a file `open`: it ends with the epoch in which rank 0 sees that, and
-says which in `last`. A file `evaluation` has the main worker evaluate after its step, for as many seconds as
-are written in the file.
+says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step to be killed. A file `evaluation`
+has the main worker evaluate after its step, for as many seconds as are written in the file.
 """
 
 import argparse
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
                 step.backward(F.cross_entropy(elastic.model(x), y))
                 records += index.tolist()
             norm = float(step.clip_grad_norm_(0.5))
+            stand(f"stand-{step.number}-{elastic.rank}")
         if not step.done:
             continue
         notes["steps"] += 1
@@ -102,6 +104,14 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
     parameters = [value for each in model.parameters() for value in whole(each).flatten().tolist()]
     result = {"parameters": parameters, "rank": elastic.rank, "score": loss, "notes": notes}
     print(json.dumps({"pid": os.getpid(), **result}), flush=True)
+
+
+def stand(mark: str) -> None:
+    """Wait in a step to be killed, where a test wants that."""
+    if (FOLDER / mark).exists():
+        (FOLDER / mark).unlink()
+        print(json.dumps({"pid": os.getpid(), "stands": mark}), flush=True)
+        signal.pause()
 
 
 def ends(elastic: Elastic, step: Step) -> bool:

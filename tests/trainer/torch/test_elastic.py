@@ -46,6 +46,40 @@ async def test_stopped_worker_is_found_to_hang_and_replaced(tmp_path: Path, warm
         assert any("stacks of rank 0" in line.text for line in job.lines)
 
 
+async def test_node_that_comes_back_after_many_steps_begins_as_a_newcomer(tmp_path: Path, warm: Warm) -> None:
+    """Its script is at another place than the others', and what it keeps is old."""
+    async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
+        agents = [await job.agent(index, "counted.py", HELD) for index in (0, 1)]
+        await job.until(job.trains_with(2, after=5))
+        stopped = agents[1].tree()
+        for process in stopped:
+            process.suspend()
+        job.limit(silence=timedelta(seconds=1))
+        away = job.last("job-worker-0")["step"]
+        await job.until(job.trains_with(1, after=away + 20))
+        job.limit(silence=AGES)
+        for process in stopped:
+            process.resume()
+        await job.until(job.trains_with(2, after=away + 21))
+        job.let_end()
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        check(job, slots=2, lost=1)
+        assert any("it missed the others' steps" in line.text for line in job.lines)
+        steps = max(step["step"] for step in job.recorded())
+        assert [result["notes"]["steps"] for result in job.results()] == [steps] * 2
+
+
+async def test_worker_that_is_lost_in_the_last_step_does_not_train_again(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        (job.counted / "stand-13-1").touch()
+        agent = await job.agent(0, "counted.py", 1, flags=("--nproc-per-node", "2"))
+        stands = await job.until(lambda: [line.record for line in job.lines if "stands" in line.record])
+        await job.until(lambda: job.last()["step"] == 13)
+        os.kill(stands[0]["pid"], signal.SIGKILL)
+        assert await job.ends(agent) == 0
+        check(job, slots=2, epochs=1, lost=1)
+
+
 async def test_survivor_that_evaluates_is_not_taken_for_stuck(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "counted.py", HELD, flags=("--nproc-per-node", "2"))

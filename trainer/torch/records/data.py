@@ -236,7 +236,8 @@ class Loader:
             num_workers=workers,
             collate_fn=collate_fn or default_collate,
             worker_init_fn=_Init(given, os.getpid()) if workers else None,
-            **{"persistent_workers": workers > 0, **more},
+            # else each start of reading draws a number of the script's
+            **{"persistent_workers": workers > 0, "generator": torch.Generator().manual_seed(seed), **more},
         )
         self._batches: Iterator[Any] = iter(())
         self.sampler(1)  # its errors are the user's

@@ -77,6 +77,7 @@ class Peers:
         self._aborting = threading.Lock()
         self._nccl: dist.ProcessGroup | None = None  # the group, if operations on GPUs are among its own
         self._some: dist.ProcessGroup | None = None
+        self._lent = False  # the group is another's
 
     @property
     def rank(self) -> int:
@@ -94,6 +95,14 @@ class Peers:
         Rank 0 opens the store on `listener`, which has been listening since before the world was formed, so
         connecting needs no retries.
         """
+        if listener is None and dist.is_initialized() and dist.get_world_size() == 1:
+            self._lent = True  # of a training before in this process, as in a notebook, or the script's
+            return
+        if dist.is_initialized():
+            raise RuntimeError(
+                "there is a process group already: make Elastic before any init_process_group, and one in a "
+                "process; start another training by another `elasticjob run`, or by elasticjob.launch"
+            )
         store = self._store(listener)
         self.check()  # before there was a connection to shut down
         cuda = self._device.type == "cuda"
@@ -231,7 +240,7 @@ class Peers:
         """Leave the group; the others see their connections close. `broken`: what is pending never ends."""
         if broken:
             self._abort_nccl()
-        if dist.is_initialized():
+        if dist.is_initialized() and not self._lent:
             dist.destroy_process_group()
 
     def _shut(self) -> None:
