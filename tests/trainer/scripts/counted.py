@@ -5,8 +5,8 @@ counted.py EPOCHS|held [CHECKPOINT] [--divided]
 With --divided, fully_shard divides the model over the workers of a node. In the folder $COUNTED the lines of
 steps are written to a file too, which no killed agent can take along. A training that is `held` goes on, a
 moment between its steps, until there is a file `open`: it ends with the epoch in which rank 0 sees that, and
-says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step to be killed. A file `evaluation`
-has the main worker evaluate after its step, for as many seconds as are written in the file.
+says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step to be killed; a file
+`evaluation` has the main worker evaluate after its step, for as many seconds as are written there.
 """
 
 import argparse
