@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
-from elasticjob.trainer.checkpoint.storage import Storage, Trouble
+from elasticjob.trainer.checkpoint.storage import Storage, Trouble, shown
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
 
@@ -95,7 +95,7 @@ class Stored:
         self._manifest = storage.manifest(save.step)
         if self._manifest.save != save:
             raise Trouble(
-                f"{storage.where} shows step {save.step} of round {self._manifest.round}, and to another "
+                f"{shown(storage.where)} shows step {save.step} of round {self._manifest.round}, and to another "
                 f"worker that of round {save.round}"
             )
 

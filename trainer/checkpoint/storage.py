@@ -115,7 +115,7 @@ class Storage:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
         if manifest.format > FORMAT:
             raise Newer(
-                f"{path} has format {manifest.format}, and this program reads format {FORMAT}: use a newer "
+                f"{shown(path)} has format {manifest.format}, and this program reads format {FORMAT}: use a newer "
                 "elasticjob"
             )
         return manifest
@@ -142,7 +142,9 @@ class Storage:
         folder = self._folder(step)
         with self._reaching(folder), suppress(FileNotFoundError):  # another worker was first
             self._files.mv(f"{folder}/{MANIFEST}", f"{folder}/{ASIDE}")
-        log.warning("the checkpoint of step %d in %s is damaged and is not used: %s", step, self.where, why)
+        log.warning(
+            "the checkpoint of step %d in %s is damaged and is not used: %s", step, shown(self.where), why
+        )
 
     def _folder(self, step: int) -> str:
         return f"{self._root}/step-{step:09d}"

@@ -92,11 +92,13 @@ def load(places: Places, readers: Readers, read: Callable[[Source, ExitStack], A
         except Trouble as trouble:
             if seconds is None:
                 raise Trouble(
-                    f"{places.where} cannot be read, so the training does not begin, and nothing there was "
+                    f"{shown(places.where)} cannot be read, so the training does not begin, and nothing there was "
                     f"changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all "
                     "nodes reach it, or give another place"
                 ) from trouble
-            log.warning("%s cannot be read now, next look in %.0f s: %s", places.where, seconds, trouble)
+            log.warning(
+                "%s cannot be read now, next look in %.0f s: %s", shown(places.where), seconds, trouble
+            )
             readers.say(shown(f"{places.where} cannot be read: {trouble}"))
             told_before = True
             readers.pause(seconds)
@@ -158,7 +160,7 @@ def _attempt(places: Places, readers: Readers, read: Callable[[Source, ExitStack
             _set_aside(places.storage, chosen.save.step, wrong)
     aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
     if aside or wrong:
-        raise Damaged(none_left(places.where, aside, wrong))
+        raise Damaged(none_left(shown(places.where), aside, wrong))
     return None
 
 
@@ -216,7 +218,7 @@ def _stored_in(storage: Storage) -> Iterator[tuple[Save, int]]:
 def _source(places: Places, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
     if not chosen.holders:
         if places.storage is None:
-            raise Trouble(f"{places.where} has no storage, and another worker's has")
+            raise Trouble(f"{shown(places.where)} has no storage, and another worker's has")
         return Stored(places.storage, chosen.save)
     here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
     servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
