@@ -95,8 +95,8 @@ class Stored:
         self._manifest = storage.manifest(save.step)
         if self._manifest.save != save:
             raise Trouble(
-                f"{shown(storage.where)} shows step {save.step} of round {self._manifest.round}, and to another "
-                f"worker that of round {save.round}"
+                f"{shown(storage.where)} shows step {save.step} of round {self._manifest.round}, and to "
+                f"another worker that of round {save.round}"
             )
 
     @property

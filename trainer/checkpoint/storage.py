@@ -115,8 +115,8 @@ class Storage:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
         if manifest.format > FORMAT:
             raise Newer(
-                f"{shown(path)} has format {manifest.format}, and this program reads format {FORMAT}: use a newer "
-                "elasticjob"
+                f"{shown(path)} has format {manifest.format}, and this program reads format {FORMAT}: use a "
+                "newer elasticjob"
             )
         return manifest
 

@@ -92,8 +92,8 @@ def load(places: Places, readers: Readers, read: Callable[[Source, ExitStack], A
         except Trouble as trouble:
             if seconds is None:
                 raise Trouble(
-                    f"{shown(places.where)} cannot be read, so the training does not begin, and nothing there was "
-                    f"changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all "
+                    f"{shown(places.where)} cannot be read, so the training does not begin, and nothing "
+                    f"there was changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all "
                     "nodes reach it, or give another place"
                 ) from trouble
             log.warning(
