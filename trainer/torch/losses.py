@@ -55,13 +55,12 @@ class Losses:
         return sentence
 
 
-@dataclass
+@dataclass(frozen=True)
 class Remedy:
     """A step whose loss or gradients are not finite is left out, `most` times at most."""
 
     rolls_back: bool
     most: int
-    used: int = 0
 
     @classmethod
     def of(cls, name: str | None, most: int) -> Remedy | None:
@@ -74,10 +73,9 @@ class Remedy:
             raise ValueError(f"nan_limit is {most}: give 1 or more")
         return cls(name == "rollback", most)
 
-    def use(self, step: int) -> None:
-        """Count a step that is left out. RuntimeError beyond the limit."""
-        self.used += 1
-        if self.used > self.most:
+    def check(self, step: int, left_out: int) -> None:
+        """Raise RuntimeError if that many steps, with this one, are too many."""
+        if left_out > self.most:
             raise RuntimeError(
                 f"the loss or the gradients of step {step} are not finite, and {self.most} steps were left "
                 "out before (nan_limit): look at the learning rate and at the records of these steps"

@@ -194,7 +194,8 @@ class Run:
         norm = self.reduction.clip(self.trained_parameters(), math.inf, 2.0)
         if math.isfinite(loss) and bool(torch.isfinite(norm)):
             return False
-        self._remedy.use(self.state.done.step + 1)
+        self.state.left_out += 1
+        self._remedy.check(self.state.done.step + 1, self.state.left_out)
         if self._remedy.rolls_back and self._clone is not None:
             self.state.roll_back(self._clone)
         return True

@@ -21,6 +21,7 @@ from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
 
+PROGRESS: Final = ("done", "evaluated", "scores", "scheduled", "order", "left_out")
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
 
@@ -97,8 +98,9 @@ class State:
     """The training state of one worker; `done` is replaced after each step.
 
     `evaluated` counts evaluations, `scores` are the last one's results; `scheduled` counts the epochs after
-    which the schedulers of `per_epoch` have stepped; `order` tells the order of the data. `whole` says that
-    this is the state of the job. `mixed` is True from the first received tensor of a broadcast until the
+    which the schedulers of `per_epoch` have stepped; `order` tells the order of the data,
+    `left_out` how many steps were not taken because they were not finite. `whole` says that this is the state
+    of the job. `mixed` is True from the first received tensor of a broadcast until the
     last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
 
@@ -113,6 +115,7 @@ class State:
     scores: dict[str, float] = field(default_factory=dict)
     scheduled: int = 0
     order: dict[str, Any] = field(default_factory=dict)
+    left_out: int = 0
     whole: bool = False
     mixed: bool = False
 
@@ -158,9 +161,10 @@ class State:
 
     def roll_back(self, snapshot: dict[str, Any]) -> None:
         """Take over what an earlier `snapshot` has trained; the position in the data stays."""
-        now = (self.done, self.evaluated, self.scores, self.scheduled, self.order)
+        now = {name: getattr(self, name) for name in PROGRESS}
         self.restore(copy.deepcopy(snapshot))
-        self.done, self.evaluated, self.scores, self.scheduled, self.order = now
+        for name, value in now.items():
+            setattr(self, name, value)
 
     def begin(self, peers: Peers, start: Callable[[], bool]) -> None:
         """Let all workers begin with what `start` restores for rank 0, or with its script's initial state.
@@ -238,6 +242,7 @@ class State:
             "scores": self.scores,
             "scheduled": self.scheduled,
             "order": self.order,
+            "left_out": self.left_out,
             "frozen": self._frozen(),
         }
 
@@ -249,7 +254,7 @@ class State:
         self.done = Done(**state["done"])
         self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
-        self.order = dict(state.get("order", {}))
+        self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
 
     def _frozen(self) -> list[int]:
         """Return the places of the parameters that are not trained."""

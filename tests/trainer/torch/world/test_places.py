@@ -75,7 +75,7 @@ class Places(RuleBasedStateMachine):
                 self.ask(join(name, self.life(name), after=worker.round, broken=worker.broken))
 
     def may_end(self, name: str) -> bool:
-        """Whether a worker leaves its world: with a lost member at once, else with all others after a step."""
+        """Whether a worker leaves its world: with a lost member at once, else with all others."""
         job, mine = self.game.job, self.workers[name].round
         if mine < job.round or job.ending is None or job.ending.lost:
             return True
