@@ -93,8 +93,8 @@ def load(places: Places, readers: Readers, read: Callable[[Source, ExitStack], A
             if seconds is None:
                 raise Trouble(
                     f"{shown(places.where)} cannot be read, so the training does not begin, and nothing "
-                    f"there was changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that "
-                    "all nodes reach it, or give another place"
+                    f"there was changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see "
+                    "that all nodes reach it, or give another place"
                 ) from trouble
             log.warning(
                 "%s cannot be read now, next look in %.0f s: %s", shown(places.where), seconds, trouble
