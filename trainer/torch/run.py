@@ -118,6 +118,7 @@ class Run:
         self._boundary = False  # all agreed to end this world
         self._metrics: dict[str, float | None] = {}
         self._noted: dict[str, float | Tensor] = {}
+        self._refused: set[str] = set()  # names of metrics that are no numbers
         self._before = Done()
         self._settled = 0  # the step after which the script's own code has run
         self._said = self._began = 0.0
@@ -355,7 +356,7 @@ class Run:
 
     def report(self, metrics: Mapping[str, float]) -> None:
         """Add metrics to the progress in the job's status."""
-        self._metrics |= {name: float(value) for name, value in metrics.items()}
+        self._metrics |= self._numbers(metrics)
         if self._link is not None and self._loader is not None:
             self._link.advance(Advance(round=self.peers.place.round, progress=self._news(None)))
 
@@ -555,7 +556,7 @@ class Run:
     def _news(self, standstill: float | None) -> Progress:
         done = self.state.done
         noted, self._noted = self._noted, {}
-        self._metrics |= {name: float(value) for name, value in noted.items()}
+        self._metrics |= self._numbers(noted)
         if self.noise.scale is not None:
             self._metrics[METRIC] = self.noise.scale
         records = self.sampler.records
@@ -569,6 +570,18 @@ class Run:
             standstill=standstill,
             alarm=self._alarm,
         )
+
+    def _numbers(self, metrics: Mapping[str, float | Tensor]) -> dict[str, float]:
+        """Return metrics as numbers, without those that are none: a report never ends a training."""
+        found: dict[str, float] = {}
+        for name, value in metrics.items():
+            try:
+                found[name] = float(value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                if name not in self._refused:
+                    log.warning("the metric %s is not reported: %s", name, error)
+                self._refused.add(name)
+        return found
 
     def _save(self, *, persist: bool) -> None:
         """Copy the state to this node's memory, for the others too; the first node's goes to storage."""

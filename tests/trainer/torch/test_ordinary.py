@@ -365,6 +365,13 @@ def test_survivors_are_one_step_or_one_evaluation_apart(mine: Any, newest: Any, 
     assert is_behind(mine, newest) == behind
 
 
+def test_a_metric_that_is_no_number_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    elastic, _ = simple()
+    elastic.report(accuracy=0.5, names="none", many=torch.ones(2), odd=math.nan)  # type: ignore[arg-type]
+    assert elastic._run._metrics.keys() == {"accuracy", "odd"}
+    assert [record.getMessage().split()[2] for record in caplog.records] == ["names", "many"]
+
+
 def test_a_change_of_the_world_is_told() -> None:
     told: list[Any] = []
     elastic, _ = simple(on_change=lambda *given: told.append(given))

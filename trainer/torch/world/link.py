@@ -141,15 +141,11 @@ class Link:
 
     def say(self, message: FromWorker) -> None:
         """Send a message to the agent; a report that is too long loses its metrics."""
-        line = encode(message)
-        if len(line) > LIMIT and isinstance(message, Advance):
-            many = len(message.progress.metrics)
-            if not self._shortened:
-                log.warning(
-                    "%d metrics take %d bytes of %d and are not reported: log fewer", many, len(line), LIMIT
-                )
+        short = shortened(message)
+        if short is not message and not self._shortened:
             self._shortened = True
-            line = encode(replace(message, progress=replace(message.progress, metrics={})))
+            log.warning("the metrics of a report are too long, and are left out: log fewer names")
+        line = encode(short)
         with self._speaking:
             self._channel.sendall(line)
 
@@ -202,6 +198,13 @@ def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
     with suppress(KeyError, OSError):  # the variables are inherited, the descriptor is not
         return socket.socket(fileno=os.dup(int(environment[FD])))
     return None
+
+
+def shortened(message: FromWorker) -> FromWorker:
+    """Return a message that fits into a line: a report that is too long without its metrics."""
+    if not isinstance(message, Advance) or len(encode(message)) <= LIMIT:
+        return message
+    return replace(message, progress=replace(message.progress, metrics={}))
 
 
 def listen(address: str) -> socket.socket:
