@@ -3,23 +3,26 @@
     loader = ResumableLoader(dataset, batch_size=32, shuffle=True)
     Trainer(..., callbacks=[ElasticCallback("/mnt/run")]).fit(model, loader)
 
-The callback restores what Lightning would from its own file, when all workers are connected and before the
-first batch; an epoch that was cut off goes on at the batch that is next.
+The callback restores what Lightning would from its own file, where Lightning would, and random numbers; an
+epoch that was cut off goes on at the batch that is next.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.plugins import CheckpointIO
 from torch.utils.data import DataLoader
 
-from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.integrations import plain
+from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 
 
 class ResumableLoader(DataLoader[Any]):
@@ -46,10 +49,17 @@ class ResumableLoader(DataLoader[Any]):
         self.epoch, self.batch = state["epoch"], state["batch"]
 
 
+OF_SCRIPT: Final = re.compile("hyper_parameters|hparams_")
+
+
 class ElasticCallback(Callback):
     """Copies the state of a Trainer to memory each `every` steps; see `Checkpoint` for the arguments.
 
-    The train loader should be a `ResumableLoader`: else a restarted epoch begins with its first records.
+    All that Lightning's own file has is in a copy, except hyper-parameters, which are the script's: model,
+    optimizers, schedulers, loops, the states of callbacks, datamodule and precision plugin, and what hooks
+    add in `on_save_checkpoint`. A copy counts more than the `ckpt_path` of `fit`. The model has to be
+    replicated. The train loader should be a `ResumableLoader`: else a restarted epoch begins with its first
+    records.
     """
 
     def __init__(
@@ -57,21 +67,44 @@ class ElasticCallback(Callback):
     ) -> None:
         self._made = partial(Checkpoint, where, every=every, save_every=save_every, keep=keep)
         self._checkpoint: Checkpoint | None = None
+        self._whole: Whole | None = None
+        self._random = RandomState()
+        self._step = -1  # optimizer steps when it was last time for a copy
+
+    def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
+        """Give Lightning the newest checkpoint, to restore it with all that is set up by then."""
+        if stage != "fit":
+            return
+        if trainer.strategy.restore_checkpoint_after_setup:
+            name = type(trainer.strategy).__name__
+            raise TypeError(f"{name} divides the model, and ElasticCallback copies whole ones: use strategy=ddp")
+        # first of all callbacks, so that a copy is from before any of them has seen the batch
+        trainer.callbacks = [self, *(each for each in trainer.callbacks if each is not self)]
+        self._whole = whole = Whole(trainer)
+        self._checkpoint = self._made({"lightning": whole, "random": self._random})
+        self._step = self._checkpoint.load()
+        if whole.loaded is not None:
+            strategy = trainer.strategy
+            strategy.checkpoint_io = Given(whole.loaded, strategy.checkpoint_io)
+            # a callback has no other way to name a checkpoint: fit has read its ckpt_path already
+            trainer._checkpoint_connector.resume_start("elasticjob")
 
     def on_fit_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Restore the newest checkpoint."""
-        schedulers = [each.scheduler for each in trainer.lr_scheduler_configs]
-        state: dict[str, Any] = {"model": module, "loop": trainer.fit_loop}
-        state |= {f"optimizer{index}": each for index, each in enumerate(trainer.optimizers)}
-        state |= {f"scheduler{index}": each for index, each in enumerate(schedulers)}
-        self._checkpoint = self._made(state)
-        self._checkpoint.load()
+        """Let Lightning read and write its own files as before."""
+        if isinstance(trainer.strategy.checkpoint_io, Given):
+            trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
 
     def on_train_batch_start(
         self, trainer: Trainer, module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Copy the state between two batches, if it is time."""
-        if trainer.global_step:
+        """Copy the state before the first batch of a step, if it is time.
+
+        Only then no gradients are being accumulated, and the validation after the step before is over.
+        """
+        self._random.restore()
+        self._random.mine = None
+        if trainer.global_step != self._step and trainer.global_step:
+            self._step = trainer.global_step
             self._save(trainer, trainer.current_epoch, batch_idx, last=False)
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
@@ -83,9 +116,58 @@ class ElasticCallback(Callback):
         self._save(trainer, trainer.current_epoch, 0, last=True)
 
     def _save(self, trainer: Trainer, epoch: int, batch: int, *, last: bool) -> None:
-        assert self._checkpoint is not None
+        assert self._checkpoint is not None and self._whole is not None
+        self._whole.ended = last
         _place(trainer, epoch, batch)
         self._checkpoint.save(trainer.global_step, last=last)
+
+
+class Whole:
+    """All that Lightning saves in its own file."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._checked = False
+        self.ended = False
+        self.loaded: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what Lightning would write.
+
+        Trainer.save_checkpoint has it for rank 0 only, and waits for workers that may have ended.
+        """
+        loop = self._trainer.fit_loop
+        state: dict[str, Any] = self._trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        state = {name: each for name, each in state.items() if not OF_SCRIPT.search(name)}
+        if not (self.ended or loop._should_accumulate()):  # Lightning adds one to what it saved in a batch
+            state["loops"]["fit_loop"]["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
+        if not self._checked:
+            plain.check("checkpoint", state)
+            self._checked = True
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep the state for Lightning, which restores it."""
+        self.loaded = state
+
+
+class Given(CheckpointIO):
+    """Reads one checkpoint, whatever is asked for, and leaves the rest to the `usual` plugin."""
+
+    def __init__(self, checkpoint: dict[str, Any], usual: CheckpointIO) -> None:
+        self._checkpoint, self.usual = checkpoint, usual
+
+    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        """Return the checkpoint."""
+        return self._checkpoint
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write a file."""
+        self.usual.save_checkpoint(checkpoint, path, storage_options)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a file."""
+        self.usual.remove_checkpoint(path)
 
 
 def _place(trainer: Trainer, epoch: int, batch: int) -> None:

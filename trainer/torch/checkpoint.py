@@ -25,12 +25,13 @@ from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.tree import joined, targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.link import channel_to
 from elasticjob.trainer.torch.world.peers import gathered
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "RandomState"]
 
 
 class Checkpoint:
@@ -103,6 +104,10 @@ class Checkpoint:
             self._flash.expect(self._snapshot, rank())
             return
         persist, save = last or step % self._save_every == 0, Save(step, self._round)
+        if last or step % self._every == 0:  # not if this worker was asked to end: others may not be here
+            for each in self._state.values():
+                if isinstance(each, RandomState):
+                    each.gather(exchange)
         self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange)
         if self._asked:
             raise SystemExit(128 + signal.SIGTERM)
