@@ -7,6 +7,7 @@ import argparse
 import json
 
 import torch
+from accelerate.utils import set_seed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -26,7 +27,8 @@ def main() -> None:
     torch.manual_seed(0)
     inputs = torch.randn(512, 8)
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
-    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
+    set_seed(0, device_specific=True)  # each worker has random numbers of its own
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
     loader = DataLoader(data, batch_size=16, shuffle=True)

@@ -41,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     size = {"vocab_size": 64, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2}
-    config = GPT2Config(**size, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False)
+    config = GPT2Config(**size, use_cache=False)
     elastic = ElasticCallback(args.checkpoint, every=5, save_every=50)
     trainer = Trainer(
         model=GPT2LMHeadModel(config),

@@ -25,7 +25,7 @@ class Regression(LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
 
     def training_step(self, batch, index):
         """Return the loss of a batch."""

@@ -6,12 +6,16 @@ Each step's loss is that of a training in which nothing happened: the state is r
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from elasticjob.trainer.agent.script import Script, imports, preloads
 from tests.kit.training.device import WORKERS
 from tests.kit.training.harness import Scenario, scenario
 from tests.kit.training.warm import Warm, warm_process
@@ -21,15 +25,17 @@ EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
 STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
-LOOPS = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
+SCRIPTS = Path(__file__).parent / "scripts" / "kills"
+LOOPS = {name: imports(Script(str(EXAMPLES / name / "train.py"))) for name in STEPS if name != "fsdp"}
+"""What the examples import."""
 
 pytestmark = pytest.mark.story
 
 
 @pytest.fixture(scope="module")
 def warm_line() -> Iterator[socket.socket]:
-    """The line to a process that has imported these packages once, for all workers of this module."""
-    with warm_process(*LOOPS) as line:
+    """The line to a process that has imported what the agent would, once for all workers of this module."""
+    with warm_process(*preloads(frozenset().union(*LOOPS.values()))) as line:
         yield line
 
 
@@ -63,3 +69,45 @@ async def test_a_killed_worker_changes_no_step(tmp_path: Path, warm: Warm, name:
     assert [step for step in restarted if len(restarted[step]) == 2] == [21, 22, 23]  # since the last copy
     for step, (loss,) in plain.items():
         assert restarted[step] == pytest.approx([loss] * len(restarted[step]), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_killed_at_any_micro_batch_the_training_is_the_same(
+    tmp_path: Path, warm: Warm, name: str
+) -> None:
+    """Bit for bit: weights, callbacks, scaler, and what is logged from the last whole step on."""
+    script = [str(SCRIPTS / f"with_{name}.py"), str(tmp_path)]
+    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
+    output = (await process.stdout.read()).decode()
+    assert await process.wait() == 0, output
+    assert "Didn't find an RNG file" not in output
+    plain, *killed = (json.loads(line) for line in output.splitlines() if line.startswith('{"'))
+    assert [each.pop("kill") for each in killed] == list(range(1, 11))
+    logged = plain.pop("logged")
+    for each in killed:
+        later = each.pop("logged")
+        assert later == logged[len(logged) - len(later) :]
+        assert each == plain
+
+
+def test_imports_of_the_warm_process_leave_nothing_that_forks_would_share() -> None:
+    """No thread, no lock between processes, and no question to CUDA, which would break it in forks."""
+    names = preloads(frozenset().union(*LOOPS.values()))
+    told = subprocess.run([sys.executable, "-c", LEFT, *names], capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout.splitlines()[-1]) == {"missing": [], "threads": 1, "locks": 0, "asked": []}
+
+
+LEFT = """
+import gc, json, os, sys, torch
+from multiprocessing.synchronize import SemLock
+asked = []
+for name in ("is_available", "device_count", "init", "_lazy_init"):
+    was = getattr(torch.cuda, name)
+    setattr(torch.cuda, name, lambda *_, name=name, was=was: asked.append(name) or was())
+from elasticjob.trainer.agent.processes.warm import load
+missing = load(sys.argv[1:])
+gc.unfreeze()
+locks = sum(isinstance(each, SemLock) for each in gc.get_objects())
+threads = len(os.listdir("/proc/self/task"))
+print(json.dumps({"missing": missing, "threads": threads, "locks": locks, "asked": asked}))
+"""

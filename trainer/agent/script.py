@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -23,9 +24,18 @@ from typing import Final
 
 LIBRARY: Final = "elasticjob.trainer.torch"
 
-PRELOADED: Final = frozenset({"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"})
+HUB: Final = frozenset({"accelerate", "huggingface", "transformers"})
+HUB_VARIABLE: Final = re.compile("(HF|TRANSFORMERS|HUGGING_?FACE|XDG)_")
+"""A variable that Hugging Face's packages read when they are imported: a script may set it before."""
+
+PRELOADED: Final = HUB | {"lightning", "numpy", "pandas", "pytorch_lightning", "scipy", "sklearn", "torch"}
+PRELOADED |= {"torchaudio", "torchvision"}
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
-thread."""
+thread, takes no lock that processes share, and asks CUDA nothing."""
+
+INTEGRATIONS: Final = "elasticjob.trainer.integrations."
+LAZY: Final = "transformers"
+"""A package whose modules are imported when one of their names is used."""
 
 DIVIDES: Final = "torch.distributed.fsdp"
 COMPILER: Final = "torch._dynamo"
@@ -121,7 +131,10 @@ def is_compiled(path: Path) -> bool:
 
 
 def imports(script: Script) -> frozenset[str]:
-    """Return the modules that the script's own source imports; empty if it cannot be read."""
+    """Return the names that the script's own source imports; empty if it cannot be read.
+
+    Without packages whose variables it may set first: those have to be imported where it says.
+    """
     path = script.source()
     if path is None:
         return frozenset()
@@ -131,7 +144,29 @@ def imports(script: Script) -> frozenset[str]:
         return frozenset()
     nodes = list(ast.walk(tree))
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    return frozenset(name for node in nodes for name in imported(node, used))
+    sets = any(is_of_hub(node) for node in nodes)
+    names = {name for node in nodes for name in (*imported(node, used), *of_lazy(node))}
+    return frozenset(name for name in names if not (sets and is_from(HUB, name)))
+
+
+def is_of_hub(node: ast.AST) -> bool:
+    """Whether this may be the name of a variable that decides what an import does."""
+    match node:
+        case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
+            return HUB_VARIABLE.match(name) is not None
+        case _:
+            return False
+
+
+def is_from(packages: frozenset[str], name: str) -> bool:
+    """Whether a name comes from one of the packages, or from what we have for one."""
+    return name.removeprefix(INTEGRATIONS).partition(".")[0] in packages
+
+
+def of_lazy(node: ast.AST) -> Iterator[str]:
+    """Yield `transformers.Trainer` where the script says so."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == LAZY:
+        yield f"{LAZY}.{node.attr}"
 
 
 def imported(node: ast.AST, used: set[str]) -> Iterator[str]:
@@ -157,13 +192,13 @@ def is_elastic(names: frozenset[str]) -> bool:
 
 
 def preloads(names: frozenset[str]) -> tuple[str, ...]:
-    """Return the modules that the warm process imports for a script that imports `names`; torch always."""
-    wanted = {name for name in names if name.split(".")[0] in PRELOADED and is_module(name)}
+    """Return what the warm process imports for a script that imports `names`; torch always."""
+    wanted = {name for name in names if is_from(PRELOADED, name) and is_module(name)}
     own = {LIBRARY} if is_elastic(names) else set()
     late = {COMPILER} if any(name.startswith(DIVIDES) for name in names) else set()
     return tuple(sorted(wanted | own | late | {"torch"}))
 
 
 def is_module(name: str) -> bool:
-    """Whether a dotted name can be a module: a name with a capital letter is a class."""
-    return name.islower()
+    """Whether a dotted name can be a module, or brings one: a name with a capital letter is a class."""
+    return name.islower() or name.startswith(f"{LAZY}.")

@@ -6,7 +6,8 @@
         for batch in batches:
             ...                          # a step is counted when `optimizer.step()` would count
 
-What was prepared is saved after each so many batches, and an epoch that was cut off goes on at the next one.
+What was prepared or registered is saved after each so many steps, with the scaler and random numbers; an
+epoch that was cut off goes on at the next batch.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Final
 
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration
-from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from accelerate.optimizer import AcceleratedOptimizer
+from accelerate.utils import DataLoaderConfiguration, DistributedType
 
-from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
+
+DIVIDED: Final = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 
 
 class ElasticAccelerator(Accelerator):
     """An Accelerator whose checkpoints are copies in memory; see `Checkpoint` for the arguments.
 
-    Loaders shuffle by seed and epoch (`use_seedable_sampler`), so that an epoch can be gone on with.
+    Loaders shuffle by seed and epoch (`use_seedable_sampler`), so that an epoch can be gone on with. Models
+    have to be replicated.
     """
 
     def __init__(
@@ -42,30 +45,39 @@ class ElasticAccelerator(Accelerator):
     ) -> None:
         more.setdefault("dataloader_config", DataLoaderConfiguration(use_seedable_sampler=True))
         super().__init__(**more)
+        if self.distributed_type in DIVIDED:
+            raise TypeError(
+                f"accelerate divides the model ({self.distributed_type.value}), and ElasticAccelerator "
+                "copies whole ones: use DDP"
+            )
         self._made = partial(Checkpoint, where, every=every, save_every=save_every, keep=keep)
         self._trained: dict[str, Any] = {}
+        self._random = RandomState()
         self.steps_done = 0
 
-    def prepare(self, *objects: Any, **more: Any) -> Any:
-        """Prepare as Accelerator does, and remember models, optimizers and schedulers."""
-        prepared = super().prepare(*objects, **more)
-        all_ = prepared if isinstance(prepared, tuple) else (prepared,)
-        for given, each in zip(objects, all_, strict=True):
-            if isinstance(given, (nn.Module, Optimizer, LRScheduler)):
-                self._trained[f"{type(given).__name__}{len(self._trained)}"] = each
-        return prepared
+    def prepare_model(self, model: Any, *arguments: Any, **more: Any) -> Any:
+        """Prepare and remember a model; `prepare` calls this, too."""
+        return self._remember("model", super().prepare_model(model, *arguments, **more))
+
+    def prepare_optimizer(self, optimizer: Any, *arguments: Any, **more: Any) -> Any:
+        """Prepare and remember an optimizer."""
+        return self._remember("optimizer", super().prepare_optimizer(optimizer, *arguments, **more))
+
+    def prepare_scheduler(self, scheduler: Any) -> Any:
+        """Prepare and remember a scheduler."""
+        return self._remember("scheduler", super().prepare_scheduler(scheduler))
 
     def register_for_checkpointing(self, *objects: Any) -> None:
         """Save these with what was prepared."""
         super().register_for_checkpointing(*objects)
         for each in objects:
-            self._trained[f"{type(each).__name__}{len(self._trained)}"] = each
+            self._remember("registered", each)
 
     def epochs(self, loader: Any, epochs: int) -> Iterator[tuple[int, Iterator[Any]]]:
         """Yield each remaining epoch with its remaining batches; `loader` was prepared."""
         done = {"epoch": 0, "batch": 0, "step": 0}
-        state = {name: getattr(each, "optimizer", each) for name, each in self._trained.items()}
-        checkpoint = self._made({**state, "done": done})
+        scaler = {} if self.scaler is None else {"scaler": self.scaler}
+        checkpoint = self._made({**self._trained, **scaler, "random": self._random, "done": done})
         checkpoint.load()
         self.steps_done = done["step"]
         while done["epoch"] < epochs:
@@ -76,10 +88,19 @@ class ElasticAccelerator(Accelerator):
     def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, int]) -> Iterator[Any]:
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(done["epoch"])
-        rest = self.skip_first_batches(loader, done["batch"]) if done["batch"] else loader
-        for batch in rest:
+        rest = iter(self.skip_first_batches(loader, done["batch"]) if done["batch"] else loader)
+        first = list(islice(rest, 1))  # reading draws random numbers, too
+        self._random.restore()
+        self._random.mine = None
+        for batch in chain(first, rest):
             yield batch
             done["batch"] += 1
             if self.sync_gradients:
                 done["step"] = self.steps_done = done["step"] + 1
                 checkpoint.save(done["step"])
+
+    def _remember(self, kind: str, made: Any) -> Any:
+        of = made.optimizer if isinstance(made, AcceleratedOptimizer) else made
+        if all(each is not of for each in self._trained.values()):
+            self._trained[f"{kind}{len(self._trained)}"] = of
+        return made

@@ -19,67 +19,130 @@ from typing import Any
 
 import torch
 from transformers import Trainer, TrainerCallback
-from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState
 from transformers.utils import WEIGHTS_NAME
 
-from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
+from elasticjob.trainer.torch.saving import random_state
+
+FILES = {"optimizer": OPTIMIZER_NAME, "scheduler": SCHEDULER_NAME, "scaler": SCALER_NAME}
 
 
 class ElasticCallback(TrainerCallback):
     """Copies the state of a Trainer to memory each `every` steps; see `Checkpoint` for the arguments.
 
-    The model has to be replicated. Set `save_strategy="no"`, unless you want Trainer's own files as well.
+    All that Trainer's own folder has is in a copy: model, optimizer, scheduler, scaler, the state of Trainer
+    and its callbacks, and the random numbers of each worker. The model has to be replicated. Set
+    `save_strategy="no"`, unless you want Trainer's own files as well.
     """
 
     def __init__(
         self, where: str | os.PathLike[str], *, every: int = 100, save_every: int = 1000, keep: int = 2
     ) -> None:
         self._loop: dict[str, Any] = {}
-        self._parts = {name: Part() for name in ("model", "optimizer", "scheduler")}
-        state = {**self._parts, "loop": self._loop}
+        self._parts = {name: Part() for name in ("model", *FILES)}
+        self._random = RandomState()
+        state = {**self._parts, "random": self._random, "loop": self._loop}
         self._checkpoint = Checkpoint(where, state, every=every, save_every=save_every, keep=keep)
+        self._trainer: Trainer | None = None
         self._folder: Path | None = None
+        self._step = 0  # when it was last time for a copy
 
     def newest(self, trainer: Trainer) -> str | None:
         """Return a folder with the newest checkpoint, for `trainer.train(resume_from_checkpoint=…)`.
 
         None if there is none. All workers call it, after the Trainer was made.
         """
-        del trainer  # which has set up the process group
-        if not self._checkpoint.load():
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            raise TypeError("Trainer divides the model, and ElasticCallback copies whole ones: use DDP")
+        self._trainer = trainer
+        callbacks = trainer.callback_handler.callbacks
+        callbacks.remove(self)
+        callbacks.insert(0, self)  # so that a copy is from before any of them has seen the step
+        self._step = self._checkpoint.load()
+        if not self._step:
             return None
         self._folder = folder = Path(tempfile.mkdtemp(prefix="elasticjob-trainer-"))
         (folder / TRAINER_STATE_NAME).write_text(self._loop["state"])
         torch.save(self._parts["model"].state, folder / WEIGHTS_NAME)
-        torch.save(self._parts["optimizer"].state, folder / OPTIMIZER_NAME)
-        torch.save(self._parts["scheduler"].state, folder / SCHEDULER_NAME)
+        for name, file in FILES.items():
+            if self._parts[name].state:
+                torch.save(self._parts[name].state, folder / file)
+        if self._random.mine is not None:
+            number = f"_{trainer.args.process_index}" if trainer.args.world_size > 1 else ""
+            torch.save(self._drawn(trainer, self._random.mine), folder / f"rng_state{number}.pth")
         return str(folder)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Remove the folder: all has been read."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove what has been read: all but random numbers, which Trainer reads in the first epoch."""
+        if self._trainer is None:
+            raise RuntimeError("call trainer.train(resume_from_checkpoint=elastic.newest(trainer))")
+        for file in self._folder.iterdir() if self._folder else ():
+            if not file.name.startswith("rng_state"):
+                file.unlink()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Copy the state, if it is time."""
-        self._save(state, given, last=False)
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Copy the state after the last step of an epoch: all that belongs to it is over."""
+        self._save(state, given)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Copy the state, if it is time: the step before is logged, and evaluated.
+
+        Trainer restores random numbers just here in an epoch that it goes on with: all has been read then.
+        """
+        self._clean()
+        self._save(state, given)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Save the last state."""
+        self._clean()
         self._save(state, given, last=True)
 
-    def _save(self, state: Any, given: dict[str, Any], *, last: bool) -> None:
-        if not (last or self._checkpoint.is_due(state.global_step)):
+    def _clean(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _save(self, state: Any, given: dict[str, Any], *, last: bool = False) -> None:
+        if state.global_step == self._step and not last:
             return
+        first, self._step = not self._parts["model"].of, state.global_step
+        if not (first or last or self._checkpoint.is_due(state.global_step)):
+            return
+        assert self._trainer is not None
         self._parts["model"].of = getattr(given["model"], "module", given["model"])
         self._parts["optimizer"].of = given["optimizer"]
         self._parts["scheduler"].of = given["lr_scheduler"]
-        self._loop["state"] = json.dumps(asdict(state))
+        self._parts["scaler"].of = getattr(self._trainer.accelerator, "scaler", None)
+        self._loop["state"] = json.dumps(asdict(state) | {"stateful_callbacks": callbacks_of(self._trainer)})
         self._checkpoint.save(state.global_step, last=last)
+
+    @staticmethod
+    def _drawn(trainer: Trainer, state: dict[str, Any]) -> dict[str, Any]:
+        """Return random numbers as Trainer has them in its file."""
+        drawn = {
+            "python": random_state.python_state(state),
+            "numpy": random_state.numpy_state(state),
+            "cpu": state["torch"],
+        }
+        if "cuda" in state:
+            alone = trainer.args.world_size == 1
+            drawn["cuda"] = state["cuda"][torch.cuda.current_device()] if alone else state["cuda"]
+        return drawn
+
+
+def callbacks_of(trainer: Trainer) -> dict[str, Any]:
+    """Return the states of callbacks as Trainer has them in its file."""
+    states: dict[str, Any] = {}
+    for each in (*trainer.callback_handler.callbacks, trainer.control):
+        if isinstance(each, ExportableState):
+            states.setdefault(type(each).__name__, []).append(each.state())
+    return {name: of[0] if len(of) == 1 else of for name, of in states.items()}
 
 
 class Part:
-    """Something that Trainer makes later than its callbacks."""
+    """Something that Trainer makes later than its callbacks, or not at all."""
 
     def __init__(self) -> None:
         self.of: Any = None
@@ -87,7 +150,7 @@ class Part:
 
     def state_dict(self) -> dict[str, Any]:
         """Return its state."""
-        state: dict[str, Any] = self.of.state_dict()
+        state: dict[str, Any] = self.of.state_dict() if self.of is not None else {}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

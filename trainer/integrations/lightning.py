@@ -77,7 +77,9 @@ class ElasticCallback(Callback):
             return
         if trainer.strategy.restore_checkpoint_after_setup:
             name = type(trainer.strategy).__name__
-            raise TypeError(f"{name} divides the model, and ElasticCallback copies whole ones: use strategy=ddp")
+            raise TypeError(
+                f"{name} divides the model, and ElasticCallback copies whole ones: use strategy=ddp"
+            )
         # first of all callbacks, so that a copy is from before any of them has seen the batch
         trainer.callbacks = [self, *(each for each in trainer.callbacks if each is not self)]
         self._whole = whole = Whole(trainer)
@@ -116,7 +118,8 @@ class ElasticCallback(Callback):
         self._save(trainer, trainer.current_epoch, 0, last=True)
 
     def _save(self, trainer: Trainer, epoch: int, batch: int, *, last: bool) -> None:
-        assert self._checkpoint is not None and self._whole is not None
+        assert self._checkpoint is not None
+        assert self._whole is not None
         self._whole.ended = last
         _place(trainer, epoch, batch)
         self._checkpoint.save(trainer.global_step, last=last)

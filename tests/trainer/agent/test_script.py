@@ -14,6 +14,9 @@ from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is
 from elasticjob.trainer.agent.settings import place_from, worker_count
 from elasticjob.trainer.link.channel import LIMIT, Lines
 
+FSDP = "torch.distributed.fsdp"
+OURS = "elasticjob.trainer.integrations"
+
 
 @pytest.mark.parametrize(
     ("source", "elastic"),
@@ -121,17 +124,33 @@ def test_script_that_cannot_run_is_refused_with_a_sentence(
     assert caught.value.missing is missing
 
 
-def test_warm_process_imports_what_is_slow_and_harmless(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "import os, ray\nfrom sklearn.datasets import load_digits\nfrom torch.nn import Linear",
+            {"sklearn.datasets", "sklearn.datasets.load_digits", "torch.nn"},
+        ),
+        ("from torch.distributed.fsdp import fully_shard", {"torch._dynamo", FSDP, f"{FSDP}.fully_shard"}),
+        ("from transformers import Trainer", {"transformers", "transformers.Trainer"}),
+        ("import transformers\ntransformers.Trainer(model)", {"transformers", "transformers.Trainer"}),
+        ("import lightning as L\nL.Trainer()", {"lightning"}),
+        ("from pytorch_lightning import Trainer", {"pytorch_lightning"}),
+        (f"from {OURS}.huggingface import ElasticCallback", {f"{OURS}.huggingface"}),
+        (f"from {OURS} import lightning", {f"{OURS}.lightning"}),
+        ("import os\nos.environ['HF_HOME'] = '/hub'\nimport transformers", set()),
+        (
+            f"os.environ |= dict(TRANSFORMERS_OFFLINE='1')\nimport {OURS}.huggingface, lightning",
+            {"lightning"},
+        ),
+    ],
+)
+def test_warm_process_imports_what_is_slow_and_harmless(
+    tmp_path: Path, source: str, expected: set[str]
+) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import os, ray\nfrom sklearn.datasets import load_digits\nfrom torch.nn import Linear")
-    assert preloads(imports(Script(str(script)))) == (
-        "sklearn.datasets",
-        "sklearn.datasets.load_digits",
-        "torch",
-        "torch.nn",
-    )
-    script.write_text("from torch.distributed.fsdp import fully_shard")
-    assert "torch._dynamo" in preloads(imports(Script(str(script))))
+    script.write_text(source)
+    assert set(preloads(imports(Script(str(script))))) == expected | {"torch"}
 
 
 def test_pod_environment_tells_the_place(tmp_path: Path) -> None:

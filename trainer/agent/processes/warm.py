@@ -19,6 +19,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import random
 import runpy
 import select
@@ -183,7 +184,7 @@ class QuickEnd:
 def preload(name: str) -> bool:
     """Import `name`; False if that fails, in any way: the script that needs it will say why."""
     try:
-        importlib.import_module(name)
+        pkgutil.resolve_name(name)  # a name in a module, too: some packages import their modules so
     except Exception:  # a package may raise anything: OSError for a missing library, and so on
         return False
     if name == "torch":
@@ -293,6 +294,9 @@ def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
     random.seed()
     if numpy is not None:
         numpy.random.seed()
+    lightning = sys.modules.get("lightning_utilities.core.rank_zero")
+    if lightning is not None:  # reads this when it is imported, and prints on rank 0 only
+        lightning.rank_zero_only.rank = int(order.environment.get("RANK", "0"))
 
 
 def unbuffered(fd: int) -> TextIO:

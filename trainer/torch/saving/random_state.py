@@ -32,11 +32,9 @@ class RandomState:
 
     def gather(self, exchange: Callable[[bytes], list[bytes]]) -> None:
         """Take the state of every worker for the next `state_dict`; all workers call it at once."""
-        file = io.BytesIO()
-        torch.save(drawn(), file)
         self._workers = {
             rank: torch.load(io.BytesIO(each), weights_only=True)
-            for rank, each in enumerate(exchange(file.getvalue()))
+            for rank, each in enumerate(exchange(encoded(drawn())))
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,6 +68,13 @@ def place() -> tuple[int, int]:
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
+
+
+def encoded(state: dict[str, Any]) -> bytes:
+    """Return a state as bytes for `torch.load`."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
 
 
 def drawn() -> dict[str, Any]:
