@@ -60,7 +60,7 @@ async def test_a_killed_worker_changes_no_step(tmp_path: Path, warm: Warm, name:
         if not kills:
             mark.touch()
         async with scenario(folder, warm, nodes=(1, 1)) as job:
-            script = (mark, KILLED, EXAMPLES / name / "train.py", folder / "checkpoints", *length)
+            script = (mark, KILLED, "SIGKILL", EXAMPLES / name / "train.py", folder / "checkpoints", *length)
             agent = await job.agent(0, "killed.py", *script, flags=flags)
             assert await job.ends(agent) == 0
             seen.append(losses(job))
@@ -69,6 +69,17 @@ async def test_a_killed_worker_changes_no_step(tmp_path: Path, warm: Warm, name:
     assert [step for step in restarted if len(restarted[step]) == 2] == [21, 22, 23]  # since the last copy
     for step, (loss,) in plain.items():
         assert restarted[step] == pytest.approx([loss] * len(restarted[step]), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_a_worker_that_is_asked_to_end_keeps_its_last_step(
+    tmp_path: Path, warm: Warm, name: str
+) -> None:
+    script = (tmp_path / "mark", KILLED, "SIGTERM", EXAMPLES / name / "train.py", tmp_path / "checkpoints")
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "killed.py", *script, "--epochs", 1)
+        assert await job.ends(agent) == 0
+        assert {step: len(each) for step, each in losses(job).items()} == dict.fromkeys(range(1, 33), 1)
 
 
 @pytest.mark.parametrize("name", LOOPS)

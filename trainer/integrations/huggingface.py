@@ -58,8 +58,8 @@ class ElasticCallback(TrainerCallback):
             raise TypeError("Trainer divides the model, and ElasticCallback copies whole ones: use DDP")
         self._trainer = trainer
         callbacks = trainer.callback_handler.callbacks
-        callbacks.remove(self)
-        callbacks.insert(0, self)  # so that a copy is from before any of them has seen the step
+        # first of all, so that a copy is from before any of them has seen the step
+        callbacks[:] = [self, *(each for each in callbacks if each is not self)]
         self._step = self._checkpoint.load()
         if not self._step:
             return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -69,6 +70,7 @@ class ElasticCallback(Callback):
         self._checkpoint: Checkpoint | None = None
         self._whole: Whole | None = None
         self._random = RandomState()
+        self._asked: Any = None  # what hears SIGTERM for the checkpoint
         self._step = -1  # optimizer steps when it was last time for a copy
 
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
@@ -83,7 +85,10 @@ class ElasticCallback(Callback):
         # first of all callbacks, so that a copy is from before any of them has seen the batch
         trainer.callbacks = [self, *(each for each in trainer.callbacks if each is not self)]
         self._whole = whole = Whole(trainer)
+        before = signal.getsignal(signal.SIGTERM)
         self._checkpoint = self._made({"lightning": whole, "random": self._random})
+        after = signal.getsignal(signal.SIGTERM)
+        self._asked = after if after is not before else None
         self._step = self._checkpoint.load()
         if whole.loaded is not None:
             strategy = trainer.strategy
@@ -93,8 +98,17 @@ class ElasticCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Let Lightning read and write its own files as before."""
+        if any(type(each).__name__ == "ZeroRedundancyOptimizer" for each in trainer.optimizers):
+            raise TypeError(
+                "ZeroRedundancyOptimizer divides its state, and ElasticCallback copies whole ones"
+            )
         if isinstance(trainer.strategy.checkpoint_io, Given):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Hear SIGTERM in the place of Lightning, which would end within a step, and with code 0."""
+        if self._asked is not None:
+            signal.signal(signal.SIGTERM, self._asked)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: LightningModule, batch: Any, batch_idx: int
@@ -116,6 +130,12 @@ class ElasticCallback(Callback):
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Save the last state."""
         self._save(trainer, trainer.current_epoch, 0, last=True)
+
+    def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
+        """Leave SIGTERM to whoever comes next."""
+        if self._asked is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._asked = None
 
     def _save(self, trainer: Trainer, epoch: int, batch: int, *, last: bool) -> None:
         assert self._checkpoint is not None

@@ -1,6 +1,6 @@
-"""Runs a script that prints its steps; a process that prints STEP kills itself, if there is no MARK yet.
+"""Runs a script that prints its steps; a process that prints STEP gets SIGNAL, if there is no MARK yet.
 
-killed.py MARK STEP SCRIPT ARGUMENT…
+killed.py MARK STEP SIGNAL SCRIPT ARGUMENT…
 """
 
 import builtins
@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-mark, step, script, *arguments = sys.argv[1:]
+mark, step, number, script, *arguments = sys.argv[1:]
 printed = builtins.print
 
 
@@ -18,7 +18,7 @@ def watched(*words: object, **more: object) -> None:
     printed(*words, **more)  # type: ignore[call-overload]
     if words and f'"step": {step},' in str(words[0]) and not Path(mark).exists():
         Path(mark).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.Signals[number])
 
 
 builtins.print = watched

@@ -56,7 +56,7 @@ class Logged(DummyLogger):
         super().__init__()
         self.lines: list[tuple[int | None, str, float]] = []
 
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:  # type: ignore[override]
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         self.lines += [(step, name, value) for name, value in metrics.items() if name != "epoch"]
 
     def __getattr__(self, _: str) -> Any:
