@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import Trainer, TrainerCallback
@@ -26,7 +26,12 @@ from transformers.utils import WEIGHTS_NAME
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving import random_state
 
-FILES = {"optimizer": OPTIMIZER_NAME, "scheduler": SCHEDULER_NAME, "scaler": SCALER_NAME}
+FILES: Final = {
+    "model": WEIGHTS_NAME,
+    "optimizer": OPTIMIZER_NAME,
+    "scheduler": SCHEDULER_NAME,
+    "scaler": SCALER_NAME,
+}
 
 
 class ElasticCallback(TrainerCallback):
@@ -41,7 +46,7 @@ class ElasticCallback(TrainerCallback):
         self, where: str | os.PathLike[str], *, every: int = 100, save_every: int = 1000, keep: int = 2
     ) -> None:
         self._loop: dict[str, Any] = {}
-        self._parts = {name: Part() for name in ("model", *FILES)}
+        self._parts = {name: Part() for name in FILES}
         self._random = RandomState()
         state = {**self._parts, "random": self._random, "loop": self._loop}
         self._checkpoint = Checkpoint(where, state, every=every, save_every=save_every, keep=keep)
@@ -65,11 +70,10 @@ class ElasticCallback(TrainerCallback):
             return None
         self._folder = folder = Path(tempfile.mkdtemp(prefix="elasticjob-trainer-"))
         (folder / TRAINER_STATE_NAME).write_text(self._loop["state"])
-        torch.save(self._parts["model"].state, folder / WEIGHTS_NAME)
         for name, file in FILES.items():
-            if self._parts[name].state:
-                torch.save(self._parts[name].state, folder / file)
-        if self._random.mine is not None:
+            if state := self._parts[name].taken():
+                torch.save(state, folder / file)
+        if self._random.mine is not None and "numpy" in self._random.mine:
             number = f"_{trainer.args.process_index}" if trainer.args.world_size > 1 else ""
             torch.save(self._drawn(trainer, self._random.mine), folder / f"rng_state{number}.pth")
         return str(folder)
@@ -107,7 +111,7 @@ class ElasticCallback(TrainerCallback):
     def _save(self, state: Any, given: dict[str, Any], *, last: bool = False) -> None:
         if state.global_step == self._step and not last:
             return
-        first, self._step = not self._parts["model"].of, state.global_step
+        first, self._step = self._parts["model"].of is None, state.global_step
         if not (first or last or self._checkpoint.is_due(state.global_step)):
             return
         assert self._trainer is not None
@@ -146,7 +150,7 @@ class Part:
 
     def __init__(self) -> None:
         self.of: Any = None
-        self.state: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return its state."""
@@ -154,5 +158,10 @@ class Part:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep the state for Trainer, who restores it."""
-        self.state = state
+        """Keep the state for Trainer, which restores it."""
+        self._loaded = state
+
+    def taken(self) -> dict[str, Any]:
+        """Return what was loaded, once: it is as large as the model."""
+        loaded, self._loaded = self._loaded, {}
+        return loaded

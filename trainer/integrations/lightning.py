@@ -90,9 +90,8 @@ class ElasticCallback(Callback):
         after = signal.getsignal(signal.SIGTERM)
         self._asked = after if after is not before else None
         self._step = self._checkpoint.load()
-        if whole.loaded is not None:
-            strategy = trainer.strategy
-            strategy.checkpoint_io = Given(whole.loaded, strategy.checkpoint_io)
+        if (loaded := whole.taken()) is not None:
+            trainer.strategy.checkpoint_io = Given(loaded, trainer.strategy.checkpoint_io)
             # a callback has no other way to name a checkpoint: fit has read its ckpt_path already
             trainer._checkpoint_connector.resume_start("elasticjob")
 
@@ -106,7 +105,8 @@ class ElasticCallback(Callback):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Hear SIGTERM in the place of Lightning, which would end within a step, and with code 0."""
+        """Count batches as before this one was begun; hear SIGTERM, where Lightning would end with code 0."""
+        trainer.fit_loop.epoch_loop.batch_progress.total.reset_on_restart()
         if self._asked is not None:
             signal.signal(signal.SIGTERM, self._asked)
 
@@ -152,7 +152,7 @@ class Whole:
         self._trainer = trainer
         self._checked = False
         self.ended = False
-        self.loaded: dict[str, Any] | None = None
+        self._loaded: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what Lightning would write.
@@ -171,7 +171,12 @@ class Whole:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keep the state for Lightning, which restores it."""
-        self.loaded = state
+        self._loaded = state
+
+    def taken(self) -> dict[str, Any] | None:
+        """Return what was loaded, once: it is as large as the model."""
+        loaded, self._loaded = self._loaded, None
+        return loaded
 
 
 class Given(CheckpointIO):
