@@ -101,6 +101,20 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
         assert each == plain
 
 
+async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
+    script = [str(SCRIPTS.parent / "refused.py"), str(tmp_path)]
+    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
+    output = (await process.stdout.read()).decode()
+    assert await process.wait() == 0, output
+    assert output.splitlines() == [
+        "TypeError: Divides divides the model, and ElasticCallback copies whole ones: use DDP",
+        "TypeError: ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones",
+        "TypeError: there are several train loaders, and a ResumableLoader has to be the only one",
+        "TypeError: Trainer divides the model, and ElasticCallback copies whole ones: use DDP",
+        "RuntimeError: call trainer.train(resume_from_checkpoint=elastic.newest(trainer))",
+    ]
+
+
 def test_imports_of_the_warm_process_leave_nothing_that_forks_would_share() -> None:
     """No thread, no lock between processes, and no question to CUDA, which would break it in forks."""
     names = preloads(frozenset().union(*LOOPS.values()))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -79,9 +79,7 @@ class ElasticCallback(Callback):
             return
         if trainer.strategy.restore_checkpoint_after_setup:
             name = type(trainer.strategy).__name__
-            raise TypeError(
-                f"{name} divides the model, and ElasticCallback copies whole ones: use strategy=ddp"
-            )
+            raise TypeError(f"{name} divides the model, and ElasticCallback copies whole ones: use DDP")
         # first of all callbacks, so that a copy is from before any of them has seen the batch
         trainer.callbacks = [self, *(each for each in trainer.callbacks if each is not self)]
         self._whole = whole = Whole(trainer)
@@ -98,14 +96,13 @@ class ElasticCallback(Callback):
     def on_fit_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Let Lightning read and write its own files as before."""
         if any(type(each).__name__ == "ZeroRedundancyOptimizer" for each in trainer.optimizers):
-            raise TypeError(
-                "ZeroRedundancyOptimizer divides its state, and ElasticCallback copies whole ones"
-            )
+            raise TypeError("ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones")
         if isinstance(trainer.strategy.checkpoint_io, Given):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Count batches as before this one was begun; hear SIGTERM, where Lightning would end with code 0."""
+        _check_loaders(trainer.train_dataloader)
         trainer.fit_loop.epoch_loop.batch_progress.total.reset_on_restart()
         if self._asked is not None:
             signal.signal(signal.SIGTERM, self._asked)
@@ -196,6 +193,13 @@ class Given(CheckpointIO):
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a file."""
         self.usual.remove_checkpoint(path)
+
+
+def _check_loaders(loaders: Any) -> None:
+    """Raise TypeError for loaders of several lengths: the shorter one begins again within an epoch."""
+    several = loaders.values() if isinstance(loaders, dict) else loaders
+    if isinstance(several, Collection) and any(isinstance(each, ResumableLoader) for each in several):
+        raise TypeError("there are several train loaders, and a ResumableLoader has to be the only one")
 
 
 def _place(trainer: Trainer, epoch: int, batch: int) -> None:

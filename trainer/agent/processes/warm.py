@@ -27,7 +27,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from io import FileIO, TextIOWrapper
@@ -290,13 +290,18 @@ def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
     if page:
         os.environ[pulse.FD] = str(page[0])
     stacks.register(os.environ)
-    numpy = sys.modules.get("numpy")
+    renew(os.environ)
+
+
+def renew(environment: Mapping[str, str]) -> None:
+    """Give a fork what packages took once, when the warm process imported them: random numbers and a rank."""
     random.seed()
+    numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
     lightning = sys.modules.get("lightning_utilities.core.rank_zero")
-    if lightning is not None:  # reads this when it is imported, and prints on rank 0 only
-        lightning.rank_zero_only.rank = int(order.environment.get("RANK", "0"))
+    if lightning is not None:  # else all workers log and print as rank 0 until they are connected
+        lightning.rank_zero_only.rank = int(environment.get("RANK", "0"))
 
 
 def unbuffered(fd: int) -> TextIO:
