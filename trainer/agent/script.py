@@ -24,21 +24,11 @@ from typing import Final
 
 LIBRARY: Final = "elasticjob.trainer.torch"
 
-HUB: Final = frozenset({"accelerate", "huggingface", "transformers"})
+HUB: Final = frozenset({"accelerate", "huggingface", "lightning", "pytorch_lightning", "transformers"})
 HUB_VARIABLE: Final = re.compile("(HF|TRANSFORMERS|HUGGING_?FACE|XDG)_")
-"""A variable that Hugging Face's packages read when they are imported: a script may set it before."""
+"""A variable that Hugging Face's packages read when these import them: a script may set it before."""
 
-PRELOADED: Final = HUB | {
-    "lightning",
-    "numpy",
-    "pandas",
-    "pytorch_lightning",
-    "scipy",
-    "sklearn",
-    "torch",
-    "torchaudio",
-    "torchvision",
-}
+PRELOADED: Final = HUB | {"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"}
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
 thread, takes no lock that processes share, and asks CUDA nothing."""
 
