@@ -140,8 +140,8 @@ def test_script_that_cannot_run_is_refused_with_a_sentence(
         (f"from {OURS} import lightning", {f"{OURS}.lightning"}),
         ("import os\nos.environ['HF_HOME'] = '/hub'\nimport transformers", set()),
         (
-            f"os.environ |= dict(TRANSFORMERS_OFFLINE='1')\nimport {OURS}.huggingface, lightning",
-            {"lightning"},
+            f"os.environ |= dict(TRANSFORMERS_OFFLINE='1')\nimport {OURS}.huggingface, lightning, numpy",
+            {"numpy"},
         ),
     ],
 )
