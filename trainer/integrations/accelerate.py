@@ -22,6 +22,7 @@ from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import DataLoaderConfiguration, DistributedType
 
+from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 
 DIVIDED: Final = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
@@ -71,11 +72,13 @@ class ElasticAccelerator(Accelerator):
         """Save these with what was prepared."""
         super().register_for_checkpointing(*objects)
         for each in objects:
-            self._remember("registered", each)
+            self._remember(type(each).__name__, each)
 
     def epochs(self, loader: Any, epochs: int) -> Iterator[tuple[int, Iterator[Any]]]:
         """Yield each remaining epoch with its remaining batches; `loader` was prepared."""
         done = {"epoch": 0, "batch": 0, "step": 0}
+        for name, each in self._trained.items():
+            plain.check(name, each.state_dict())
         scaler = {} if self.scaler is None else {"scaler": self.scaler}
         checkpoint = self._made({**self._trained, **scaler, "random": self._random, "done": done})
         checkpoint.load()
