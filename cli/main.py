@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.options import Group
 
 ABOUT = """Elastic distributed training: jobs that survive, grow and shrink while they train.
 
@@ -101,6 +102,12 @@ COMMANDS: tuple[Row, ...] = (
         "Look up",
     ),
     Row(
+        "checkpoint",
+        "Show what a checkpoint holds, or export it: torch, safetensors, dcp.",
+        "elasticjob.cli.commands.checkpoint:checkpoint",
+        "Look up",
+    ),
+    Row(
         "crds",
         "Print the CustomResourceDefinitions, or apply them.",
         "elasticjob.cli.commands.crds:crds",
@@ -127,7 +134,11 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     )
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     for row in COMMANDS:
-        function = guarded(load(row)) if row.name == named else listed
+        loaded = load(row) if row.name == named else listed
+        if isinstance(loaded, Group):
+            app.add_typer(grouped(loaded), name=row.name, rich_help_panel=row.panel)
+            continue
+        function = guarded(loaded) if row.name == named else loaded
         summary = None if row.name == named else row.summary
         app.command(
             row.name,
@@ -139,11 +150,19 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def load(row: Row) -> Command:
+def grouped(group: Group) -> typer.Typer:
+    """Return a command with all of its own."""
+    app = typer.Typer(help=group.help, no_args_is_help=True, rich_markup_mode="rich")
+    for name, command in group.commands.items():
+        app.command(name)(guarded(command))
+    return app
+
+
+def load(row: Row) -> Command | Group:
     """Return the function of a command; Failure if its module needs a package that is not installed."""
     module, _, name = row.target.partition(":")
     try:
-        loaded: Command = getattr(importlib.import_module(module), name)
+        loaded: Command | Group = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("elasticjob"):
             raise
@@ -154,10 +173,12 @@ def load(row: Row) -> Command:
 def missing(command: str, package: str) -> Command:
     """Return a command that names the missing package and how to install it."""
 
+    extra = "torch" if package in ("fsspec", "torch") else "devcluster,examples"
+
     def explain() -> None:
         raise Failure(
             f"'elasticjob {command}' needs the package {package}, which is not installed",
-            next_step="install the extra that has it: pip install 'elasticjob[devcluster,examples]'",
+            next_step=f"install the extra that has it: pip install 'elasticjob[{extra}]'",
         )
 
     return explain

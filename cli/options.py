@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,6 +21,14 @@ Kubeconfig = Annotated[
     typer.Option(help="The kubeconfig. Default: KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount."),
 ]
 Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig. Default: the current one.")]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A command that has commands of its own, by name."""
+
+    help: str
+    commands: Mapping[str, Callable[..., Any]]
 
 
 def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:

@@ -1,0 +1,250 @@
+"""`elasticjob checkpoint`: what is stored is told, and exported so that plain torch reads it."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from typer.testing import CliRunner
+
+from elasticjob.cli.main import application
+from elasticjob.trainer.checkpoint import part
+from elasticjob.trainer.checkpoint.part import Head
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved, found, read
+from elasticjob.trainer.torch.saving.reshard import tensor_in
+from elasticjob.trainer.torch.saving.tree import Taken
+
+
+def checkpoint(*arguments: object) -> tuple[int, str, str]:
+    given = ["checkpoint", *map(str, arguments)]
+    result = CliRunner().invoke(application(given), given)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A place with the steps 5 and 10 of a training, and the state of step 10."""
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(torch.bfloat16)
+    optimizer = torch.optim.Adam(model.parameters())
+    notes: dict[str, Any] = {"ema.slow": {"w": torch.ones(2)}, "seen": [1, (2, "three")]}
+    state = {"model": model, "optimizer": optimizer, "notes": notes}
+    keeper = Checkpoint(tmp_path / "run", state, every=1, save_every=1, environment={})
+    for step in (5, 10):
+        model(torch.ones(4, 3, dtype=torch.bfloat16)).sum().backward()
+        optimizer.step()
+        keeper.save(step)
+    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "notes": notes}
+    return tmp_path / "run", whole
+
+
+def save_parts(
+    where: Path, pieces: list[tuple[tuple[int, ...], torch.Tensor]], whole: tuple[int, ...]
+) -> None:
+    """Save one tensor `w`, a piece of it in each part, as workers of FSDP2 do, and `b`, which all have."""
+    storage, parts = Storage(str(where)), []
+    for number, (offset, piece) in enumerate(pieces):
+        b = torch.arange(3)
+        state = {"model": {"w": piece, "b": b}}
+        taken = Taken(state)
+        name_w, name_b = taken.tensors
+        shapes = [part.Shape(name_w, "float32", tuple(piece.shape), 4, whole, offset)]
+        shapes += [part.Shape(name_b, "int64", (3,), 8)]
+        tensors, at = part.placed(shapes)
+        head = Head(step=1, round=1, part=number, parts=len(pieces), tensors=tensors, rest=taken.encoded())
+        block = memoryview(bytearray(at + len(body := part.encode(head))))
+        for where_, tensor in zip(tensors, (piece, b), strict=True):
+            tensor_in(block, where_).copy_(tensor)
+        part.seal(block, body, at)
+        parts.append(storage.write(head, block))
+    storage.commit(Manifest(1, 1, tuple(parts)), keep=1)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states have the same tensors, numbers and order."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other) and one.dtype is other.dtype
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def test_show_tells_steps_tensors_and_values(saved: tuple[Path, dict[str, Any]]) -> None:
+    code, shown, _ = checkpoint("show", saved[0])
+    assert code == 0
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    for expected in ("0.weight bfloat16 2×3 12 B", "1.num_batches_tracked int64 scalar 8 B", "lr: 0.001"):
+        assert expected in lines
+    assert [line.split()[1] for line in lines if line.endswith("readable")] == ["5", "10"]
+
+
+def test_json_has_the_same(saved: tuple[Path, dict[str, Any]]) -> None:
+    code, shown, _ = checkpoint("show", saved[0], "--step", 5, "--verify", "--json")
+    told = json.loads(shown)
+    assert code == 0
+    assert [(each["step"], each["condition"]) for each in told["checkpoints"]] == [
+        (5, "whole"),
+        (10, "whole"),
+    ]
+    assert told["step"] == 5
+    assert told["state"]["model"]["0.weight"] == {
+        "tensor": {"dtype": "bfloat16", "shape": [2, 3], "bytes": 12}
+    }
+    assert told["state"]["notes"]["seen"] == [1, [2, "three"]]
+
+
+def test_a_changed_byte_is_found_by_verify_and_a_short_file_by_its_head(
+    saved: tuple[Path, dict[str, Any]],
+) -> None:
+    place, _ = saved
+    (newest,) = place.glob("step-000000010/part*")
+    content = bytearray(newest.read_bytes())
+    content[part.START] ^= 1
+    newest.write_bytes(content)
+    assert checkpoint("show", place)[0] == 0
+    code, shown, _ = checkpoint("show", place, "--verify")
+    assert code == 1
+    assert "damaged: part-00000" in shown
+    assert "\nstep 5\n" in shown  # the newest that can be used
+    newest.write_bytes(content[:-5])
+    assert checkpoint("show", place)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "sentence"),
+    [
+        (lambda place: ["show", place / "absent"], 1, "there is no folder"),
+        (lambda place: ["show", place.parent], 1, "there is no checkpoint in"),
+        (lambda place: ["show", "memory://"], 1, "keeps checkpoints in the memory"),
+        (lambda place: ["show", "what://x"], 1, "need a Python package for what://"),
+        (lambda place: ["show", place, "--step", 7], 1, "there is no step 7 in"),
+        (lambda place: ["export", place, place / "a.pt", "--step", 7], 1, "there are 5, 10"),
+        (lambda place: ["export", place, place / "a"], 2, "give --format torch, safetensors or dcp"),
+        (lambda place: ["export", place, place], 2, "does not tell the format"),
+        (lambda place: ["export", place, place / "a.pt", "--only", "modle"], 2, "model, optimizer, notes"),
+        (lambda place: ["export", place, place / "a.pt", "--only", "notes.seen.7"], 2, "7 is not there"),
+        (lambda place: ["export", place, part_of(place), "--format", "torch"], 1, "is there already"),
+        (lambda place: ["export", damaged(place), place / "a.pt"], 1, "the checkpoint is damaged: part-"),
+        (lambda place: ["export", newer(place), place / "a.pt"], 1, "use a newer elasticjob"),
+        (lambda place: ["export", unread(place), place / "a.pt"], 1, "No such file"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(
+    saved: tuple[Path, dict[str, Any]], spoil: Any, code: int, sentence: str
+) -> None:
+    place, _ = saved
+    got, _, errors = checkpoint(*spoil(place))
+    assert (got, sentence in errors, errors.count("\n")) == (code, True, 1), errors
+    assert not list(place.glob("a*"))
+
+
+def part_of(place: Path) -> Path:
+    return next(place.glob("step-000000010/part*"))
+
+
+def damaged(place: Path) -> Path:
+    part_of(place).write_bytes(part_of(place).read_bytes()[:-1])
+    return place
+
+
+def newer(place: Path) -> Path:
+    content = bytearray(part_of(place).read_bytes())
+    content[16:20] = (99).to_bytes(4, "little")
+    part_of(place).write_bytes(content)
+    return place
+
+
+def unread(place: Path) -> Path:
+    part_of(place).unlink()
+    return place
+
+
+def test_torch_reads_the_whole_state(tmp_path: Path, saved: tuple[Path, dict[str, Any]]) -> None:
+    place, state = saved
+    assert checkpoint("export", place, tmp_path / "all.pt")[0] == 0
+    assert same(torch.load(tmp_path / "all.pt", weights_only=True), state)
+    assert same(read(place), state)
+    assert not same(read(place, 5), state)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["all.pt", "run"]
+
+
+def test_safetensors_has_the_names_of_the_model(tmp_path: Path, saved: tuple[Path, dict[str, Any]]) -> None:
+    place, state = saved
+    assert checkpoint("export", place, tmp_path / "m.safetensors", "--only", "model")[0] == 0
+    content = (tmp_path / "m.safetensors").read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    table = json.loads(content[8:end])
+    assert table.pop("__metadata__") == {"format": "pt"}
+    assert sorted(table) == sorted(state["model"])
+    begin, stop = table["0.weight"]["data_offsets"]
+    weight = torch.frombuffer(bytearray(content[end + begin : end + stop]), dtype=torch.bfloat16)
+    assert torch.equal(weight.view(table["0.weight"]["shape"]), state["model"]["0.weight"])
+    assert stop <= len(content) - end
+    package = pytest.importorskip("safetensors.torch")
+    loaded = package.load_file(tmp_path / "m.safetensors")
+    assert same(OrderedDict(sorted(loaded.items())), OrderedDict(sorted(state["model"].items())))
+
+
+def test_safetensors_tells_what_it_leaves_out_and_refuses_two_of_one_name(tmp_path: Path) -> None:
+    notes: dict[str, Any] = {"a.b": torch.ones(1), "n": 3}
+    keeper = Checkpoint(tmp_path / "run", {"notes": notes}, every=1, save_every=1, environment={})
+    keeper.save(1)
+    code, said, _ = checkpoint("export", tmp_path / "run", tmp_path / "a.safetensors")
+    assert (code, "without 1 values that are no tensors" in said) == (0, True)
+    notes["a"] = {"b": torch.zeros(1)}
+    keeper.save(2)
+    for kind in ("safetensors", "dcp"):
+        code, _, errors = checkpoint("export", tmp_path / "run", tmp_path / "b", "--format", kind)
+        assert (code, "use --format torch" in errors) == (1, True), errors
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.safetensors", "run"]
+
+
+def test_distributed_checkpoint_loads_it(tmp_path: Path, saved: tuple[Path, dict[str, Any]]) -> None:
+    place, state = saved
+    assert checkpoint("export", place, tmp_path / "d", "--format", "dcp")[0] == 0
+    mine = {"model": {name: torch.zeros_like(each) for name, each in state["model"].items()}}
+    with pytest.warns(UserWarning, match=r"torch\.distributed is"):
+        load(mine, checkpoint_id=tmp_path / "d", no_dist=True)
+    assert all(torch.equal(mine["model"][name], each) for name, each in state["model"].items())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_tensor_of_several_parts_is_whole_again(tmp_path: Path, axis: int) -> None:
+    whole = torch.arange(35.0).view(5, 7)
+    cut = [whole.narrow(axis, 0, 3), whole.narrow(axis, 3, whole.shape[axis] - 3)]
+    offsets = [(0, 0), (3, 0) if axis == 0 else (0, 3)]
+    save_parts(tmp_path, list(zip(offsets, cut, strict=True)), (5, 7))
+    assert same(read(tmp_path), {"model": {"w": whole, "b": torch.arange(3)}})
+    described = Saved(*found(str(tmp_path))).described()
+    assert described["model"] == {"w": Described("float32", (5, 7)), "b": Described("int64", (3,))}
+
+
+def test_a_tensor_of_which_a_piece_is_missing_is_damage(tmp_path: Path) -> None:
+    save_parts(tmp_path, [((0,), torch.ones(3)), ((3,), torch.ones(1))], (5,))
+    with pytest.raises(part.Damaged, match=r"have 4 of \(5,\)"):
+        read(tmp_path)
+
+
+def test_what_was_set_aside_is_told(saved: tuple[Path, dict[str, Any]]) -> None:
+    place, _ = saved
+    for step in (5, 10):
+        Storage(str(place)).set_aside(step, "its bytes are wrong")
+    with pytest.raises(NoCheckpoint, match="set aside as damaged: step 5, 10"):
+        read(place)
+    assert "step 10  set aside" in checkpoint("show", place)[1]
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from elasticjob.cli.main import missing
+
+    with pytest.raises(Exception, match=r"pip install 'elasticjob\[torch\]'"):
+        missing("checkpoint", "torch")()
