@@ -96,23 +96,26 @@ def main() -> None:
     attend(socket.socket(fileno=fd))
 
 
-def attend(agent: socket.socket) -> None:
-    """Serve until the agent is gone; in a fork, be the worker."""
+def attend(agent: socket.socket, run: Callable[[Fork], None] | None = None) -> None:
+    """Serve until the agent is gone; in a fork, be the worker: `run` its order, a script by default."""
     end = QuickEnd()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = serve(agent)
     if order is None:
         os._exit(0)
     with end:
-        work(order)
+        (run or work)(order)
 
 
-def beside(environment: MutableMapping[str, str]) -> Callable[[], None] | None:
+def beside(
+    environment: MutableMapping[str, str], run: Callable[[Fork], None] | None = None
+) -> Callable[[], None] | None:
     """Fork a warm process for an agent that this process is about to become.
 
     Returns None in this process, with the variable in `environment` by which the agent finds it; in the fork,
     what it has to call when it has left all frames of its parent. Forks nothing if `environment` differs from
-    this process's own in what was decided when torch was imported.
+    this process's own in what was decided when torch was imported. With `run` its workers run that instead of
+    scripts, and what it needs stays open.
     """
     if decided(environment) != decided(os.environ):
         return None
@@ -124,9 +127,12 @@ def beside(environment: MutableMapping[str, str]) -> Callable[[], None] | None:
         tether(agent)
         os.setsid()
         line = theirs.detach()
-        os.closerange(3, line)
-        os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))
-        return partial(attend, socket.socket(fileno=line))
+        if run is None:
+            os.closerange(3, line)
+            os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))
+        else:
+            ours.close()
+        return partial(attend, socket.socket(fileno=line), run)
     theirs.close()
     os.set_inheritable(ours.fileno(), True)
     environment[BESIDE] = f"{ours.detach()}:{pid}"
