@@ -1,0 +1,326 @@
+"""`elasticjob.launch`: a function in elastic workers, for notebooks, sweeps and tests.
+
+    def train(width): ...                              # as a script would; what it returns comes back
+    scores = [launch(train, width, nproc=2) for width in (64, 128)]
+
+The workers are forks of this process, so the function and everything it refers to need not be pickled:
+
+    this process ─ fork ─ agent (`elasticjob run`) ─ fork before its exec ─ warm process ─ fork ─ workers
+
+Each call starts an agent for each node and waits for them; nothing of it is left afterwards.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes.tether import tether
+from elasticjob.trainer.link.channel import FD
+from elasticjob.trainer.link.sockets import bound
+from elasticjob.trainer.references import uses_elastic
+
+TAIL: Final = 30  # lines of output that an error has
+GRACE: Final = 25.0  # seconds that agents have to end after an interrupt
+LAST_LINES: Final = 2.0  # seconds that the rest of the output may take
+MODULE: Final = "elasticjob.trainer.launch"
+OWN: Final = "elasticjob "
+"""The beginning of the lines that agents and masters log."""
+OTHERS: Final = frozenset(
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
+    | {names.MASTER, "DLROVER_MASTER_ADDR", names.JOB, names.NODE, names.ROLE, names.INDEX}
+    | {names.TOKEN_FILE, names.POD_NAME, names.POD_IP, names.TERMINATION_LOG}
+)
+"""Variables by which this process may be a part of another job."""
+
+
+class LaunchFailed(RuntimeError):
+    """A function that was launched failed: the reason, and the last lines of the workers."""
+
+    def __init__(self, reason: str, lines: Sequence[str]) -> None:
+        super().__init__("\n".join([reason, "the last lines of the workers:", *lines]) if lines else reason)
+        self.reason = reason
+
+
+def launch(
+    fn: Callable[..., Any],
+    *args: Any,
+    nproc: int = 2,
+    nodes: int | str = 1,
+    recovery: str = "auto",
+    flags: Sequence[str] = (),
+) -> Any:
+    """Run `fn(*args)` in `nproc` workers on each of `nodes` nodes, all here; return what rank 0 returned.
+
+    Workers that fail are started again, as by `elasticjob run`, whose `flags` may be given, such as
+    ("--max-restarts", "0"). `nodes` may be "1:3". What `fn` returns comes back as JSON, None if it cannot.
+    `recovery` is "in-process" for a function that makes an `Elastic`, "restart" for others; "auto" looks for
+    that in its code. A worker computes with one thread, as with torchrun; see torch.set_num_threads.
+
+    Raises LaunchFailed with the last lines of the workers, RuntimeError if this process cannot be forked.
+    """
+    check(nproc)
+    if "torch" in sys.modules:
+        warm.warm_up()  # once here, not in each warm process
+    most = int(str(nodes).rpartition(":")[2])
+    if recovery == "auto":
+        recovery = "in-process" if uses_elastic(fn, args) else "restart"
+    with tempfile.TemporaryDirectory(prefix="elasticjob-launch-") as made, output() as (reading, writing):
+        folder = Path(made)
+        given = [*meeting(nodes, most), "--nproc-per-node", str(nproc), "--recovery", recovery, *flags]
+        command = [sys.executable, "-m", "elasticjob.cli", "run", *given, "-m", MODULE]
+        job = Running(reading, folder)
+        try:
+            for node in range(most):
+                work = Work(fn, args, folder / "result.json")
+                job.agents.append(start(command, work, folder / f"end-{node}", writing))
+            os.close(writing)
+            job.wait()
+        except BaseException:
+            job.stop()
+            raise
+        reason = job.reason()
+        if reason:
+            raise LaunchFailed(reason, [*job.tail])
+        return result(folder / "result.json")
+
+
+def check(nproc: int) -> None:
+    """Raise RuntimeError if this process cannot be forked for workers, and say what to do."""
+    if nproc < 1:
+        raise ValueError(f"nproc is {nproc}: give 1 or more")
+    if FD in os.environ:
+        raise RuntimeError("launch was called in a worker: call it in the process that starts the workers")
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if torch.cuda.is_initialized():
+        raise RuntimeError(
+            "CUDA is in use in this process, and workers forked from it could not use it: restart the kernel "
+            "(or the program), and make models and tensors on the GPU inside of the function that is launched"
+        )
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        raise RuntimeError(
+            "this process is in a process group: call torch.distributed.destroy_process_group() before launch"
+        )
+
+
+def meeting(nodes: int | str, most: int) -> list[str]:
+    """Return the flags by which the agents of a job find each other."""
+    if most < 1:
+        raise ValueError(f"nodes is {nodes!r}: give 1 or more, or MIN:MAX")
+    if most == 1:
+        return ["--standalone"]
+    with bound("127.0.0.1") as free:
+        port = free.getsockname()[1]
+    secret = secrets.token_hex(16)
+    return ["--nnodes", str(nodes), "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", secret]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does instead of running a script."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    result: Path
+
+    def __call__(self, _: warm.Fork) -> None:
+        """Call the function; SystemExit(1) if it fails."""
+        try:
+            value = self.fn(*self.args)
+        except Exception as error:
+            trace = error.__traceback__.tb_next if error.__traceback__ else None
+            traceback.print_exception(type(error), error, trace)
+            warm.record("".join(traceback.format_exception_only(error)).strip())
+            raise SystemExit(1) from None
+        except SystemExit as end:
+            if end.code is not None and not isinstance(end.code, int):
+                print(end.code, file=sys.stderr)
+            raise
+        if os.environ.get("RANK", os.environ["LOCAL_RANK"]) == "0":
+            keep(value, self.result)
+
+
+def keep(value: Any, path: Path) -> None:
+    """Write what rank 0 returned, if JSON has it."""
+    with suppress(TypeError, ValueError):
+        text = json.dumps(value)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.replace(path)
+
+
+def result(path: Path) -> Any:
+    """Return what rank 0 returned, None if there is nothing."""
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+@contextmanager
+def output() -> Iterator[tuple[int, int]]:
+    """Lend a pipe for the output of all agents; the writing end is closed by whoever got it."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)
+        with suppress(OSError):
+            os.close(writing)
+
+
+def start(command: list[str], work: Work, end: Path, writing: int) -> int:
+    """Fork an agent, and before it becomes one its warm process; return its pid."""
+    launcher = os.getpid()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # of a notebook: whatever it is
+            stream.flush()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # the others of my threads stay behind
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        become_agent(command, work, end, writing, launcher)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def become_agent(command: list[str], work: Work, end: Path, writing: int, launcher: int) -> None:
+    """In a fork: be the agent. In its fork, the warm process, and in those of that, workers: end at last."""
+    atexit._clear()  # what a notebook does at its end; multiprocessing does so
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    tether(launcher)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for theirs, standard in ((nothing, 0), (writing, 1), (writing, 2)):
+        os.dup2(theirs, standard)
+    os.close(writing)
+    sys.stdout, sys.stderr = warm.unbuffered(1), warm.unbuffered(2)
+    environment = {name: value for name, value in os.environ.items() if name not in OTHERS}
+    environment[names.TERMINATION_LOG] = str(end)
+    serve = warm.beside(environment, work)
+    if serve is None:
+        os.execve(command[0], command, environment)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)  # threads of OpenMP do not survive a fork
+    with suppress(SystemExit):
+        serve()
+    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing ends its forks
+    atexit._run_exitfuncs()  # the last one is QuickEnd's, which exits
+
+
+@dataclass
+class Running:
+    """The agents of a job, and the output of all of them."""
+
+    reading: int
+    folder: Path
+    agents: list[int] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
+    _rest: str = ""
+
+    def wait(self) -> None:
+        """Pass the output on until all agents have ended."""
+        with pidfds(self.agents) as watched:
+            self._pass_on_until(lambda: not watched, watched, None)
+        self._pass_on_until(lambda: False, {}, time.monotonic() + LAST_LINES)
+
+    def stop(self) -> None:
+        """End all agents, which end their workers; kill them when they take too long."""
+        left = [pid for pid in self.agents if pid not in self.ended]
+        for pid in left:
+            os.kill(pid, signal.SIGTERM)
+        with pidfds(left) as watched:
+            self._pass_on_until(lambda: not watched, watched, time.monotonic() + GRACE)
+            for pid in watched.values():
+                os.kill(pid, signal.SIGKILL)
+                self.ended[pid] = os.waitpid(pid, 0)[1]
+
+    def reason(self) -> str:
+        """Return why the job failed, empty if it did not: that is its agents' to say."""
+        words = [said(self.folder / f"end-{node}") for node in range(len(self.agents))]
+        if any(each.get("reason") == "Completed" for each in words):
+            return ""
+        failed = (str(each["message"]) for each in words if each.get("reason") not in (None, "Stopped"))
+        codes = ", ".join(str(os.waitstatus_to_exitcode(each)) for each in self.ended.values())
+        return next(failed, f"the agent ended with exit code {codes}")
+
+    def _pass_on_until(
+        self, over: Callable[[], bool], watched: dict[int, int], deadline: float | None
+    ) -> None:
+        """Pass output on until it ends, or `over` is True; reap the agents that are `watched`."""
+        poll = select.poll()
+        for each in (self.reading, *watched):
+            poll.register(each, select.POLLIN)
+        while not over() and (deadline is None or time.monotonic() < deadline):
+            patience = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            for ready, _ in poll.poll(patience):
+                if ready == self.reading:
+                    if not self._read():
+                        poll.unregister(self.reading)
+                        if not watched:
+                            return
+                elif ready in watched:
+                    pid = watched.pop(ready)
+                    self.ended[pid] = os.waitpid(pid, 0)[1]
+                    poll.unregister(ready)
+                    os.close(ready)
+
+    def _read(self) -> bool:
+        """Pass on what has come; False at the end."""
+        received = os.read(self.reading, 1 << 16)
+        text = received.decode(errors="replace")
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        *lines, self._rest = (self._rest + text).split("\n")
+        self.tail.extend(line for line in lines if not line.startswith(OWN))
+        return bool(received)
+
+
+@contextmanager
+def pidfds(pids: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Lend descriptors that are readable when the processes end, with their pids; used ones are taken out."""
+    watched = {os.pidfd_open(pid): pid for pid in pids}
+    try:
+        yield watched
+    finally:
+        for each in watched:
+            os.close(each)
+
+
+def said(path: Path) -> Mapping[str, Any]:
+    """Return an agent's last words, nothing if it had none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit("the process with the launched function has ended: call launch again")
