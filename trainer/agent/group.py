@@ -220,7 +220,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Ended:
-    """A worker's process ended; `message` is the last line of its error output."""
+    """A worker's process ended; `message` is the line of its error output that says why."""
 
     slot: int
     code: int

@@ -16,9 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, reason
+
 log = logging.getLogger("elasticjob.agent")
 
-TAIL: Final = 20  # lines of error output that are remembered
+TAIL: Final = 200  # lines of error output that are remembered: torch's C++ code writes whole stacks
 LONGEST: Final = 1 << 16  # bytes of a line; a longer one is forwarded in parts
 END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines by \r alone
 
@@ -26,7 +28,8 @@ END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines 
 class Stream:
     """Reads one pipe to its end; `ended` is called in the reading thread.
 
-    Lines are forwarded with a `prefix`; without one everything is forwarded at once, whole lines or not.
+    Lines are forwarded with a `prefix`; without one everything is forwarded at once, whole lines or not. With
+    `echo` tracebacks of lost peers are not forwarded, and `echo` is called instead.
     """
 
     def __init__(
@@ -36,7 +39,10 @@ class Stream:
         file: Path | None,
         prefix: Callable[[], bytes] | None,
         ended: Callable[[], None],
+        echo: Callable[[str], None] | None = None,
     ) -> None:
+        self._echoes = Echoes(echo) if echo else None
+        self._passing = Passing(self._echoes) if self._echoes else None
         self._sink = sink
         self._file = file
         self._kept: RawIOBase | None = None
@@ -52,10 +58,9 @@ class Stream:
         os.close(self.write)
 
     @property
-    def last_line(self) -> str:
-        """The last line that is not blank."""
-        strings = (line.decode(errors="replace").strip() for line in reversed(self._tail))
-        return next((text for text in strings if text), "")
+    def reason(self) -> str:
+        """The line that says why the worker ended."""
+        return reason([line.decode(errors="replace") for line in self._tail])
 
     def drained(self, patience: float) -> bool:
         """Wait until everything was forwarded; False if that takes longer than `patience` seconds."""
@@ -65,14 +70,21 @@ class Stream:
     def _run(self) -> None:
         """Read to the end, whatever becomes of the output: a pipe without a reader ends the worker."""
         self._keep(b"")  # the file is there, even if it stays empty
-        for line in lines(self._read, None if self._prefix else self._pass_on):
+        for line in lines(self._read, None if self._prefix else self._came):
             self._tail.append(line)
             self._keep(line)
             if self._prefix:
-                self._pass_on(self._prefix() + line)
+                shown = self._prefix() + line
+                self._pass_on(self._echoes.feed(line, shown) if self._echoes else shown)
+        if self._echoes is not None:
+            self._pass_on(self._passing.end() if self._passing and not self._prefix else self._echoes.end())
         if self._kept is not None:
             self._kept.close()
         self._ended()
+
+    def _came(self, text: bytes) -> None:
+        """Pass on what has come."""
+        self._pass_on(self._passing.feed(text) if self._passing else text)
 
     def _keep(self, line: bytes) -> None:
         """Append a line to the file; give up the file if that fails."""
@@ -103,7 +115,7 @@ class Stream:
 class Inherited:
     """The agent's own output as a worker's, so that a terminal stays one; nothing of it is kept."""
 
-    last_line = ""
+    reason = ""
 
     def __init__(self, output: int) -> None:
         self.write = os.dup(output)

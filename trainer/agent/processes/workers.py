@@ -109,11 +109,14 @@ class Workers:
         log_file: Callable[[int, str], Path | None],
         shown: Callable[[int, str], bool],
         folder: Path,
+        echo: Callable[[int, str], None] | None = None,
     ) -> None:
         """`preloads` None means cold starts; without a `prefix` output passes through as it is.
 
-        `log_file` and `shown` say for a slot and stream where output goes.
+        `log_file` and `shown` say for a slot and stream where output goes; `echo` is called in the place of
+        the traceback of a worker that has only lost its peers.
         """
+        self._echo = echo
         self._script = script
         self._emit = emit
         self._preloads = preloads
@@ -247,7 +250,7 @@ class Workers:
                 loop.call_soon_threadsafe(silent.set)
 
         def stream(name: str, sink: int, done: Callable[[], None]) -> Stream | Inherited:
-            output, prefix = (sys.stdout, sys.stderr)[sink], self._prefix
+            output, prefix, echo = (sys.stdout, sys.stderr)[sink], self._prefix, self._echo
             file, shown = self._log_file(slot, name), self._shown(slot, name)
             if shown and not (prefix or file) and (sink == 0 or output.isatty()):
                 done()
@@ -257,6 +260,7 @@ class Workers:
                 file=file,
                 prefix=(lambda: prefix(slot).encode()) if prefix else None,
                 ended=done,
+                echo=(lambda error: echo(slot, error)) if echo and shown and sink else None,
             )
 
         return Process(
@@ -407,7 +411,7 @@ class Workers:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await process.quiet.wait()
-        self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.last_line))
+        self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.reason))
 
     def _hear(self, process: Process) -> None:
         """Read a worker's messages; a worker that violates the protocol is killed."""

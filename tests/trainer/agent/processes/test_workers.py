@@ -44,7 +44,7 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     stream.started()
     assert ended.wait(PATIENCE)
     assert sink.getvalue() == b"[0]: one\n[0]: and two"
-    assert stream.last_line == "and two"
+    assert stream.reason == "and two"
 
 
 def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,7 +56,7 @@ def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCapture
         os.write(stream.write, b"the end\n")
         stream.started()
         assert ended.wait(PATIENCE)
-    assert stream.last_line == "the end"
+    assert stream.reason == "the end"
     assert sorted(record.getMessage() for record in caplog.records) == [
         "/dev/full gets no more of a worker's output: [Errno 28] No space left on device",
         "a worker's output is not passed on any more: [Errno 28] No space left on device",
@@ -71,7 +71,7 @@ def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
         assert terminal.read(100) == b"password: "
         stream.started()
         assert stream.drained(PATIENCE)
-        assert stream.last_line == "password:"
+        assert stream.reason == "password:"
 
 
 def test_prefix_follows_the_rank_of_the_worker() -> None:

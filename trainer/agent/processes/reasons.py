@@ -1,0 +1,150 @@
+"""What error output says about a worker's end: its reason, and which tracebacks are only echoes.
+
+The reason is the exception's last line; without a traceback, the last line that the program itself wrote.
+Logs of torch's C++ code, warnings and the frames after them are none: healthy workers have them, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+RANK: Final = re.compile(r"^(?:\[rank\d+\]: ?)+")  # torch's, before each line of a traceback
+NOISE: Final = re.compile(
+    r"^(?:\[rank\d+\]:)?\[?[EWIVF]\d{4} [\d:.]+ .*\]"  # glog: [E1127 12:00:00.123 Some.cpp:7] [c10d] …
+    r"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \S+\.cpp:\d+\]"  # kineto: USDT:2026-11-27 …
+    r"|^\S+:\d+: \w*Warning: "
+    r"|^(?:frame #\d+: |Exception raised from )"
+    r"|^(?:C\+\+ CapturedTraceback:|#\d+ )"
+    r"|^Extension modules: "
+)
+TRACEBACK: Final = "Traceback (most recent call last)"
+FATAL: Final = ("Fatal Python error: ", "RuntimeError: DataLoader worker")
+LINKS: Final = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+PEERS: Final = re.compile(
+    r"Connection (?:closed|reset) by peer"
+    r"|gloo\S* .*(?:Broken pipe|Connection refused|Socket closed)"
+    r"|DistNetworkError: .*(?:Connection was (?:closed|reset)|Broken pipe|failed to recv|recvValue|sendBytes)"
+    r"|ncclRemoteError|remote process exited|NCCL communicator was aborted"
+)
+"""Errors of a worker that has lost its peers, and nothing else: it had reached them before."""
+LONGEST: Final = 400  # lines of a traceback that are held back
+
+
+def without_rank(line: str) -> str:
+    """Return a line without the rank that torch writes before it."""
+    return RANK.sub("", line)
+
+
+def is_noise(line: str) -> bool:
+    """Whether a line is not the program's own."""
+    return bool(NOISE.match(line)) or not line.strip()
+
+
+def reason(lines: Sequence[str]) -> str:
+    """Return the line of error output that says why a program ended, empty if there is none."""
+    own = [line.rstrip() for line in map(without_rank, lines) if not is_noise(line)]
+    for at in range(len(own) - 1, -1, -1):
+        if own[at].startswith(FATAL):
+            return own[at]
+        if own[at].startswith(TRACEBACK):
+            ends = (line for line in own[at + 1 :] if not line[0].isspace())
+            return next(ends, own[-1].strip())
+    left = [line for line in own if not line[0].isspace()] or own
+    return left[-1].strip() if left else ""
+
+
+class Echoes:
+    """Takes tracebacks of workers that only lost their peers out of error output; `echo` is called for each.
+
+    What is fed are lines, each with the bytes to show for it; what comes back is to be shown now. A traceback
+    is held back until its last line is there.
+    """
+
+    def __init__(self, echo: Callable[[str], None]) -> None:
+        self._echo = echo
+        self._held: list[bytes] | None = None
+        self._since: list[bytes] | None = None  # shown bytes since a traceback that was taken out
+
+    @property
+    def holds(self) -> bool:
+        """Whether whole lines are needed to know what to show."""
+        return self._held is not None or self._since is not None
+
+    def feed(self, line: bytes, shown: bytes) -> bytes:
+        """Return what to show after one more line."""
+        text = without_rank(line.decode(errors="replace"))
+        if self._held is None:
+            return self._between(text, shown)
+        self._held.append(shown)
+        if (text[:1].isspace() or text.startswith(TRACEBACK)) and len(self._held) < LONGEST:
+            return b""
+        block, self._held = b"".join(self._held), None
+        if not PEERS.search(text):
+            return self._released() + block
+        if self._since is None:
+            self._echo(text.strip())
+        self._since = []
+        return b""
+
+    def end(self) -> bytes:
+        """Return what is held back, at the end of the output."""
+        held, self._held = self._held or [], None
+        return self._released() + b"".join(held)
+
+    def _between(self, text: str, shown: bytes) -> bytes:
+        if text.startswith(TRACEBACK):
+            self._held = [shown]
+            return b""
+        if self._since is None:
+            return shown
+        if text.strip() in ("", *LINKS):
+            self._since.append(shown)
+            return b""
+        if is_noise(text):
+            return b""
+        return self._released() + shown
+
+    def _released(self) -> bytes:
+        """Return what came between two tracebacks, of which the second is to be shown."""
+        since, self._since = self._since or [], None
+        return b"".join(since)
+
+
+class Passing:
+    """The same for output that is passed on as it comes, whole lines or not."""
+
+    def __init__(self, echoes: Echoes) -> None:
+        self._echoes = echoes
+        self._partial = b""  # of a line that may begin a traceback
+        self._begun = False  # the beginning of this line was passed on
+
+    def feed(self, text: bytes) -> bytes:
+        """Return what to pass on after some more bytes."""
+        passed, (*lines, rest) = b"", text.split(b"\n")
+        for line in (each + b"\n" for each in lines):
+            whole, self._partial = self._partial + line, b""
+            passed += line if self._begun else self._echoes.feed(whole, whole)
+            self._begun = False
+        if not rest:
+            return passed
+        if not self._begun and (self._echoes.holds or may_begin(self._partial + rest)) and b"\r" not in rest:
+            self._partial += rest
+            return passed
+        passed, self._partial, self._begun = passed + self._partial + rest, b"", True
+        return passed
+
+    def end(self) -> bytes:
+        """Return what is held back, at the end of the output."""
+        left, self._partial = self._partial, b""
+        return self._echoes.end() + left
+
+
+def may_begin(text: bytes) -> bool:
+    """Whether the beginning of a line may be that of a traceback."""
+    begun = without_rank(text.decode(errors="replace"))
+    return begun.startswith((TRACEBACK, "[rank"[: len(begun)])) or TRACEBACK.startswith(begun)
