@@ -145,6 +145,7 @@ class Agent:
             log_file=self._log_file,
             shown=self._shown,
             folder=folder,
+            echo=self._lost_peers,
         )
 
     async def run(self) -> int:
@@ -553,6 +554,14 @@ class Agent:
         folder = self._settings.log_dir / self._settings.place.job / str(slot)
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{stream}.log"
+
+    def _lost_peers(self, slot: int, error: str) -> None:
+        """Say in one line what a worker's traceback would: called by the thread that reads its output."""
+        group, file = self._group, self._log_file(slot, "stderr")
+        where = f"its traceback is in {file}" if file else "--log-dir keeps its traceback"
+        log.info(
+            "rank %s lost its peers in round %d; %s: %s", rank_of(group, slot), group.round, where, error
+        )
 
     def _last_words(self, end: Exit) -> None:
         """Write the termination message and the last log line."""
