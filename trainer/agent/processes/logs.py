@@ -39,7 +39,7 @@ class Stream:
         file: Path | None,
         prefix: Callable[[], bytes] | None,
         ended: Callable[[], None],
-        echo: Callable[[str], None] | None = None,
+        echo: Callable[[], None] | None = None,
     ) -> None:
         self._echoes = Echoes(echo) if echo else None
         self._passing = Passing(self._echoes) if self._echoes else None

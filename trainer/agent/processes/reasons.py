@@ -65,7 +65,7 @@ class Echoes:
     is held back until its last line is there.
     """
 
-    def __init__(self, echo: Callable[[str], None]) -> None:
+    def __init__(self, echo: Callable[[], None]) -> None:
         self._echo = echo
         self._held: list[bytes] | None = None
         self._since: list[bytes] | None = None  # shown bytes since a traceback that was taken out
@@ -87,7 +87,7 @@ class Echoes:
         if not PEERS.search(text):
             return self._released() + block
         if self._since is None:
-            self._echo(text.strip())
+            self._echo()
         self._since = []
         return b""
 

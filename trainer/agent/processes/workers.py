@@ -109,7 +109,7 @@ class Workers:
         log_file: Callable[[int, str], Path | None],
         shown: Callable[[int, str], bool],
         folder: Path,
-        echo: Callable[[int, str], None] | None = None,
+        echo: Callable[[int], None] | None = None,
     ) -> None:
         """`preloads` None means cold starts; without a `prefix` output passes through as it is.
 
@@ -260,7 +260,7 @@ class Workers:
                 file=file,
                 prefix=(lambda: prefix(slot).encode()) if prefix else None,
                 ended=done,
-                echo=(lambda error: echo(slot, error)) if echo and shown and sink else None,
+                echo=(lambda: echo(slot)) if echo and shown and sink else None,
             )
 
         return Process(
