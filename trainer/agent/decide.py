@@ -276,7 +276,7 @@ def report_failures(group: Group, now: float) -> Step | None:
             kill_at=now + PATIENCE,
         )
         done, sentence = replace(done, ending=ending), f"giving up: {ending.message}"
-    return Step(done, (Report(report),), sentence)
+    return Step(done, (Report(report),), f"{whose(group, failed)}{sentence}")
 
 
 def end_workers_when_ending(group: Group, now: float) -> Step | None:
@@ -622,6 +622,13 @@ def hint(group: Group, failed: Failed) -> str:
             "--recovery restart; if it divides its model, give fully_shard mesh=node_mesh()"
         )
     return ""
+
+
+def whose(group: Group, failed: Failed) -> str:
+    """Return the beginning of a log line about a failed worker: its rank, if it failed in this world."""
+    if group.world is None or failed.round != group.round or failed.slot not in group.seats:
+        return ""
+    return f"rank {entry(group, failed.slot).rank}: "
 
 
 def how_it_ended(failed: Failed) -> str:

@@ -494,6 +494,16 @@ def test_pod_ends_with_a_worker_out_of_memory_so_that_the_next_gets_more(code: i
     )
 
 
+def test_the_log_line_of_a_failure_begins_with_the_rank() -> None:
+    story = Story()
+    story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+    story.then(formed(1, "z", "a"))
+    lost = observe(story.group, Ended(0, 1, "ValueError: the cause"), story.now)
+    step = decide(lost, story.now)
+    assert step is not None
+    assert step.why == "rank 1: worker 0 failed with exit code 1: ValueError: the cause"
+
+
 def test_where_no_other_pod_is_made_a_worker_out_of_memory_is_started_again() -> None:
     story = Story(in_pod=False)
     story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
