@@ -133,6 +133,7 @@ class Agent:
         self._watcher = health.Watcher()
         self._stacks = self._written = 0
         self._joined: float | None = None
+        self._told = ""
         imported = imports(settings.script)
         self._group = Group(
             terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
@@ -228,6 +229,7 @@ class Agent:
         """Perform all actions of a step; return its Exit if there is one."""
         self._group = step.group
         if step.why:
+            self._told = step.why
             log.info(step.why)
         for action in step.actions:
             if isinstance(action, Exit):
@@ -555,17 +557,16 @@ class Agent:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{stream}.log"
 
-    def _lost_peers(self, slot: int, error: str) -> None:
+    def _lost_peers(self, slot: int) -> None:
         """Say in one line what a worker's traceback would: called by the thread that reads its output."""
         group, file = self._group, self._log_file(slot, "stderr")
-        where = f"its traceback is in {file}" if file else "--log-dir keeps its traceback"
-        log.info(
-            "rank %s lost its peers in round %d; %s: %s", rank_of(group, slot), group.round, where, error
-        )
+        rank, where = rank_of(group, slot), f"in {file}" if file else "with --log-dir"
+        log.info("rank %s: lost its peers in round %d (traceback %s)", rank, group.round, where)
 
     def _last_words(self, end: Exit) -> None:
         """Write the termination message and the last log line."""
-        log.info("%s: %s (exit code %d)", end.reason, end.message, end.code)
+        more = "" if end.message in self._told else f": {end.message}"
+        log.info("%s%s (exit code %d)", end.reason, more, end.code)
         words.write(
             self._settings.place.termination_log,
             reason=end.reason,
