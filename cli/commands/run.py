@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -75,6 +76,7 @@ def underscored(name: str) -> str:
     return "--" + name[2:].replace("-", "_") if name.startswith("--") else name
 
 
+WORLD = re.compile(r"round \d+: \d+ worker\(s\)")
 ACCEPTED = "Accepted for torchrun's sake"
 
 
@@ -268,7 +270,10 @@ def run(
         payload=tuple(shlex.split(os.environ.get(names.CHECK_COMMAND, ""))),
     )
     checked(settings)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"elasticjob {place.node}: %(message)s")
+    form = f"elasticjob {place.node} %(asctime)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%H:%M:%S")
+    if parent or standalone or not (place.master or host):  # the master's log is in this terminal
+        logging.getLogger("elasticjob.agent").addFilter(is_not_of_a_world)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     if log_dir is None and (settings.redirects or settings.tee):
         settings = replace(settings, log_dir=Path(tempfile.mkdtemp(prefix="elasticjob-")))
@@ -286,6 +291,11 @@ def run(
         low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler, beside=beside
     )
     return asyncio.run(hosting.host_or_join(settings, job))
+
+
+def is_not_of_a_world(record: logging.LogRecord) -> bool:
+    """Whether a line of the agent is not about a new world, which the master tells, too."""
+    return not WORLD.match(record.getMessage())
 
 
 def fitting(low: int, high: int, workers: int) -> int:
