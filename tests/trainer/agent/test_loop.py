@@ -73,6 +73,7 @@ async def test_agent_whose_own_task_fails_ends_with_that_error(
     words = json.loads((tmp_path / "words").read_text())
     assert words["message"] == "LookupError: a bug of ours"
     assert "Traceback" in caplog.text
+    assert caplog.text.count(words["message"]) == 2  # with its traceback, and as the reason of the end
 
 
 @pytest.mark.parametrize(("counted", "reason"), [("1", "OOMKilled"), ("0", "WorkerFailed")])
