@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -39,6 +40,40 @@ async def test_example_learns(
         said = [line.text for line in job.lines if f"{loss} " in line.text and "step " in line.text]
     assert said, [line.text for line in job.lines]
     assert float(re.findall(rf"{loss} ([\d.]+)", said[-1])[0]) < at_most
+
+
+BOARD = """
+import json, runpy, sys, types
+
+class SummaryWriter:
+    def __init__(self, folder, **_):
+        self.file = open(folder, "a", buffering=1)
+    def add_scalar(self, name, value, step):
+        self.file.write(json.dumps([name, value, step]) + "\\n")
+    add_text = add_scalar
+
+board = sys.modules["torch.utils.tensorboard"] = types.ModuleType("tensorboard")
+board.SummaryWriter = SummaryWriter
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.story
+async def test_a_board_gets_loss_world_and_goodput(tmp_path: Path, warm: Warm) -> None:
+    """With a stand-in for TensorBoard, which is not in any extra."""
+    script, logs = tmp_path / "board.py", tmp_path / "logs"
+    script.write_text(BOARD)
+    flags = ("--nproc-per-node", "2", "--recovery", "in-process")
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        agent = await job.agent(0, script, EXAMPLES / "tensorboard/train.py", "--logs", logs, flags=flags)
+        assert await job.ends(agent) == 0
+    written = [json.loads(line) for line in logs.read_text().splitlines()]
+    last = {name: value for name, value, _ in written}
+    assert (last["world_size"], last["nodes_lost"]) == (2, 0)
+    assert "2 workers" in last["changes"]
+    assert last["loss"] < 0.05
+    assert 0 < last["goodput"] <= 1
 
 
 @pytest.mark.parametrize(
