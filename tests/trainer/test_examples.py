@@ -42,6 +42,42 @@ async def test_example_learns(
     assert float(re.findall(rf"{loss} ([\d.]+)", said[-1])[0]) < at_most
 
 
+EPOCHS = """
+import os, runpy, signal, sys
+from elasticjob.trainer.torch.checkpoint import Checkpoint
+
+mark, step, save = sys.argv[1], int(sys.argv[2]), Checkpoint.save
+def killed(self, number, **more):
+    save(self, number, **more)
+    if number == step and os.environ["RANK"] == "1" and not os.path.exists(mark):
+        open(mark, "w")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Checkpoint.save = killed
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.story
+async def test_a_plain_loop_over_epochs_goes_on_in_the_middle_and_at_the_end_of_one(
+    tmp_path: Path, warm: Warm
+) -> None:
+    """The loss is that of a run in which nothing is killed; the first epoch ends with step 16."""
+    script, ends = tmp_path / "epochs.py", []
+    script.write_text(EPOCHS)
+    for step in (0, 23, 16):
+        place = tmp_path / f"killed-{step}"
+        place.mkdir()
+        async with scenario(place, warm, nodes=(1, 1)) as job:
+            given = (place / "mark", step, EXAMPLES / "epochs/train.py", place / "run", "--every", "2")
+            agent = await job.agent(0, script, *given, flags=("--nproc-per-node", "2"))
+            assert await job.ends(agent) == 0
+            assert (place / "mark").exists() is (step > 0)
+            ends.append([line.text for line in job.lines if "step 48: epoch 2" in line.text][-1])
+    assert len(set(ends)) == 1
+
+
 BOARD = """
 import json, runpy, sys, types
 
