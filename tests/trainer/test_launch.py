@@ -21,7 +21,7 @@ from elasticjob.trainer import launch as module
 from elasticjob.trainer.launch import LaunchFailed, Running, check, keep, meeting, result
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.references import uses_elastic
-from elasticjob.trainer.torch import Elastic
+from elasticjob.trainer.torch import Elastic, saved
 
 
 class Trainer:
@@ -216,3 +216,33 @@ def test_an_interrupt_ends_everything(monkeypatch: pytest.MonkeyPatch, nothing_l
     monkeypatch.setattr(module.Running, "_read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         elasticjob.launch(work, nproc=1)
+
+
+@pytest.mark.story
+def test_a_checkpoint_that_fsdp_divided_is_read_whole(tmp_path: Path, nothing_left: None) -> None:
+    """Saved by two workers with a part each; rows that do not divide evenly."""
+
+    def save() -> list[float]:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        from elasticjob.trainer.torch.checkpoint import Checkpoint
+
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = nn.Linear(3, 5)
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        optimizer = torch.optim.Adam(model.parameters())
+        checkpoint = Checkpoint(tmp_path, {"model": model, "optimizer": optimizer}, every=1, save_every=1)
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        checkpoint.save(1, last=True)
+        whole = model.get_parameter("weight").full_tensor().detach()  # type: ignore[attr-defined]
+        return [float(each) for each in whole.flatten()]
+
+    weight = elasticjob.launch(save, nproc=2)
+    found, manifest = saved.found(str(tmp_path))
+    assert len(manifest.parts) == 2
+    state = saved.Saved(found, manifest).state(saved.in_memory)
+    assert state["model"]["weight"].flatten().tolist() == weight
+    assert state["optimizer"]["state"][0]["exp_avg"].shape == (5, 3)

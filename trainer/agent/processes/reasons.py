@@ -58,6 +58,13 @@ def reason(lines: Sequence[str]) -> str:
     return left[-1].strip() if left else ""
 
 
+def headline(error: str) -> str:
+    """Return the line of an error's text that names its class: of a SyntaxError it comes after the source."""
+    lines = [line.rstrip() for line in error.splitlines() if line.strip()]
+    named = (line for line in lines if not line[0].isspace() and not line.startswith('File "'))
+    return next(named, lines[-1].strip() if lines else "")
+
+
 class Echoes:
     """Takes tracebacks of workers that only lost their peers out of error output; `echo` is called for each.
 

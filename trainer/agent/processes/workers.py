@@ -25,6 +25,7 @@ import psutil
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
 from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.processes.logs import Inherited, Stream
+from elasticjob.trainer.agent.processes.reasons import headline
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.link import pulse, stacks
 from elasticjob.trainer.link.channel import FD, FromAgent, Lines, decode_from_worker, encode
@@ -427,9 +428,10 @@ class Workers:
 
 
 def recorded_error(path: Path) -> str:
-    """Return the message from the error file of torch's @record, empty if there is none."""
+    """Return the error in the error file of torch's @record in one line, empty if there is none."""
     try:
         message = json.loads(path.read_text())["message"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return str(message["message"] if isinstance(message, dict) and "message" in message else message)
+    known = isinstance(message, dict) and "message" in message
+    return headline(str(message["message"] if known else message))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.trainer.agent.processes.logs import Stream
-from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, reason
+from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, headline, reason
 from tests.kit.waiting import PATIENCE
 
 ELOG = "[E1127 12:00:00.123456789 TCPStoreLibUvBackend.cpp:1303] [c10d] loop cleanup didn't work"
@@ -61,6 +61,23 @@ def ranked(text: str) -> str:
 )  # fmt: skip
 def test_the_reason_is_the_programs_own_last_word(output: str, why: str) -> None:
     assert reason(output.split("\n")) == why
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("ValueError: the cause", "ValueError: the cause"),
+        ("ValidationError: 2 errors\n  x: wrong\nsee the page", "ValidationError: 2 errors"),
+        (
+            '  File "a.py", line 3\n    x = = 1\n        ^\nSyntaxError: invalid syntax',
+            "SyntaxError: invalid syntax",
+        ),
+        ('File "a.py", line 3\n    x = = 1\nSyntaxError: invalid syntax', "SyntaxError: invalid syntax"),
+        ("  ", ""),
+    ],
+)
+def test_an_error_is_told_in_one_line(error: str, line: str) -> None:
+    assert headline(error) == line
 
 
 def whole_lines(output: bytes, echo: Callable[[], None]) -> bytes:
