@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict_loader import load
 from typer.testing import CliRunner
 
+import elasticjob
 from elasticjob.cli.main import application
 from elasticjob.trainer.checkpoint import part
 from elasticjob.trainer.checkpoint.part import Head
@@ -248,3 +250,20 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(Exception, match=r"pip install 'elasticjob\[torch\]'"):
         missing("checkpoint", "torch")()
+
+
+def test_the_page_shows_commands_and_code_that_work(
+    tmp_path: Path, saved: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(elasticjob.__file__).parents[1] / "docs" / "checkpoints.md").read_text()
+    page = page.replace("/mnt/run", str(saved[0])).replace("4000", "5")
+    commands = re.findall(r"^elasticjob (checkpoint .*?)(?:  +#.*)?$", page, re.MULTILINE)
+    assert len(commands) == 5
+    for each in commands:
+        code, _, errors = checkpoint(*each.split()[1:])
+        assert code == 0, errors
+    (code_,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(torch.bfloat16)
+    exec(code_, {"model": model})
+    assert same(dict(model.state_dict()), dict(saved[1]["model"]))
