@@ -80,7 +80,7 @@ def launch(
     check(nproc)
     if "torch" in sys.modules:
         warm.warm_up()  # once here, not in each warm process
-    most = int(str(nodes).rpartition(":")[2])
+    most = most_of(nodes)
     if recovery == "auto":
         recovery = "in-process" if uses_elastic(fn, args) else "restart"
     with tempfile.TemporaryDirectory(prefix="elasticjob-launch-") as made, output() as (reading, writing):
@@ -101,6 +101,14 @@ def launch(
         if reason:
             raise LaunchFailed(reason, [*job.tail])
         return result(folder / "result.json")
+
+
+def most_of(nodes: int | str) -> int:
+    """Return the largest number of nodes. ValueError if it is none."""
+    text = str(nodes).rpartition(":")[2]
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"nodes is {nodes!r}: give 1 or more, or MIN:MAX")
+    return int(text)
 
 
 def check(nproc: int) -> None:
@@ -125,8 +133,6 @@ def check(nproc: int) -> None:
 
 def meeting(nodes: int | str, most: int) -> list[str]:
     """Return the flags by which the agents of a job find each other."""
-    if most < 1:
-        raise ValueError(f"nodes is {nodes!r}: give 1 or more, or MIN:MAX")
     if most == 1:
         return ["--standalone"]
     with bound("127.0.0.1") as free:

@@ -88,7 +88,7 @@ def test_launch_is_refused_where_a_fork_would_not_work(monkeypatch: pytest.Monke
     monkeypatch.setenv(FD, "3")
     with pytest.raises(RuntimeError, match="called in a worker"):
         check(2)
-    for wrong in ({"nproc": 0}, {"nodes": 0}):
+    for wrong in ({"nproc": 0}, {"nodes": 0}, {"nodes": "many"}):
         monkeypatch.undo()
         with pytest.raises(ValueError, match="give 1 or more"):
             elasticjob.launch(summed, **wrong)

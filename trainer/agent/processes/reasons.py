@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 RANK: Final = re.compile(r"^(?:\[rank\d+\]: ?)+")  # torch's, before each line of a traceback
-NOISE: Final = re.compile(
+LOGS: Final = re.compile(
     r"^(?:\[rank\d+\]:)?\[?[EWIVF]\d{4} [\d:.]+ .*\]"  # glog: [E1127 12:00:00.123 Some.cpp:7] [c10d] …
     r"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \S+\.cpp:\d+\]"  # kineto: USDT:2026-11-27 …
     r"|^\S+:\d+: \w*Warning: "
-    r"|^(?:frame #\d+: |Exception raised from )"
-    r"|^(?:C\+\+ CapturedTraceback:|#\d+ )"
     r"|^Extension modules: "
 )
+DETAILS: Final = re.compile(
+    r"^(?:frame #\d+: |#\d+ |Exception raised from |C\+\+ CapturedTraceback:|nccl\w+Error: |Last error:)"
+)
+"""Lines that torch adds to its errors, after the one that says what went wrong."""
 TRACEBACK: Final = "Traceback (most recent call last)"
 FATAL: Final = ("Fatal Python error: ", "RuntimeError: DataLoader worker")
 LINKS: Final = (
@@ -42,7 +44,7 @@ def without_rank(line: str) -> str:
 
 def is_noise(line: str) -> bool:
     """Whether a line is not the program's own."""
-    return bool(NOISE.match(line)) or not line.strip()
+    return bool(LOGS.match(line) or DETAILS.match(line)) or not line.strip()
 
 
 def reason(lines: Sequence[str]) -> str:
@@ -112,7 +114,7 @@ class Echoes:
         if text.strip() in ("", *LINKS):
             self._since.append(shown)
             return b""
-        if is_noise(text):
+        if DETAILS.match(text):
             return b""
         return self._released() + shown
 

@@ -34,6 +34,11 @@ NEVER = (
     "Traceback (most recent call last):\n  File \"a.py\", line 8, in <module>\n    init()\n"
     "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms"
 )  # fmt: skip
+NCCL = (
+    'Traceback (most recent call last):\n  File "a.py", line 8, in <module>\n    work.wait()\n'
+    "torch.distributed.DistBackendError: NCCL error in: x.cpp:7, remote process exited or a network "
+    "error, NCCL version 2.29\nncclRemoteError: A call failed possibly due to a network error\nLast error:"
+)
 CHAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
@@ -49,6 +54,7 @@ def ranked(text: str) -> str:
         (f"{ranked(CAUSE)}\n{WLOG}", "ValueError: the cause"),
         (f"{CAUSE}\n{STACK}\n\n{USDT}", "ValueError: the cause"),
         (f"{GLOO}\n{CHAIN}{CAUSE}", "ValueError: the cause"),
+        (NCCL, NCCL.split("\n")[3]),
         (f"{CAUSE}\nCompile with `TORCH_USE_CUDA_DSA` for more.", "ValueError: the cause"),
         (f"bad settings\n{WARNING}\n{ELOG}\n{USDT}", "bad settings"),
         ("usage: train.py [-h]\ntrain.py: error: no such flag", "train.py: error: no such flag"),
@@ -101,6 +107,7 @@ def in_pieces(size: int) -> Callable[[bytes, Callable[[], None]], bytes]:
         (f"before\n{GLOO}\nafter\n", "before\nafter\n", 1),
         (f"before\n{ranked(STORE)}\nafter\n", "before\nafter\n", 1),
         (f"{GLOO}\n{STACK}\nafter", "after", 1),
+        (f"{NCCL}\n{WARNING}\n", f"{WARNING}\n", 1),
         (f"{GLOO}\n{CHAIN}{STORE}\n", "", 1),
         (f"{CAUSE}\n", f"{CAUSE}\n", 0),
         (f"{NEVER}\n", f"{NEVER}\n", 0),
