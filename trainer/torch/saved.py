@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import part as blocks
-from elasticjob.trainer.checkpoint.part import Damaged, Head, head_of
+from elasticjob.trainer.checkpoint.part import Damaged
+from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch.saving.reshard import tensor_in
 from elasticjob.trainer.torch.saving.tree import decoded, together
@@ -92,7 +93,8 @@ class Saved:
 
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
         self._storage, self.manifest = storage, manifest
-        self.heads = [self._head(number) for number in range(len(manifest.parts))]
+        source = Stored(storage, manifest.save)
+        self.heads = [source.head(number) for number in range(source.parts)]
         self._rest = decoded(self.heads[0].rest)
         self._pieces: dict[str, dict[tuple[int, ...], Piece]] = defaultdict(dict)
         for number, head in enumerate(self.heads):
@@ -108,15 +110,6 @@ class Saved:
         """Return the state, all bytes checked; its tensors are in memory that `room` gives."""
         blocks_ = [self._block(number, room) for number in range(len(self.heads))]
         return together(self._rest, lambda name: self._whole(name, blocks_, room))
-
-    def _head(self, number: int) -> Head:
-        part, step = self.manifest.parts[number], self.manifest.step
-        try:
-            return head_of(lambda at, size: self._storage.read(step, part, at, size))
-        except Damaged as error:
-            for _ in self._storage.chunks(step, part):
-                pass  # Damaged, now that all bytes were read
-            raise OSError(f"{part.name} of step {step} was read in part: {error}") from error
 
     def _block(self, number: int, room: Room) -> memoryview:
         """Return the bytes of a part. Damaged if they are not those of the manifest."""
