@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch import nn
 
 import elasticjob
-from elasticjob.trainer import launch as module
-from elasticjob.trainer.launch import LaunchFailed, Running, check, keep, meeting, result
+from elasticjob.trainer.launch import LaunchFailed, check, keep, meeting, result
+from elasticjob.trainer.launched import Running
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.references import uses_elastic
 from elasticjob.trainer.torch import Elastic, saved
@@ -213,7 +213,7 @@ def test_an_interrupt_ends_everything(monkeypatch: pytest.MonkeyPatch, nothing_l
             torch.ones(1)
 
     read = Running._read
-    monkeypatch.setattr(module.Running, "_read", interrupted)
+    monkeypatch.setattr(Running, "_read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         elasticjob.launch(work, nproc=1)
 
