@@ -22,7 +22,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -64,6 +65,7 @@ __all__ = [
 log = logging.getLogger("elasticjob.shards")
 
 Answer = TypeVar("Answer")
+Record = TypeVar("Record")
 
 AHEAD: Final = 2  # shards fetched beyond the one at work
 RENEW_EVERY: Final = 5.0  # seconds between reports of mere progress
@@ -86,15 +88,23 @@ class Incomplete(Exception):
 class Shards:
     """Iterates over the shards of a dataset that the master deals to this process.
 
-    `worker` tells several readers of one worker process apart. Shards are fetched `ahead`. Also a context:
-    an error that leaves it is reported as the failure of the shard at work.
+    `worker` tells several readers of one worker process apart. Shards are fetched `ahead`. A reader `yields`
+    if a loop takes from it and others in turn: it ends when all shards are dealt and another one of this
+    worker still has some. Also a context: an error that leaves it is reported as the failure of the shard at
+    work.
     """
 
     def __init__(
-        self, dataset: Dataset, *, ahead: int = AHEAD, worker: str = "", way: Way | None = None
+        self,
+        dataset: Dataset,
+        *,
+        ahead: int = AHEAD,
+        worker: str = "",
+        way: Way | None = None,
+        yields: bool = False,
     ) -> None:
         self.dataset = dataset
-        self._ahead, self._worker, self._way = ahead, worker, way
+        self._ahead, self._worker, self._way, self._yields = ahead, worker, way, yields
         self._started: _Feed | None = None
         self._current: Shard | None = None
 
@@ -140,6 +150,44 @@ class Shards:
         """
         self._feed().applied(shard, records)
 
+    def records(self, read: Callable[[Shard], Iterable[Record]], *, unused: int = 0) -> Iterator[Record]:
+        """Yield the records that `read` returns of each shard, one by one.
+
+        A shard is done when its last record is handed out and `unused` more, which the loop may not have used
+        yet; or earlier, before this waits for the next shard. While the loop takes no record, the leases are
+        renewed.
+        """
+        feed, count = self._feed(), 0
+        behind: deque[tuple[Shard, int]] = deque()
+        try:
+            while (shard := self._next_of(behind)) is not None:
+                for record, is_last in with_last(read(shard)):
+                    count += 1
+                    if is_last:
+                        behind.append((shard, count + unused))
+                    while behind and behind[0][1] <= count:
+                        self.done(behind.popleft()[0])
+                    feed.suspended = True
+                    yield record
+                    feed.suspended = False
+                if not any(each is shard for each, _ in behind) and self._current is shard:
+                    self.done(shard)  # it has no records
+        except Exception:
+            self._done_with(behind)  # the error is the present shard's, these were handed out
+            raise
+        finally:
+            feed.suspended = False
+
+    def _next_of(self, behind: deque[tuple[Shard, int]]) -> Shard | None:
+        """Return the next shard; report those `behind` before waiting for it: others may wait for them."""
+        if not self._feed().ready:
+            self._done_with(behind)
+        return self.next()
+
+    def _done_with(self, behind: deque[tuple[Shard, int]]) -> None:
+        while behind:
+            self.done(behind.popleft()[0])
+
     def close(self, timeout: float = FAREWELL) -> None:
         """Send the last results, and wait until they are saved; return what is not done."""
         feed, self._started, self._current = self._started, None, None
@@ -163,7 +211,7 @@ class Shards:
                 incarnation=way.incarnation,
             )
             look = (lambda: way) if self._way else (lambda: way_from(os.environ))
-            self._started = _Feed(self.dataset, consumer, look, self._ahead)
+            self._started = _Feed(self.dataset, consumer, look, self._ahead, self._yields)
             atexit.register(self._end)
         return self._started
 
@@ -277,6 +325,7 @@ class _Feed:
     consumer: Consumer
     look: Callable[[], Way]
     ahead: int
+    yields: bool = False
     patience: float = 900.0
     process: int = field(default_factory=os.getpid)
 
@@ -289,11 +338,17 @@ class _Feed:
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._opening = asyncio.Lock()
         self._openings, self._number = 0, 0
+        self.suspended = False  # the loop that takes the records does something else: no fault of this reader
         self._closing = False
         self._over: Exception | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="elasticjob-shards", daemon=True)
         self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether `next` has something at hand."""
+        return self._ended or not self._queue.empty()
 
     def next(self) -> Shard | None:
         """Return the next shard that is still ours."""
@@ -376,6 +431,7 @@ class _Feed:
                     dataset=self.dataset.name,
                     want=self.ahead + 1,
                     has=tuple(self._taken),
+                    yields=self.yields,
                 )
             )
             for shard in dealt.shards:
@@ -391,27 +447,31 @@ class _Feed:
 
     async def _report(self, leasing: asyncio.Task[None]) -> None:
         """Send results at once and progress now and then; at the end wait until they are saved."""
+        every = min(RENEW_EVERY, self.dataset.deadline / 3 or RENEW_EVERY)
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RENEW_EVERY):
+            renews = False
+            try:
+                async with asyncio.timeout(every):
                     await self._news.wait()
+            except TimeoutError:
+                renews = self.suspended
             self._news.clear()
             if leasing.done() and not leasing.cancelled() and (error := leasing.exception()):
                 raise error
-            await self._send()
+            await self._send(renews=renews)
             if self._closing and not self._finished():
                 break
         if self._unsaved:
             await self._send(saved=True)
         await self._master.call(Close(consumer=self.consumer, dataset=self.dataset.name), patience=LOOK_AGAIN)
 
-    async def _send(self, *, saved: bool = False) -> None:
+    async def _send(self, *, saved: bool = False, renews: bool = False) -> None:
         """Send what there is to say; forget what is saved."""
         said: list[_Taken] = []
 
         def result() -> Result | None:
             said[:] = self._finished()
-            moved = self._moved()
+            moved = self._moved(all_of_them=renews)
             if not (said or moved or saved):
                 return None
             return Result(
@@ -493,10 +553,11 @@ class _Feed:
         with self._lock:
             return [taken for taken in self._taken.values() if taken.outcome]
 
-    def _moved(self) -> list[Held]:
-        """Return the leases with progress that is not reported yet."""
+    def _moved(self, *, all_of_them: bool) -> list[Held]:
+        """Return the leases with progress that is not reported yet, or all."""
         with self._lock:
-            moved = [each for each in self._taken.values() if each.used > each.reported and not each.outcome]
+            open_ = [each for each in self._taken.values() if not each.outcome]
+            moved = [each for each in open_ if each.used > each.reported or all_of_them]
             for each in moved:
                 each.reported = each.used
             return [each.held for each in moved]
@@ -527,3 +588,13 @@ class _Feed:
 
     def _make_room(self) -> None:
         self._room.set()
+
+
+def with_last(records: Iterable[Record]) -> Iterator[tuple[Record, bool]]:
+    """Yield each record, and whether it is the last one."""
+    rest = iter(records)
+    for record in rest:
+        for following in rest:
+            yield record, False
+            record = following
+        yield record, True

@@ -157,6 +157,11 @@ class Consumer(Message, frozen=True, kw_only=True):
         """The place of the worker, the same for the next process."""
         return f"{self.node}/{self.worker}"
 
+    @property
+    def slot(self) -> str:
+        """The worker of the node, without the name of a process or thread of it."""
+        return self.worker.partition(".")[0]
+
 
 Leases = Annotated[tuple[Held, ...], msgspec.Meta(max_length=MOST_LEASES)]
 Outcomes = Annotated[tuple[Outcome, ...], msgspec.Meta(max_length=65_536)]
@@ -181,7 +186,9 @@ class Open(Request[Saved], frozen=True, kw_only=True):
 class Lease(Request[Dealt], frozen=True, kw_only=True):
     """Ask for shards until the consumer holds `want` of them (long poll while there are none yet).
 
-    `has` names the leases that it knows: others of its own are sent again.
+    `has` names the leases that it knows: others of its own are sent again. A consumer that `yields` is one of
+    several that a loop takes from in turn (processes of a DataLoader): it may not wait while another one of
+    its worker holds shards, or none of them goes on.
     """
 
     PATH: ClassVar[str] = "shards/lease"
@@ -189,13 +196,15 @@ class Lease(Request[Dealt], frozen=True, kw_only=True):
     dataset: Name
     want: Annotated[int, msgspec.Meta(ge=1, le=MOST_LEASES)] = 1
     has: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_LEASES)] = ()
+    yields: bool = False
     wait: Wait = 20.0
 
 
 class Result(Request[Saved], frozen=True, kw_only=True):
     """Results, and progress in leases that are not finished; either renews the consumer's deadline.
 
-    A result counts once. With `saved`, the answer waits until the results are saved (long poll).
+    Progress may be that of the last time: the consumer is well, and waits for its worker. A result counts
+    once. With `saved`, the answer waits until the results are saved (long poll).
     """
 
     PATH: ClassVar[str] = "shards/result"

@@ -61,7 +61,8 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
         cut = tuple(ledger.shard(changed, each) for each in (*again, *dealt))
         new = Dealt(shards=cut, durable=shards.durable, term=shards.term)
         return Turn(_put(job, changed, len(dealt)), new)
-    if not reader.leases and ledger.may_end(found, gate):
+    over = ledger.may_end(found, gate) or (request.yields and ledger.may_yield(found, request.consumer))
+    if not reader.leases and over:
         poisoned = found.poisoned
         return Turn(job, Dealt(end=True, poisoned=poisoned, durable=shards.durable, term=shards.term))
     return Turn(job)

@@ -103,7 +103,7 @@ def standing(ledger: Ledger) -> Standing:
         returned=returned,
         records=ledger.applied,
         steps=ledger.steps,
-        consumers=sum(map(len, ledger.readers)),
+        consumers=ledger.consumers,
         complete=ledger.complete,
         poisoned=ledger.poisoned,
     )
@@ -120,8 +120,9 @@ def trouble(book: Book) -> str:
 
 
 def _is_news(before: Ledger | None, after: Ledger) -> bool:
-    """Whether somebody who waits may get an answer: shards came back, or nothing is left."""
+    """Whether somebody who waits may get an answer: shards came back, a share is free, or nothing is left."""
     if before is None:
         return False
     freed = after.returned != before.returned or (before.awaiting and not after.awaiting)
+    freed = freed or (after.counted != before.counted and after.scarce and bool(after.undealt))
     return bool(freed or after.restored != before.restored or (not after.holding and after.exhausted))

@@ -28,6 +28,7 @@ from elasticjob.master.shards import splitters
 UNKNOWN: Final = 1800.0  # seconds for a shard while none has been finished
 LEAST: Final = 60.0
 SLACK: Final = 3.0  # how many times as long as the slowest shard one may take
+SCARCE: Final = 4  # shards per consumer that are not done, below which each holds no more than its share
 BUCKETS: Final = 64
 JUMP: Final = 10_000_000  # shards that an earlier master may have dealt without saving them
 
@@ -92,9 +93,25 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def exhausted(self) -> bool:
         """Whether nothing is left to be dealt or to be finished."""
-        if self.holding or self.back or self.late:
-            return False
-        return self.next == splitters.total(self.dataset)
+        return not self.holding and self.undealt == 0
+
+    @property
+    def undealt(self) -> int | None:
+        """How many shards nobody holds that are not done; None for a stream without an end."""
+        last = splitters.total(self.dataset)
+        back = sum(end - start for start, end in self.back) + len(self.late)
+        return None if last is None else last - self.next + back
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers there are."""
+        return sum(map(len, self.readers))
+
+    @property
+    def scarce(self) -> bool:
+        """Whether so few shards are left that one consumer's fetching ahead would leave others idle."""
+        left = self.undealt
+        return left is not None and left + self.holding < SCARCE * self.consumers
 
     @property
     def open(self) -> Ranges:
@@ -177,11 +194,11 @@ def lacking(ledger: Ledger, consumer: Consumer, held: Iterable[Held]) -> tuple[i
 def deal(
     ledger: Ledger, reader: Reader, want: int, gate: Gate, now: datetime
 ) -> tuple[Ledger, tuple[Held, ...]]:
-    """Return the ledger and the new leases, until the consumer holds `want`."""
+    """Return the ledger and the new leases, until the consumer holds `want`; near the end only its share."""
     if ledger.awaiting or reader.opened > gate.durable:
         return ledger, ()
     dealt: list[Held] = []
-    for lease in range(gate.lease, gate.lease + want - len(reader.leases)):
+    for lease in range(gate.lease, gate.lease + _share(ledger, want) - len(reader.leases)):
         ledger, number = _pick(ledger, gate)
         if number is None:
             break
@@ -207,6 +224,19 @@ def may_end(ledger: Ledger, gate: Gate) -> bool:
     return ledger.exhausted and max(ledger.counted, ledger.returned) <= gate.durable
 
 
+def may_yield(ledger: Ledger, consumer: Consumer) -> bool:
+    """Whether this consumer may end before others: all shards are dealt, and one of its worker holds some.
+
+    That one waits in the end for what is lost elsewhere.
+    """
+    if ledger.awaiting or ledger.undealt != 0:
+        return False
+    return any(
+        reader.leases and reader.consumer.node == consumer.node and reader.consumer.slot == consumer.slot
+        for reader in _bucket(ledger, consumer.node).values()
+    )
+
+
 def result(
     ledger: Ledger,
     reader: Reader,
@@ -225,8 +255,8 @@ def result(
         leases = tuple(own for own in leases if own is not mine)
         ledger = _failed(ledger, mine, outcome.error, mark) if outcome.error else _applied(ledger, mine)
     for each in progress:
-        noted = _noted(ledger, leases, each)
-        moved, leases = moved or noted is not leases, noted
+        moved = moved or any(own.lease == each.lease for own in leases)
+        leases = _noted(ledger, leases, each)
     if not finished and not moved:
         return ledger
     if finished:
@@ -258,7 +288,7 @@ def lose_node(ledger: Ledger, node: str, mark: int, worker: str = "", error: str
     """Return the ledger without the consumers of a node, or of one worker of it (and its reading threads)."""
     for reader in list(_bucket(ledger, node).values()):
         who = reader.consumer
-        if who.node == node and (not worker or who.worker.partition(".")[0] == worker):
+        if who.node == node and (not worker or who.slot == worker):
             ledger = lose(ledger, reader, mark, error)
     return ledger
 
@@ -372,6 +402,13 @@ def _again(
     reader = _with(reader, opened=mark, awaited=False, since=now, until=until, opening=opening)
     reader = _with(reader, leases=leases, refused=refused)
     return _put(ledger, reader), reader
+
+
+def _share(ledger: Ledger, want: int) -> int:
+    """Return how many shards a consumer may hold: what one fetches ahead near the end, the others lack."""
+    return (
+        min(want, -(-(ledger.holding + (ledger.undealt or 0)) // ledger.consumers)) if ledger.scarce else want
+    )
 
 
 def _pick(ledger: Ledger, gate: Gate) -> tuple[Ledger, int | None]:

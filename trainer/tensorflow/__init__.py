@@ -20,12 +20,12 @@ def shard_dataset(
     """Return a `tf.data.Dataset` of the records of the shards that the master deals to this process.
 
     `read` returns the records of a shard, as `output_signature` (`tf.TensorSpec`) describes them. A shard is
-    reported as done when all its records were handed out and the next one is asked for.
+    reported as done when all its records were handed out and `Dataset.batch` more, or before this waits for
+    the next one.
     """
 
     def records() -> Iterator[Any]:
         with Shards(dataset, way=way) as shards:
-            for shard in shards:
-                yield from read(shard)
+            yield from shards.records(read, unused=dataset.batch)
 
     return tf.data.Dataset.from_generator(records, output_signature=output_signature)

@@ -16,6 +16,7 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shards, Way
+from tests.kit.waiting import PATIENCE
 
 Found = TypeVar("Found")
 
@@ -43,6 +44,39 @@ async def test_torch_reads_every_record_once(tmp_path: Path) -> None:
     numbers, job = await with_master(tmp_path, consume)
     assert sorted(numbers) == list(range(100))
     assert job.shards.datasets["numbers"].complete
+
+
+WITH_PROCESSES = """
+import sys
+from torch.utils.data import DataLoader
+from elasticjob.trainer.shards import Dataset, Way
+from elasticjob.trainer.torch.records.shards import ShardDataset
+
+numbers = ShardDataset(
+    Dataset(name="numbers", size=1200, shard=100, batch=8),
+    lambda shard: shard.records,
+    way=Way(address=sys.argv[1], token_file=sys.argv[2], node=sys.argv[3]),
+)
+print(*(int(number) for batch in DataLoader(numbers, batch_size=8, num_workers=2) for number in batch))
+"""
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("nodes", [1, 2])
+async def test_processes_of_dataloaders_read_every_record_once_and_wait_for_no_deadline(
+    tmp_path: Path, nodes: int
+) -> None:
+    def consume(way: Way) -> list[int]:
+        command = (sys.executable, "-c", WITH_PROCESSES, way.address, way.token_file)
+        run = [
+            subprocess.Popen((*command, f"node-{index}"), stdout=subprocess.PIPE, text=True)
+            for index in range(nodes)
+        ]
+        return [int(number) for each in run for number in each.communicate(timeout=PATIENCE)[0].split()]
+
+    numbers, job = await with_master(tmp_path, consume)
+    assert sorted(numbers) == list(range(1200))
+    assert job.shards.leases == 12, "no shard was dealt twice"
 
 
 WITH_TENSORFLOW = """
