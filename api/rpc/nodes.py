@@ -46,6 +46,8 @@ class WorkerState(Message, frozen=True, kw_only=True):
     best: float = 0.0  # the least of that in this round, over as many steps
     stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
     cores: float = 0.0  # that it uses lately
+    still: float | None = None  # how long its processes have computed and read nothing; None: unknown
+    storage: bool = False  # one of them waits for storage (state D)
     samples: float = 0.0  # records that it takes in a second, lately; 0 if unknown
     spent: tuple[float, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob.api.rpc import environment as env
-from elasticjob.master.state.job import Bounds, Limits, Spec
+from elasticjob.master.state.job import Bounds, Limits, Spec, Waits
 from elasticjob.master.state.scaling import Pace
 
 
@@ -85,7 +85,23 @@ class Settings(BaseSettings):
     """How long the job may be without a world before it fails."""
 
     hang: Seconds = Limits().hang
-    """How long, beyond three usual steps, others wait for a worker before it is killed (seconds; 0: ever)."""
+    """How long, beyond three usual steps, others wait for a worker that is stopped, or that does nothing in
+    its step, before it is killed (seconds; 0: for ever, whatever a worker does)."""
+
+    hang_reading: Seconds = Waits().reading
+    """How long others wait for a worker that waits for its records or for storage (seconds; 0: for ever)."""
+
+    hang_computing: Seconds = Waits().computing
+    """The same for one that uses its processor in its step: it compiles."""
+
+    hang_first: Seconds = Waits().first
+    """The same for one that neither computes nor reads before its first step in a world."""
+
+    hang_outside: Seconds = Waits().outside
+    """The same for one that neither computes nor reads between two steps: it evaluates, saves."""
+
+    hang_collective: Seconds = Waits().collective
+    """How long, beyond ten usual steps, all may wait for each other before the youngest is killed."""
 
     idle: Seconds = Limits().idle
     """How long no node may compute (with no step for a quarter of it) before the job fails; 0 for ever."""
@@ -113,6 +129,13 @@ class Settings(BaseSettings):
             last_call=self.last_call,
             join_timeout=self.join_timeout,
             hang=self.hang,
+            waits=Waits(
+                reading=self.hang_reading,
+                computing=self.hang_computing,
+                first=self.hang_first,
+                outside=self.hang_outside,
+                collective=self.hang_collective,
+            ),
             idle=self.idle,
             quiet=self.quiet,
             longest_quiet=self.longest_quiet,

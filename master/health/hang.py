@@ -1,27 +1,32 @@
 """Who hangs: which workers keep the others waiting, from where each says it is.
 
-1. A worker waits if it reduces, or waits for the others at their first step; it acts otherwise.
-2. While a worker is between two steps (evaluates, saves, prints) the others wait for good reason, however
-long; unless it is stopped.
-3. A worker that is stopped (SIGSTOP) hangs when all others wait.
-4. A worker that acts hangs when there was no step for the bound, others wait, and it has done the same for
-as long. The bound is a few seconds beyond three usual steps. Not before its first step, which may compile.
-5. If all wait, those that are a step behind hang. If none is behind, a collective hangs. Whose fault that is
-cannot be told, so the bound is longer, and the youngest worker is started again, which ends the collective.
+1. A worker waits if it reduces, or waits for the others at their first step; it acts otherwise. All wait for
+those that act: a hang is found when each of these has acted for longer than it may.
+2. How long that is depends on what it does. A worker that is stopped (SIGSTOP), or that neither computes nor
+reads anything in its step, may do so for a few seconds beyond three usual steps. One that waits for records
+or storage, or computes, may only be slow: it has minutes, and is named as late long before.
+3. Before its first step in a world and between two steps a worker may take any time in which it computes or
+reads: it compiles, evaluates, saves.
+4. If all wait, those that are a step behind hang. If none is behind, a collective hangs. Whose fault that is
+cannot be told, so the bound is longer, and the youngest worker is started again, which ends the collective;
+unless some compute, such as a backward pass that compiles: these act.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from math import inf
 from statistics import median
 from typing import Final, NamedTuple
 
 from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.master.state.job import Limits
 
 FIRST: Final = 30.0  # seconds, instead of three steps whose usual duration is not known yet
-COLLECTIVE: Final = 60.0  # seconds beyond ten usual steps until a collective hangs
-COMPUTES: Final = 0.5  # cores: who uses as much may only be slow (it compiles), and is named but not killed
-SLOWLY: Final = 60.0  # seconds after which it is killed nevertheless
+STILL: Final = 2.5  # seconds without computing and reading: a worker that waits for nothing
+COMPUTES: Final = 0.5  # cores of a worker that computes, as an agent knows it that does not say `still`
+LATE: Final = 30.0  # seconds after which a worker that may only be slow is named
 
 
 class Seen(NamedTuple):
@@ -47,74 +52,177 @@ class Seen(NamedTuple):
         """How long it has done the same, or been stopped."""
         return (self.state.stopped or self.state.since) + self.age
 
+    @property
+    def still(self) -> float:
+        """How long it has computed and read nothing."""
+        if self.state.still is None:
+            return 0.0 if self.state.cores >= COMPUTES else self.since
+        return self.state.still + self.age if self.state.still >= STILL else self.state.still
+
+    @property
+    def moves(self) -> bool:
+        """Whether it computes or reads."""
+        return self.still < STILL
+
+
+class Case(NamedTuple):
+    """A worker that others wait for: what it does, for how long, and how long it may; in seconds."""
+
+    worker: Seen
+    does: str
+    seconds: float
+    limit: float
+
+    @property
+    def over(self) -> bool:
+        """Whether that is too long."""
+        return self.seconds > self.limit
+
 
 class Hung(NamedTuple):
-    """Workers that hang, in a sentence; `patient`: they may only be slow."""
+    """Workers that hang, in a sentence."""
 
     workers: tuple[Seen, ...]
     sentence: str
-    patient: bool = False
 
 
 WAITS: Final = frozenset({Doing.REDUCING, Doing.WAITING})
+NOTHING: Final = "neither computes nor reads"
 BETWEEN: Final = frozenset({Doing.OUTSIDE, Doing.ENDED, Doing.STARTING})
-DOES: Final = {
-    Doing.COMPUTING: "computes",
-    Doing.READING: "waits for its records",
-    Doing.REDUCING: "reduces",
-}
 
 
-def find(workers: Sequence[Seen], floor: float) -> Hung | None:
-    """Return the workers that hang, None if none does; the bound is `floor` seconds beyond three steps."""
-    waiting = [worker for worker in workers if worker.waits]
-    if not waiting or any(each.state.doing in BETWEEN and not each.stopped for each in workers):
-        return None
-    known = [each.state.usual for each in workers if each.state.usual]
-    usual = median(known) if known else 0.0
-    patience = floor + (3 * usual if known else FIRST)
-    idle = [None if each.state.idle is None else each.state.idle + each.age for each in workers]
-    begun = [seconds for seconds in idle if seconds is not None]
-    steps = len(begun) == len(workers)
-    if begun and min(begun) <= patience:
-        return None
-    acting = [worker for worker in workers if not worker.waits]
-    if acting and all(worker.stopped for worker in acting):
-        bound = patience if known else floor
-        hung = [worker for worker in acting if worker.since > bound]
-        return blamed(hung, len(waiting), begun, usual) if len(hung) == len(acting) else None
-    if not steps or max(worker.since for worker in waiting) <= patience - usual:
-        return None
-    if acting:
-        hung = [worker for worker in acting if worker.since > patience - usual]
-        return blamed(hung, len(waiting), begun, usual) if hung else None
-    least, most = (choose(worker.state.step for worker in workers) for choose in (min, max))
-    if least < most:
-        behind = [w for w in waiting if w.state.step == least and w.since > patience - usual]
-        return blamed(behind, len(waiting) - len(behind), begun, usual) if behind else None
-    waited = min(*begun, *(worker.since for worker in workers))
-    if len(workers) > 1 and waited > COLLECTIVE + 10 * usual:
-        youngest = max(workers, key=lambda worker: worker.rank)
-        return Hung((youngest,), in_a_collective(workers, youngest, min(begun), usual))
-    return None
+class Scene:
+    """The workers of a world at one time, and the bounds that follow from their usual step."""
+
+    def __init__(self, workers: Sequence[Seen], limits: Limits) -> None:
+        self.workers, self.limits, self.floor = workers, limits, limits.hang.total_seconds()
+        known = [each.state.usual for each in workers if each.state.usual]
+        self.known, self.usual = bool(known), median(known) if known else 0.0
+        self.patience = self.floor + (3 * self.usual if known else FIRST)
+        self.waiting = [worker for worker in workers if worker.waits]
+        self.begun = [each.state.idle + each.age for each in workers if each.state.idle is not None]
+
+    @property
+    def steps(self) -> bool:
+        """Whether a worker has ended a step lately, or none waits."""
+        return not self.waiting or (bool(self.begun) and min(self.begun) <= self.patience)
+
+    def cases(self) -> list[Case]:
+        """Return those that the others wait for; none if all wait for each other."""
+        acting = [self.case(worker) for worker in self.workers if not worker.waits]
+        if acting or len(self.begun) < len(self.workers):
+            return acting
+        least, most = (choose(worker.state.step for worker in self.workers) for choose in (min, max))
+        if least < most:
+            return [self.behind(worker) for worker in self.waiting if worker.state.step == least]
+        computing = [worker for worker in self.workers if worker.moves]
+        return [self.behind(each) for each in computing] if len(computing) < len(self.workers) else []
+
+    def case(self, worker: Seen) -> Case:
+        """Return what a worker does that acts, and how long it may."""
+        waits, state = self.limits.waits, worker.state
+        if worker.stopped:
+            limit = self.patience if self.known else self.floor
+            return Case(worker, "is stopped (SIGSTOP)", worker.since, limit)
+        if state.doing in BETWEEN:
+            return Case(worker, f"{NOTHING} between two steps", worker.still, seconds(waits.outside))
+        if state.idle is None:
+            return Case(worker, f"{NOTHING} in its first step", worker.still, seconds(waits.first))
+        if state.doing is Doing.READING:
+            return Case(worker, "waits for its records", worker.since, seconds(waits.reading))
+        return self.behind(worker)
+
+    def behind(self, worker: Seen) -> Case:
+        """Return what a worker does in a step that the others have ended for their part."""
+        waits = self.limits.waits
+        if worker.state.storage:
+            return Case(worker, "waits for storage", worker.since, seconds(waits.reading))
+        if worker.moves:
+            return Case(worker, "computes in its step", worker.since, seconds(waits.computing))
+        does = "reduces" if worker.waits else f"{NOTHING} in its step"
+        return Case(worker, does, worker.since, self.patience - self.usual)
+
+    def stuck(self) -> float | None:
+        """Return how long all have waited for each other if that is too long, else None."""
+        waits, workers = self.limits.waits, self.workers
+        if len(workers) < 2:
+            return None
+        if len(self.begun) < len(workers):
+            waited = min(worker.still for worker in workers)
+            return waited if waited > seconds(waits.first) else None
+        spin = all(worker.moves for worker in workers)  # NCCL does, and so does a backward pass that compiles
+        bound = max(seconds(waits.collective), seconds(waits.computing) if spin else 0.0)
+        waited = min(*self.begun, *(worker.since for worker in workers))
+        return waited if waited > bound + 10 * self.usual else None
 
 
-def blamed(hung: Sequence[Seen], waiting: int, idle: Sequence[float], usual: float) -> Hung | None:
-    """Return the verdict about `hung`, for which `waiting` others wait."""
-    if not waiting:
+def find(workers: Sequence[Seen], limits: Limits) -> Hung | None:
+    """Return the workers that hang, None if none does."""
+    scene = Scene(workers, limits)
+    if scene.steps:
         return None
-    first = hung[0]
-    does = "is stopped (SIGSTOP)" if first.stopped else DOES.get(first.state.doing, first.state.doing)
-    more = f" and {len(hung) - 1} more" if len(hung) > 1 else ""
-    others = "1 other waits" if waiting == 1 else f"{waiting} others wait"
-    last = f"; its last step was {first.state.step}" if first.state.step else ""
-    still = f"no step for {min(idle):.1f} s (usual {usual:.2g} s); " if idle and usual else ""
-    sentence = (
-        f"rank {first.rank} on {first.node}{more} hangs: {still}"
-        f"it {does} for {first.since:.1f} s while {others} for it{last}"
+    cases = scene.cases()
+    if cases:
+        return blamed(cases, scene) if all(case.over for case in cases) and has_waited(scene, cases) else None
+    if (waited := scene.stuck()) is None:
+        return None
+    youngest = max(workers, key=lambda worker: worker.rank)
+    return Hung(
+        (youngest,), in_a_collective(workers, youngest, min(scene.begun, default=waited), scene.usual)
     )
-    computes = all(not each.stopped and each.state.cores >= COMPUTES for each in hung)
-    return Hung(tuple(hung), sentence, patient=computes)
+
+
+def has_waited(scene: Scene, cases: Sequence[Case]) -> bool:
+    """Whether others have waited for as long as a step may take; who is stopped is found at once."""
+    if all(case.worker.stopped for case in cases):
+        return True
+    return max(worker.since for worker in scene.waiting) > scene.patience - scene.usual
+
+
+def late(workers: Sequence[Seen], limits: Limits) -> list[Case]:
+    """Return the workers that have kept the others waiting for long, and may only be slow."""
+    scene = Scene(workers, limits)
+    if scene.steps:
+        return []
+    slow = [case for case in scene.cases() if case.limit > scene.patience]
+    waited = min(scene.begun, default=inf) - scene.patience
+    return [case for case in slow if min(case.seconds, waited) > min(LATE, case.limit / 2)]
+
+
+def blamed(cases: Sequence[Case], scene: Scene) -> Hung:
+    """Return the verdict about workers for which the others wait."""
+    hung = [case.worker for case in cases]
+    first, does, since, _ = cases[0]
+    more = f" and {len(hung) - 1} more" if len(hung) > 1 else ""
+    others = them(len([worker for worker in scene.waiting if worker not in hung]))
+    last = f"; its last step was {first.state.step}" if first.state.step else ""
+    idle, usual = scene.begun, scene.usual
+    still = f"no step for {min(idle):.1f} s (usual {usual:.2g} s); " if idle and usual else ""
+    return Hung(
+        tuple(hung),
+        f"rank {first.rank} on {first.node}{more} hangs: {still}it {does} for {since:.1f} s while "
+        f"{others} for it{last}",
+    )
+
+
+def late_sentence(case: Case, waiting: int) -> str:
+    """Return in a sentence that a worker is late, and how long the others will wait for it."""
+    end = "" if case.limit == inf else f"; it is killed after {case.limit:.0f} s"
+    worker = case.worker
+    return (
+        f"rank {worker.rank} on {worker.node} {case.does} for {case.seconds:.0f} s while "
+        f"{them(waiting)} for it{end}"
+    )
+
+
+def them(many: int) -> str:
+    """Return how many wait, in words."""
+    return "1 other waits" if many == 1 else f"{many} others wait"
+
+
+def seconds(wait: timedelta) -> float:
+    """Return a bound in seconds; one of 0 has no end."""
+    return wait.total_seconds() or inf
 
 
 def in_a_collective(workers: Sequence[Seen], youngest: Seen, idle: float, usual: float) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from elasticjob.api.rpc.nodes import Hang, Report, WorkerPlace
 from elasticjob.master.health import hang as hangs
 from elasticjob.master.health import straggler
-from elasticjob.master.health.hang import Hung, Seen
+from elasticjob.master.health.hang import Case, Hung, Seen
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.rendezvous import rules
@@ -55,18 +55,18 @@ def look(job: Job, now: datetime) -> Job:
         return over(job) if health.hang else job
     job = follow(job, now) if health.hang else find_hang(job, now)
     if job.health.looked is None or now - job.health.looked >= EVERY:
-        job = find_stragglers(job.but(health=job.health.but(looked=now)), now)
+        job = find_late(find_stragglers(job.but(health=job.health.but(looked=now)), now), now)
         job = job.but(health=job.health.but(idle=idle_since(job, now)))
     return job
 
 
 def find_hang(job: Job, now: datetime) -> Job:
     """Return the job with a hang in force, if workers hang."""
-    floor, stepped = job.spec.limits.hang, job.health.stepped
-    if not floor or (stepped and now - stepped <= floor):
+    limits, stepped = job.spec.limits, job.health.stepped
+    if not limits.hang or (stepped and now - stepped <= limits.hang):
         return job
     workers = seen(job, now)
-    hung = hangs.find(workers, floor.total_seconds()) if workers else None
+    hung = hangs.find(workers, limits) if workers else None
     if hung is None:
         return job
     number = 1 + max(job.health.numbers, *(stacks(job)))
@@ -95,10 +95,8 @@ def follow(job: Job, now: datetime) -> Job:
     if now - since <= STACKS and any(number < hang.number for number in stacks(job)):
         return job
     workers = seen(job, now)
-    hung = hangs.find(workers, job.spec.limits.hang.total_seconds()) if workers else None
-    if not still(hang, hung) or (hung and hung.patient and now - since <= timedelta(seconds=hangs.SLOWLY)):
-        gone = workers and not still(hang, hung)
-        return over(job) if gone else job
+    if not still(hang, hangs.find(workers, job.spec.limits) if workers else None):
+        return over(job) if workers else job
     order = msgspec.structs.replace(hang, kill=True)
     return job.but(health=health.but(hang=order, since=now), version=job.version + 1)
 
@@ -106,6 +104,28 @@ def follow(job: Job, now: datetime) -> Job:
 def over(job: Job) -> Job:
     """Return the job without the hang in force."""
     return job.but(health=job.health.but(hang=None, since=None), version=job.version + 1)
+
+
+def find_late(job: Job, now: datetime) -> Job:
+    """Name the workers that have kept the others waiting for long, once until they go on."""
+    limits, stepped = job.spec.limits, job.health.stepped
+    if not limits.hang or (stepped and now - stepped <= limits.hang and not job.health.late):
+        return job
+    workers = seen(job, now)
+    if not workers:
+        return job
+    cases = hangs.late(workers, limits)
+    for case in cases:
+        if key(case.worker) not in job.health.late:
+            job = told_late(job, case, len([worker for worker in workers if worker.waits]), now)
+    names = tuple(key(case.worker) for case in cases)
+    return job if names == job.health.late else job.but(health=job.health.but(late=names))
+
+
+def told_late(job: Job, case: Case, waiting: int, now: datetime) -> Job:
+    """Return the job with the finding that a worker is late, in place of the last one about it."""
+    health = job.health.without(Kind.LATE, f"rank {case.worker.rank} on {case.worker.node} ")
+    return named(job.but(health=health), Kind.LATE, hangs.late_sentence(case, waiting), now)
 
 
 def find_stragglers(job: Job, now: datetime) -> Job:

@@ -17,6 +17,7 @@ class Kind(StrEnum):
     """The kinds of findings."""
 
     HANG = "Hang"
+    LATE = "Late"
     STRAGGLER = "Straggler"
     FAULT_NODE = "FaultNode"
     LOSS = "LossAlarm"
@@ -51,7 +52,7 @@ class Health(Value, frozen=True):
     """Health of the workers in the world of `round`, and the last findings.
 
     `stepped` is when a worker of it last ended a step. `hang` is in force since `since`; `numbers` counts
-    them. `suspects` and `slow` (those that were named) are keyed by node/local rank.
+    them. `suspects`, and those that were named as `slow` or `late`, are keyed by node/local rank.
     """
 
     round: int = 0
@@ -62,9 +63,15 @@ class Health(Value, frozen=True):
     numbers: int = 0
     suspects: dict[str, Suspect] = msgspec.field(default_factory=dict)
     slow: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
     idle: datetime | None = None  # since when no node has computed
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+
+    def without(self, kind: Kind, about: str) -> Health:
+        """Return the health without the findings of a kind whose sentence begins so."""
+        gone = [f for f in self.findings if f.reason is kind and f.message.startswith(about)]
+        return self.but(findings=tuple(f for f in self.findings if f not in gone)) if gone else self
 
     def found(self, kind: Kind, message: str, at: datetime) -> Health:
         """Return the health with one more finding."""

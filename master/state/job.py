@@ -55,6 +55,19 @@ class Bounds(Value, frozen=True):
         return ""
 
 
+class Waits(Value, frozen=True):
+    """How long others wait for a worker that may only be slow, before it is killed; 0: for ever.
+
+    A worker in its first step of a world, or between two steps, may take any time while it computes or reads.
+    """
+
+    reading: timedelta = timedelta(minutes=10)  # for its records, or for storage
+    computing: timedelta = timedelta(minutes=10)  # in one step: it compiles
+    first: timedelta = timedelta(minutes=30)  # without computing or reading anything, before its first step
+    outside: timedelta = timedelta(minutes=30)  # the same between two steps: it evaluates, saves
+    collective: timedelta = timedelta(seconds=60)  # all for each other, beyond ten usual steps
+
+
 class Limits(Value, frozen=True):
     """Timeouts of the job."""
 
@@ -63,7 +76,8 @@ class Limits(Value, frozen=True):
     last_call: timedelta = timedelta(seconds=30)  # after the last join: start without the missing nodes
     join_timeout: timedelta = timedelta(seconds=900)  # without a world for so long, the job fails
     history: int = 64  # number of world changes kept
-    hang: timedelta = timedelta(seconds=4)  # beyond 3 usual steps, while others wait; 0: never
+    hang: timedelta = timedelta(seconds=4)  # beyond 3 usual steps, if others wait for nothing; 0: never
+    waits: Waits = Waits()  # the same, for workers that may only be slow
     idle: timedelta = timedelta(hours=2)  # without computing, and a quarter of it without a step: it fails
     quiet: timedelta = timedelta(seconds=3)  # after the last newcomer that costs a restart: let all enter
     longest_quiet: timedelta = timedelta(seconds=30)  # the same, after the first of them

@@ -91,7 +91,7 @@ async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(tmp_pa
         await run.job.until(lambda: run.pid(1) != hung)
         [finding] = run.findings()
         assert finding.startswith("rank 1 on job-worker-1 hangs: no step for ")
-        assert "it computes for" in finding
+        assert "it neither computes nor reads in its step for" in finding
         assert "1 other waits for it; its last step was" in finding
         assert run.said("stacks of rank 0")
         kept = (tmp_path / "logs" / "job" / "0" / "stacks.log").read_text()

@@ -14,6 +14,7 @@ from typing import Any
 from elasticjob.api.rpc.nodes import Orders, Report
 from elasticjob.master.state.condition import Finding
 from elasticjob.trainer.agent.seeing.health import EVERY, Sight, Watcher
+from elasticjob.trainer.agent.seeing.usage import Work
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from tests.kit.master.turns import START, Played, join, watch
 
@@ -31,7 +32,7 @@ class Stepping:
         self.game.ask(*(watch(name) for name in self.names))
         self.game.ask(*(join(name) for name in self.names))
         self.now = 1000.0
-        self.watchers = [Watcher() for _ in self.names]
+        self.watchers = [Watcher(closer=self.work) for _ in self.names]
         self.stopped: dict[int, float] = {}
         self.cores: dict[int, float] = {}
         self.reported = [0.0] * size
@@ -80,11 +81,15 @@ class Stepping:
 
     def look(self, rank: int) -> None:
         """Let an agent look at its worker, and report when it would."""
-        sight = Sight(self.pulse(rank), rank in self.stopped, self.cores.get(rank, 0.0) * self.now)
+        sight = Sight(self.pulse(rank), rank in self.stopped, self.work(rank + 1).cpu, pid=rank + 1)
         urgent = self.watchers[rank].look({0: 1}, {0: sight}, self.now)
         if urgent or self.now - self.reported[rank] >= 1.0:
             self.reported[rank] = self.now
             self.report(rank)
+
+    def work(self, pid: int) -> Work:
+        """What a worker has done till now."""
+        return Work(cpu=self.cores.get(pid - 1, 0.0) * self.now)
 
     def report(self, rank: int, stacks: int = 0) -> None:
         """Send an agent's report."""

@@ -1,18 +1,20 @@
 """Where the workers of this node are: looked at a few times a second, summed up for the master.
 
 The pages (`trainer/link/pulse.py`) say step and phase, /proc says whether a process is stopped and what
-it uses. A worker that becomes late, slow, stops or goes on is reported at once; else the next report has
-it. The master judges, because only it sees whether others wait.
+it uses. At one that is late there is a closer look every second: whether it and its processes compute, read,
+or wait for storage. A worker that becomes late, slow, stops or goes on is reported at once; else the next
+report has it. The master judges, because only it sees whether others wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 from typing import Final, NamedTuple
 
 from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.trainer.agent.seeing.usage import Work, work_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
 
 EVERY: Final = 0.1  # seconds between two looks
@@ -21,6 +23,8 @@ SLOW: Final = 1.5  # times its own best: the same
 STEPS: Final = 15  # seen steps of which the usual one is the median
 FEW: Final = 5
 RECENT: Final = 9  # the same for the time before a worker waits: short enough to name a straggler in 20 steps
+CLOSER: Final = 0.95  # seconds between two closer looks at a worker that is late
+ASLEEP: Final = 1.5  # seconds between two looks: this agent was stopped, or had no core
 CALM: Final = (False, False, False)
 WINDOW: Final = 1.0  # seconds over which used cores and taken records are measured
 Points = tuple[tuple[float, float], ...]  # (when, how much till then)
@@ -32,6 +36,7 @@ class Sight(NamedTuple):
     pulse: Pulse
     stopped: bool = False
     cpu: float = 0.0  # seconds used since its start
+    pid: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,19 @@ class Track:
     stopped_since: float | None = None
     used: Points = ()  # seconds of CPU, over the window
     taken: Points = ()  # records at the ends of steps, over the window
+    work: Work | None = None  # at the last closer look, at `looked`
+    looked: float = 0.0
+    moved: float = 0.0  # when it last computed or read, as far as closer looks tell
 
 
 @dataclass
 class Watcher:
     """Follows the workers of a node; the times are those of the pages (CLOCK_MONOTONIC)."""
 
+    closer: Callable[[int], Work] = work_of
+    asleep: float = ASLEEP
     tracks: dict[int, Track] = field(default_factory=dict)
+    seen: float = 0.0  # when the last look was
     said: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)
 
     def look(self, rounds: Mapping[int, int], sights: Mapping[int, Sight], now: float) -> bool:
@@ -64,6 +75,11 @@ class Watcher:
             for slot, number in rounds.items()
             if slot in sights
         }
+        asleep = now - self.seen > self.asleep  # this agent could not see what its workers did
+        for slot, track in self.tracks.items():
+            if track.seen.pid and not early(track, now):
+                self.tracks[slot] = closer(track, self.closer, now, asleep=asleep)
+        self.seen = now
         self.said = {slot: alarms(track, now) for slot, track in self.tracks.items()}
         return any(self.said[slot] != before.get(slot, CALM) for slot in self.said)
 
@@ -96,6 +112,29 @@ def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Trac
     return replace(track, steps=steps, busy=busy, best=best, taken=taken)
 
 
+def early(track: Track, now: float) -> bool:
+    """Whether a worker made a step or began with something else so lately that nobody asks what it does."""
+    waited = idle(track, now)
+    late = waited is None or waited > LATE + 3 * usual(track)
+    return not late or now - track.seen.pulse.since < LATE
+
+
+def closer(track: Track, look: Callable[[int], Work], now: float, *, asleep: bool) -> Track:
+    """Return what is known of a worker that is late after a closer look, one a second."""
+    fresh = track.looked < max(track.seen.pulse.since, track.entered)
+    if not (fresh or asleep) and now - track.looked < CLOSER:
+        return track
+    work = look(track.seen.pid)
+    same = track.work is not None and not (fresh or asleep) and not work.since(track.work, now - track.looked)
+    return replace(track, work=work, looked=now, moved=track.moved if same else now)
+
+
+def still(track: Track, now: float) -> float | None:
+    """Return how long a worker has computed and read nothing; 0 if nobody has looked."""
+    looked = track.work is not None and track.looked >= track.seen.pulse.since and not early(track, now)
+    return round(max(0.0, now - track.moved), 3) if looked else 0.0
+
+
 def window(points: Points, now: float) -> Points:
     """Return the newest points that span the window."""
     while len(points) > 2 and now - points[1][0] >= WINDOW:
@@ -117,6 +156,8 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         best=round(track.best, 6),
         stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
         cores=rate(track.used),
+        still=still(track, now),
+        storage=bool(track.work and track.work.storage and track.looked >= pulse.since),
         samples=rate(track.taken),
         spent=spent(track.seen.pulse, now),
     )

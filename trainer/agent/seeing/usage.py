@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
 from elasticjob.api.rpc.nodes import Usage
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+LEAST_CPU: Final = 0.05  # cores: what threads use that only look whether there is something to do
+LEAST_READ: Final = 256 * 1024  # bytes a second: the same, of those that measure the machine
+STORAGE: Final = ("request_wait_answer", "fuse_", "rpc_", "nfs_", "cifs_", "ceph_", "folio_", "io_schedule")
+"""Where the kernel waits for files, as /proc names it: FUSE and network file systems wait interruptibly."""
 
 
 class Meter:
@@ -30,14 +34,83 @@ class Meter:
         )
 
 
-def look_at(pid: int) -> tuple[bool, float] | None:
-    """Return whether a process is stopped (SIGSTOP), and its seconds of CPU; None if it ended."""
+def look_at(pid: int) -> tuple[bool, float, int] | None:
+    """Return whether a process is stopped (SIGSTOP), its seconds of CPU, and its pid; None if it ended."""
+    found = stat(Path(f"/proc/{pid}"))
+    return found and (found[0] == b"T", found[1], pid)
+
+
+class Work(NamedTuple):
+    """What a worker and its processes have done till now, and whether one waits for storage or for a core."""
+
+    pids: frozenset[int] = frozenset()
+    cpu: float = 0.0  # seconds
+    read: int = 0  # bytes
+    storage: bool = False
+    runs: bool = False
+
+    def since(self, before: Work, seconds: float) -> bool:
+        """Whether there was work since `before`, so many seconds ago."""
+        if self.pids != before.pids or self.storage or self.runs:
+            return True
+        used, read = self.cpu - before.cpu, self.read - before.read
+        return used >= LEAST_CPU * seconds or read >= LEAST_READ * seconds
+
+
+def work_of(root: int) -> Work:
+    """Return the work of a process and its descendants; those that end meanwhile are skipped."""
+    pids, cpu, read, states = [root], 0.0, 0, set[bytes]()
+    for pid in pids:
+        folder = Path(f"/proc/{pid}")
+        cpu += (stat(folder) or (b"", 0.0))[1]
+        read += bytes_read(folder)
+        for thread in threads(folder):
+            states.add(state_of(thread))
+            pids += children(thread)
+    return Work(frozenset(pids), cpu, read, b"D" in states, b"R" in states)
+
+
+def stat(folder: Path) -> tuple[bytes, float] | None:
+    """Return the state and the seconds of CPU of a process or thread, None if it ended."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
+        text = (folder / "stat").read_bytes()
     except OSError:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
-    return fields[0] == b"T", (int(fields[11]) + int(fields[12])) / TICKS
+    return fields[0], (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def state_of(thread: Path) -> bytes:
+    """Return the state of a thread; D also for one that waits for a file server in an interruptible way."""
+    state = (stat(thread) or (b"", 0.0))[0]
+    return b"D" if state == b"S" and read_text(thread / "wchan").startswith(STORAGE) else state
+
+
+def threads(folder: Path) -> list[Path]:
+    """Return the threads of a process, none if it ended."""
+    try:
+        return list((folder / "task").iterdir())
+    except OSError:
+        return []
+
+
+def children(thread: Path) -> list[int]:
+    """Return the processes that a thread started."""
+    return [int(pid) for pid in read_text(thread / "children").split()]
+
+
+def bytes_read(folder: Path) -> int:
+    """Return how many bytes a process has read from files and devices, 0 where that may not be known."""
+    counts = dict(line.split(": ") for line in read_text(folder / "io").splitlines())
+    return int(counts.get("rchar", 0)) + int(counts.get("read_bytes", 0))
+
+
+def read_text(path: Path) -> str:
+    """Return what a file of /proc says, empty without it or without the right to look."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def tree(root: int) -> list[psutil.Process]:

@@ -1,0 +1,243 @@
+"""Workers that are slow and well, for ten hours each: none is killed. Those that hang are found."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+import pytest
+
+from elasticjob.api.rpc.nodes import Report
+from elasticjob.master.health import watch
+from elasticjob.master.state.condition import Finding, Kind
+from elasticjob.trainer.agent.seeing.health import Sight, Watcher
+from elasticjob.trainer.agent.seeing.usage import Work
+from elasticjob.trainer.link.pulse import Phase, Pulse
+from tests.kit.master.turns import START, Played, join
+from tests.kit.master.turns import watch as beat
+
+HOURS: Final = 10 * 3600.0
+OUTSIDE, COMPUTING, REDUCING, READING, WAITING = (Phase(each) for each in range(1, 6))
+END: Final = 1e9
+
+
+class Do(NamedTuple):
+    """What a worker does for how many seconds: cpu, read, disk (state D), runs (without a core), or none."""
+
+    phase: Phase
+    seconds: float
+    how: str = "none"
+    behind: bool = False  # it belongs to the step before, which the others have ended
+
+
+@dataclass
+class Worker:
+    """A worker's work so far, and what it does in this step, beginning at `times`."""
+
+    does: tuple[Do, ...] = ()
+    times: list[float] = field(default_factory=lambda: [0.0])
+    cpu: float = 0.0
+    read: int = 0
+    till: float = 0.0
+    done: int = 0
+
+    def begin(self, at: float, does: tuple[Do, ...]) -> None:
+        self.advance(at)
+        self.does, self.times = does, list(accumulate((each.seconds for each in does), initial=at))
+
+    def now(self, at: float) -> tuple[Do, float]:
+        """What it does, and since when; at the end it reduces."""
+        index = bisect_right(self.times, at) - 1
+        return (self.does[index] if index < len(self.does) else Do(REDUCING, END)), self.times[index]
+
+    def advance(self, at: float) -> None:
+        for (start, end), each in zip(pairwise(self.times), self.does, strict=False):
+            seconds = max(0.0, min(at, end) - max(self.till, start))
+            self.cpu += seconds * (each.how == "cpu")
+            self.read += int(seconds * 1e7) * (each.how == "read")
+        self.till = at
+
+    def work(self, at: float) -> Work:
+        self.advance(at)
+        how = self.now(at)[0].how
+        return Work(cpu=self.cpu, read=self.read, storage=how == "disk", runs=how == "runs")
+
+
+class Life:
+    """Two workers that step together; time passes faster where nothing happens."""
+
+    def __init__(self, usual: float = 0.5, wait: float = 0.0) -> None:
+        game = Played(maximum=2)
+        game.ask(*(beat(name) for name in ("node-0", "node-1")))
+        game.ask(*(join(name) for name in ("node-0", "node-1")))
+        self.job, self.usual, self.now, self.step, self.ended = game.job, usual, 1000.0, 0, 0.0
+        self.workers = (Worker(), Worker())
+        self.watchers = [
+            Watcher(closer=lambda pid: self.workers[pid - 1].work(self.now), asleep=END) for _ in range(2)
+        ]
+        self.stopped: set[int] = set()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.job.health.findings
+
+    @property
+    def hangs(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.reason is Kind.HANG]
+
+    def take(self, *does: tuple[Do, ...], rest: float = 0.0, gap: float = 1.0) -> None:
+        """Take a step in which the ranks do that first; `rest` is for the collective, `gap` between looks."""
+        began = self.now
+        for worker, each in zip(self.workers, does, strict=True):
+            worker.begin(began, (*each, Do(COMPUTING, self.usual, "cpu")))
+        end = max(worker.times[-1] for worker in self.workers) + rest + 0.01
+        while self.now + gap < end and not self.hangs:
+            self.look(self.now + gap)
+            gap = gap if self.now - began < 12 + 3 * self.usual else min(gap * 1.5, 60.0)
+        if not self.hangs:
+            self.step, self.ended = self.step + 1, end
+            self.look(end)
+
+    def many(self, steps: int) -> None:
+        for _ in range(steps):
+            self.take((), ())
+
+    def look(self, now: float) -> None:
+        self.now = now
+        at = START + timedelta(seconds=now - 1000.0)
+        for rank, (worker, watcher) in enumerate(zip(self.workers, self.watchers, strict=True)):
+            (phase, _, _, behind), since = worker.now(now)
+            if self.ended == now:
+                phase, since = OUTSIDE, now
+            reduced = self.ended - self.usual * behind
+            pulse = Pulse(phase, self.step - behind, since, self.usual, reduced)
+            work = worker.work(now)
+            watcher.look({0: 1}, {0: Sight(pulse, rank in self.stopped, work.cpu, rank + 1)}, now)
+            states = watcher.states(now)
+            report = Report(node=f"node-{rank}", incarnation=f"node-{rank}-life", round=1, workers=states)
+            self.job = watch.heard(self.job, report, at)
+        self.job = watch.look(self.job, at)
+
+
+def both(*does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
+    return does, does
+
+
+def one(*does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
+    return (), does
+
+
+SLOW: Final = {
+    "records after 5 s": one(Do(READING, 5)),
+    "records after 14 s": one(Do(READING, 14)),
+    "records after a minute": one(Do(READING, 60)),
+    "cold object storage": one(Do(READING, 540)),
+    "cold object storage for all": both(Do(READING, 540)),
+    "a large shard from a file server": one(Do(READING, 300, "disk")),
+    "a large shard from the network": one(Do(READING, 300, "read")),
+    "an epoch's first batch": one(Do(READING, 45, "cpu")),
+    "an epoch's first batch with a new index": one(Do(READING, 400, "cpu")),
+    "a DataLoader that starts anew": one(Do(READING, 20), Do(READING, 10, "cpu"), Do(READING, 20)),
+    "a retry of a request": one(Do(READING, 60), Do(READING, 1, "read"), Do(READING, 60)),
+    "page cache misses": one(Do(COMPUTING, 30, "disk")),
+    "a mapped file on a file server": one(Do(COMPUTING, 300, "disk")),
+    "swap": one(*[Do(COMPUTING, 5, "disk"), Do(COMPUTING, 1, "cpu")] * 20),
+    "its own reading in the step": one(Do(COMPUTING, 120, "read")),
+    "compilation at step 1000": one(Do(COMPUTING, 180, "cpu")),
+    "compilation at step 1000 by all": both(Do(COMPUTING, 500, "cpu")),
+    "compilation with pauses": one(*[Do(COMPUTING, 4, "cpu"), Do(COMPUTING, 1)] * 30),
+    "compilation of the backward pass": one(Do(COMPUTING, 1, "cpu"), Do(REDUCING, 180, "cpu")),
+    "compilation of the backward pass by all": both(Do(COMPUTING, 1, "cpu"), Do(REDUCING, 500, "cpu")),
+    "an import in a step": one(Do(COMPUTING, 20, "disk"), Do(COMPUTING, 20, "cpu")),
+    "no core": one(Do(COMPUTING, 40, "runs")),
+    "a step twenty times as long": one(Do(COMPUTING, 10, "cpu")),
+    "a step of a second without the processor": one(Do(COMPUTING, 3)),
+    "evaluation by all": both(Do(OUTSIDE, 1500, "cpu")),
+    "evaluation by one for hours": one(Do(OUTSIDE, 10_000, "cpu")),
+    "evaluation that waits for records": one(Do(OUTSIDE, 1200)),
+    "evaluation on the GPU alone": one(Do(OUTSIDE, 1700)),
+    "evaluation in parts": one(*[Do(OUTSIDE, 1200), Do(OUTSIDE, 2, "cpu")] * 4),
+    "a checkpoint to a slow disk": one(Do(OUTSIDE, 600, "disk")),
+    "a checkpoint to object storage": both(Do(OUTSIDE, 1500)),
+    "a checkpoint, then records": one(Do(OUTSIDE, 300), Do(READING, 300)),
+    "a tracker that does not answer": one(Do(OUTSIDE, 60)),
+    "an optimizer's step": one(Do(COMPUTING, 120, "cpu", behind=True)),
+    "an optimizer's state on disk": one(Do(REDUCING, 120, "disk", behind=True)),
+    "an optimizer that compiles": one(Do(REDUCING, 300, "cpu", behind=True)),
+    "a slow network": both(),
+    "steps of different lengths": one(Do(COMPUTING, 3.9, "cpu")),
+}
+FIRST: Final = {
+    "compilation at step 1": one(Do(COMPUTING, 2400, "cpu")),
+    "compilation at step 1 by all": both(Do(COMPUTING, 2400, "cpu")),
+    "a download before step 1": one(Do(COMPUTING, 1700)),
+    "the first batch of all": both(Do(READING, 1700)),
+    "the first collective": both(Do(WAITING, 1200)),
+}
+
+
+@pytest.mark.parametrize("name", [*SLOW, *FIRST])
+def test_slow_worker_is_not_killed_in_ten_hours(name: str) -> None:
+    life = Life(usual=len(name) % 3 + 0.1)
+    if name in FIRST:
+        life.take(*FIRST[name])
+    while life.now < 1000 + HOURS:
+        life.many(8)
+        life.take(*SLOW.get(name, both()), rest=50.0 * (name == "a slow network"))
+        assert life.hangs == []
+        life.now = life.ended = life.now + 7200
+    assert life.step > 15
+
+
+HUNG: Final = {
+    "stopped": (one(Do(COMPUTING, END, "cpu")), "it is stopped (SIGSTOP) for "),
+    "stopped while it evaluates": (one(Do(OUTSIDE, END)), "it is stopped (SIGSTOP) for "),
+    "a lock": (one(Do(COMPUTING, END)), "it neither computes nor reads in its step for "),
+    "a lock after work": (one(Do(COMPUTING, 0.9, "cpu"), Do(COMPUTING, END)), "it neither computes nor "),
+    "a step behind": (one(Do(REDUCING, END, behind=True)), "it reduces for "),
+}
+LATER: Final = {
+    "records that never come": (one(Do(READING, END)), 600, "it waits for its records for "),
+    "a file server that is gone": (one(Do(COMPUTING, END, "disk")), 600, "it waits for storage for "),
+    "an endless loop": (one(Do(COMPUTING, END, "cpu")), 600, "it computes in its step for "),
+    "an evaluation that stands still": (
+        one(Do(OUTSIDE, END)),
+        1800,
+        "nor reads between two steps",
+    ),
+    "a collective": (
+        both(Do(COMPUTING, 1, "cpu"), Do(REDUCING, END)),
+        60,
+        "hang in a collective",
+    ),
+    "a collective that spins": (both(Do(REDUCING, END, "cpu")), 600, "hang in a collective"),
+}
+
+
+@pytest.mark.parametrize("usual", [0.1, 2.0, 20.0])
+@pytest.mark.parametrize("name", HUNG)
+def test_hang_is_found_within_five_seconds_beyond_three_steps(name: str, usual: float) -> None:
+    life, (does, sentence) = Life(usual), HUNG[name]
+    life.many(9)
+    life.stopped |= {1} if "stopped" in name else set()
+    life.take(*does, gap=0.2)
+    [hang] = life.hangs
+    assert sentence in hang.message
+    assert 4 < life.now - life.ended <= 5 + 3 * (usual + 0.01)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_worker_that_may_only_be_slow_is_named_long_before_it_is_killed(name: str) -> None:
+    life, (does, bound, sentence) = Life(), LATER[name]
+    life.many(9)
+    life.take(*does)
+    [hang] = life.hangs
+    assert sentence in hang.message
+    assert bound < life.now - life.ended < 1.2 * bound + 30
+    late = [each for each in life.findings if each.reason is Kind.LATE]
+    assert len(late) == ("collective" not in name)
+    assert all((hang.at - each.at).total_seconds() > bound / 2 for each in late)
+    assert all(each.message.endswith(f"for it; it is killed after {bound} s") for each in late)

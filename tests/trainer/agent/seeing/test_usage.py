@@ -1,0 +1,96 @@
+"""What an agent sees of a worker that is late: whether its processes compute, read, wait, or do nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from elasticjob.trainer.agent.seeing.health import ASLEEP, EVERY, Sight, Watcher
+from elasticjob.trainer.agent.seeing.usage import Work, look_at, work_of
+from elasticjob.trainer.link.pulse import Phase, Pulse
+from tests.kit.waiting import until
+
+PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+NOTHING = "import threading; print(flush=True); threading.Event().wait()"
+COMPUTES = "print(flush=True)\nwhile True: pass"
+READS = "import sys; print(flush=True)\nwhile True: open(sys.executable, 'rb').read()"
+
+
+@contextmanager
+def parent_of(code: str) -> Iterator[int]:
+    """The pid of a process that waits for a child, which runs `code`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, code], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        yield process.pid
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("code", "grows"), [(COMPUTES, "cpu"), (READS, "read")])
+async def test_work_of_a_workers_processes_is_its_own(code: str, grows: str) -> None:
+    with parent_of(code) as pid:
+        before = work_of(pid)
+        assert len(before.pids) == 2
+
+        async def grown() -> bool:
+            return bool(getattr(work_of(pid), grows) > getattr(before, grows))
+
+        await until(grown, f"the child {grows}")
+
+
+async def test_process_that_waits_does_no_work_and_one_that_is_stopped_is_seen() -> None:
+    with parent_of(NOTHING) as pid:
+
+        async def still() -> bool:
+            return not work_of(pid).since(work_of(pid), 1.0)
+
+        await until(still, "both wait")
+        os.kill(pid, signal.SIGSTOP)
+
+        async def stopped() -> bool:
+            return bool((seen := look_at(pid)) and seen[0])
+
+        await until(stopped, "the parent is stopped")
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (Work(frozenset({1}), 10.0, 1000), False),
+        (Work(frozenset({1}), 10.02, 100_000), False),
+        (Work(frozenset({1, 2}), 10.0, 1000), True),
+        (Work(frozenset({1}), 10.1, 1000), True),
+        (Work(frozenset({1}), 10.0, 10_000_000), True),
+        (Work(frozenset({1}), 10.0, 1000, storage=True), True),
+        (Work(frozenset({1}), 10.0, 1000, runs=True), True),
+    ],
+)
+def test_a_little_work_is_none(after: Work, expected: bool) -> None:
+    assert after.since(Work(frozenset({1}), 10.0, 1000), 1.0) is expected
+
+
+def test_time_in_which_the_agent_saw_nothing_is_no_stillness() -> None:
+    watcher, now = Watcher(closer=lambda pid: Work()), 100.0
+    sight = Sight(Pulse(Phase.COMPUTING, 5, 100.0, 0.1, 99.9), pid=1)
+
+    def go(seconds: float) -> float:
+        nonlocal now
+        for _ in range(round(seconds / EVERY)):
+            now += EVERY
+            watcher.look({0: 1}, {0: sight}, now)
+        [state] = watcher.states(now)
+        assert state.still is not None
+        return state.still
+
+    assert go(6) > 4
+    now += 60 + ASLEEP
+    assert go(0.1) == 0.0
+    assert go(3) > 2
