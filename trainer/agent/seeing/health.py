@@ -114,9 +114,9 @@ def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Trac
 
 def early(track: Track, now: float) -> bool:
     """Whether a worker made a step or began with something else so lately that nobody asks what it does."""
-    waited = idle(track, now)
+    waited, pulse = idle(track, now), track.seen.pulse
     late = waited is None or waited > LATE + 3 * usual(track)
-    return not late or now - track.seen.pulse.since < LATE
+    return not late or pulse.phase is Phase.STARTING or now - pulse.since < LATE
 
 
 def closer(track: Track, look: Callable[[int], Work], now: float, *, asleep: bool) -> Track:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import psutil
@@ -14,8 +13,8 @@ from elasticjob.api.rpc.nodes import Usage
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 LEAST_CPU: Final = 0.05  # cores: what threads use that only look whether there is something to do
 LEAST_READ: Final = 256 * 1024  # bytes a second: the same, of those that measure the machine
-STORAGE: Final = ("request_wait_answer", "fuse_", "rpc_", "nfs_", "cifs_", "ceph_", "folio_", "io_schedule")
-"""Where the kernel waits for files, as /proc names it: FUSE and network file systems wait interruptibly."""
+STORAGE: Final = (b"request_wait_answer", b"fuse_", b"rpc_", b"nfs_", b"cifs_", b"ceph_", b"folio_")
+"""Where the kernel waits for files, as /proc names it: some file systems can be interrupted in it."""
 
 
 class Meter:
@@ -36,7 +35,7 @@ class Meter:
 
 def look_at(pid: int) -> tuple[bool, float, int] | None:
     """Return whether a process is stopped (SIGSTOP), its seconds of CPU, and its pid; None if it ended."""
-    found = stat(Path(f"/proc/{pid}"))
+    found = stat(f"/proc/{pid}")
     return found and (found[0] == b"T", found[1], pid)
 
 
@@ -58,59 +57,55 @@ class Work(NamedTuple):
 
 
 def work_of(root: int) -> Work:
-    """Return the work of a process and its descendants; those that end meanwhile are skipped."""
-    pids, cpu, read, states = [root], 0.0, 0, set[bytes]()
+    """Return the work of a process and its descendants; those that end meanwhile are skipped.
+
+    A millisecond or two for a hundred threads.
+    """
+    pids, cpu, bytes_, states = [root], 0.0, 0, set[bytes]()
     for pid in pids:
-        folder = Path(f"/proc/{pid}")
-        cpu += (stat(folder) or (b"", 0.0))[1]
-        read += bytes_read(folder)
+        folder = f"/proc/{pid}"
+        state, used = stat(folder) or (b"", 0.0)
+        cpu, bytes_ = cpu + used, bytes_ + bytes_read(folder)
+        states.add(b"D" if state == b"S" and content(f"{folder}/wchan").startswith(STORAGE) else state)
         for thread in threads(folder):
-            states.add(state_of(thread))
-            pids += children(thread)
-    return Work(frozenset(pids), cpu, read, b"D" in states, b"R" in states)
+            states.add((stat(thread) or (b"", 0.0))[0])
+            pids += map(int, content(f"{thread}/children").split())
+    return Work(frozenset(pids), cpu, bytes_, b"D" in states, b"R" in states)
 
 
-def stat(folder: Path) -> tuple[bytes, float] | None:
+def stat(folder: str) -> tuple[bytes, float] | None:
     """Return the state and the seconds of CPU of a process or thread, None if it ended."""
+    text = content(f"{folder}/stat")
+    fields = text[text.rfind(b")") + 2 :].split()
+    return (fields[0], (int(fields[11]) + int(fields[12])) / TICKS) if text else None
+
+
+def threads(folder: str) -> list[str]:
+    """Return the folders of the threads of a process, none if it ended."""
     try:
-        text = (folder / "stat").read_bytes()
-    except OSError:
-        return None
-    fields = text[text.rindex(b")") + 2 :].split()
-    return fields[0], (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def state_of(thread: Path) -> bytes:
-    """Return the state of a thread; D also for one that waits for a file server in an interruptible way."""
-    state = (stat(thread) or (b"", 0.0))[0]
-    return b"D" if state == b"S" and read_text(thread / "wchan").startswith(STORAGE) else state
-
-
-def threads(folder: Path) -> list[Path]:
-    """Return the threads of a process, none if it ended."""
-    try:
-        return list((folder / "task").iterdir())
+        return [f"{folder}/task/{thread}" for thread in os.listdir(f"{folder}/task")]
     except OSError:
         return []
 
 
-def children(thread: Path) -> list[int]:
-    """Return the processes that a thread started."""
-    return [int(pid) for pid in read_text(thread / "children").split()]
-
-
-def bytes_read(folder: Path) -> int:
+def bytes_read(folder: str) -> int:
     """Return how many bytes a process has read from files and devices, 0 where that may not be known."""
-    counts = dict(line.split(": ") for line in read_text(folder / "io").splitlines())
-    return int(counts.get("rchar", 0)) + int(counts.get("read_bytes", 0))
+    counts = dict(line.split(b": ") for line in content(f"{folder}/io").splitlines())
+    return int(counts.get(b"rchar", 0)) + int(counts.get(b"read_bytes", 0))
 
 
-def read_text(path: Path) -> str:
+def content(path: str) -> bytes:
     """Return what a file of /proc says, empty without it or without the right to look."""
     try:
-        return path.read_text()
+        file = os.open(path, os.O_RDONLY)
     except OSError:
-        return ""
+        return b""
+    try:
+        return os.read(file, 65_536)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def tree(root: int) -> list[psutil.Process]:
