@@ -10,7 +10,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise, takewhile
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
@@ -557,11 +557,13 @@ def why_hopeless(group: Group) -> str:
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again"
-    charged = restarts(tuple(failed for failed in remembered(group) if not failed.echo))
+    known = remembered(group)
+    spent = tuple(failed for failed in known if failed.round not in free_rounds(known))
+    charged = restarts(tuple(failed for failed in spent if not failed.echo))
     if charged > group.terms.max_restarts:
         return f"that was failure {charged}, and --max-restarts is {group.terms.max_restarts}"
-    if restarts(remembered(group)) > ECHOES * (group.terms.max_restarts + 1):
-        return f"it failed {restarts(remembered(group))} times beside failures of other nodes"
+    if restarts(spent) > ECHOES * (group.terms.max_restarts + 1):
+        return f"it failed {restarts(spent)} times beside failures of other nodes"
     return ""
 
 
@@ -572,6 +574,16 @@ def remembered(group: Group) -> tuple[Failed, ...]:
     gaps = (later.at - earlier.at for earlier, later in pairwise(group.failures))
     forgiven = max((index for index, gap in enumerate(gaps, 1) if gap >= group.terms.forgive), default=0)
     return group.failures[forgiven:]
+
+
+def free_rounds(failures: tuple[Failed, ...]) -> frozenset[int]:
+    """Return the rounds that cost no restart: one was killed for a hang after steps since the last failure.
+
+    A slow worker may be taken for one that hangs, any number of times in a long training.
+    """
+    before = [0, *accumulate((failed.step for failed in failures), max)]
+    hung = (pair for pair in zip(failures, before, strict=False) if pair[0].hung)
+    return frozenset(failed.round for failed, step in hung if failed.step > step)
 
 
 def restarts(failures: tuple[Failed, ...]) -> int:

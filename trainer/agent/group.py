@@ -97,6 +97,7 @@ class Failed:
     elastic: bool = False
     echo: bool = False  # caused by the loss of a peer on another node
     hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
+    step: int = 0  # the last one that workers here had made
     out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
     reported: bool = False
 
@@ -384,6 +385,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         at=now,
         message=worker.hang or event.message,
         hung=bool(worker.hang),
+        step=group.progress.step if group.progress else 0,
         out_of_memory="" if worker.hang else event.out_of_memory,
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,

@@ -589,12 +589,19 @@ def test_verdict_of_an_ended_round_kills_nobody() -> None:
     assert story.then(hangs(3, kill=True)) == []
 
 
-def test_agent_whose_worker_hangs_again_and_again_ends_so_that_it_counts() -> None:
-    story = training("a", "b", slots=2)
-    story.group = replace(story.group, terms=replace(story.group.terms, max_restarts=0))
-    story.then(hangs(2, kill=True))
-    story.then(Ended(1, -9))
-    assert story.then(Ended(0, -9))[-1] == "exit 1 WorkerFailed"
+@pytest.mark.parametrize(("steps", "ends"), [(5, None), (0, 3)])
+def test_kill_for_a_hang_spends_a_restart_unless_steps_were_made(steps: int, ends: int | None) -> None:
+    story = Story(max_restarts=1)
+    for number in range(1, 8):
+        story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
+        story.then(formed(number, "a", "b"))
+        story.then(Said(0, Advance(round=number, progress=Progress(step=5 + steps * number), seconds=1.0)))
+        assert story.then(hangs(number, kill=True, slot=0, number=number)) == ["SIGKILL 0"]
+        story.then(Ended(0, -9))
+        if story.group.ending:
+            assert (number, story.did[-1]) == (ends, "exit 1 WorkerFailed")
+            return
+    assert ends is None
 
 
 @pytest.mark.parametrize(("forgive", "ends"), [(0.0, 3), (100.0, None), (1000.0, 3)])
