@@ -519,7 +519,7 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Straggler or FaultNode."""
+    """Hang, Late, Straggler or FaultNode."""
 
     message: str
     """The verdict in a sentence."""

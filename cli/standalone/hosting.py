@@ -161,13 +161,21 @@ async def begin(seat: Seat, job: Hosted) -> str:
 
 def new_job(job: Hosted) -> MasterJob:
     """Return the state in which the job's master starts."""
-    from elasticjob.master.state.job import Bounds, Job, Limits, Spec
+    from elasticjob.master.state.job import Bounds, Job, Limits, Spec, Waits
 
+    waits = Waits(
+        reading=timedelta(seconds=job.conf.hang_reading),
+        computing=timedelta(seconds=job.conf.hang_computing),
+        first=timedelta(seconds=job.conf.hang_first),
+        outside=timedelta(seconds=job.conf.hang_outside),
+        collective=timedelta(seconds=job.conf.hang_collective),
+    )
     limits = Limits(
         silence=timedelta(seconds=job.conf.silence),
         last_call=timedelta(seconds=job.conf.last_call),
         join_timeout=timedelta(seconds=job.conf.join),
         hang=timedelta(seconds=job.conf.hang),
+        waits=waits,
         quiet=timedelta(seconds=job.conf.quiet),
     )
     bounds = Bounds(minimum=job.low, maximum=job.high)

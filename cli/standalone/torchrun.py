@@ -29,6 +29,11 @@ class Conf:
     join: float = 900.0
     last_call: float = 30.0
     hang: float = 4.0  # beyond 3 usual steps without one: the worker that the others wait for is killed
+    hang_reading: float = 600.0  # the same while it waits for records or storage, in all; 0: never
+    hang_computing: float = 600.0  # while it computes in its step
+    hang_first: float = 1800.0  # while it neither computes nor reads before its first step
+    hang_outside: float = 1800.0  # the same between two steps
+    hang_collective: float = 60.0  # while all wait for each other, beyond 10 usual steps
     quiet: float = 3.0  # how long late nodes of plain scripts are gathered
     close: float = 60.0  # how long the master waits until the other nodes know of the end
     interval: float = 0.0
@@ -78,6 +83,11 @@ KEYS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "last_call_timeout": ("last_call", number),
     "close_timeout": ("close", number),
     "hang_timeout": ("hang", duration),
+    "hang_reading": ("hang_reading", duration),
+    "hang_computing": ("hang_computing", duration),
+    "hang_first": ("hang_first", duration),
+    "hang_outside": ("hang_outside", duration),
+    "hang_collective": ("hang_collective", duration),
     "quiet_window": ("quiet", number),
     "keep_alive_interval": ("interval", number),
     "keep_alive_max_attempt": ("attempts", number),
