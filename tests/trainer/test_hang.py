@@ -100,12 +100,13 @@ async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(tmp_pa
         assert run.job.master.job.nodes["job-worker-1"].failure.endswith(finding)
 
 
-async def test_long_evaluation_is_no_hang(tmp_path: Path, warm: Warm) -> None:
+@pytest.mark.parametrize("what", ["outside", "reading"])
+async def test_long_evaluation_or_slow_records_are_no_hang(tmp_path: Path, warm: Warm, what: str) -> None:
     async with stalled(tmp_path, warm) as run:
         run.job.limit(hang=timedelta(seconds=BOUND))
-        (tmp_path / "outside-0").touch()
+        (tmp_path / f"{what}-0").touch()
         await until(run.rank_1_waits, "rank 1 waits for longer than the bound")
-        (tmp_path / "outside-0").unlink()
+        (tmp_path / f"{what}-0").unlink()
         await run.steps(5)
         assert run.findings() == []
 

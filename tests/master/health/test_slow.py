@@ -11,8 +11,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from elasticjob.api.rpc.nodes import Report
+from elasticjob.cli.standalone.torchrun import Conf
+from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.health import watch
 from elasticjob.master.state.condition import Finding, Kind
+from elasticjob.master.state.job import Waits
 from elasticjob.trainer.agent.seeing.health import Sight, Watcher
 from elasticjob.trainer.agent.seeing.usage import Work
 from elasticjob.trainer.link.pulse import Phase, Pulse
@@ -241,3 +244,9 @@ def test_worker_that_may_only_be_slow_is_named_long_before_it_is_killed(name: st
     assert len(late) == ("collective" not in name)
     assert all((hang.at - each.at).total_seconds() > bound / 2 for each in late)
     assert all(each.message.endswith(f"for it; it is killed after {bound} s") for each in late)
+
+
+def test_bounds_are_the_same_for_a_run_and_for_a_master() -> None:
+    run = {name: timedelta(seconds=getattr(Conf(), f"hang_{name}")) for name in Waits.__struct_fields__}
+    assert Waits(**run) == Waits() == Settings().limits.waits
+    assert Settings(hang_reading="900").limits.waits.reading == timedelta(minutes=15)

@@ -55,7 +55,7 @@ class Process:
         self.batches.append(self.begun)
         self.begun = []
 
-    def request(self, want: int) -> object:
+    def request(self, want: int) -> Lease:
         has = tuple(each.lease for each in (*self.shards, *self.read))
         return Lease(consumer=self.who, dataset="d", want=want, has=has, yields=True)
 

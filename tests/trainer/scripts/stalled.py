@@ -1,7 +1,7 @@
 """A worker without torch that says where it is: steps whose collective is a folder of files.
 
-What it does is set by files beside them: `stuck-RANK` blocks that rank in its step, `outside-RANK` between
-two steps. It ends when there is a file `end`.
+What it does is set by files beside them: `stuck-RANK` blocks that rank in its step, `reading-RANK` there but
+while it waits for records, `outside-RANK` between two steps. It ends when there is a file `end`.
 """
 
 import json
@@ -25,6 +25,12 @@ def stuck() -> None:
     threading.Event().wait()
 
 
+def wait_while(what: str) -> None:
+    """Wait as long as there is a file for this rank."""
+    while (FOLDER / f"{what}-{RANK}").exists():
+        time.sleep(0.01)
+
+
 def reduce(step: int) -> bool:
     """Wait until every rank is here; return whether rank 0 says that this was the last step."""
     mine, new = MEET / f"{step}-{RANK}", MEET / f".{step}-{RANK}"
@@ -44,6 +50,8 @@ def main() -> None:
     step, last = 0, False
     while not last:
         step += 1
+        page.say(Phase.READING)
+        wait_while("reading")
         page.say(Phase.COMPUTING)
         began = time.monotonic()
         if (FOLDER / f"stuck-{RANK}").exists():
@@ -53,8 +61,7 @@ def main() -> None:
         last = reduce(step)
         page.say(Phase.OUTSIDE, step=step, reduced=time.monotonic())
         print(json.dumps({"pid": os.getpid(), "rank": RANK, "step": step, "at": time.time()}), flush=True)
-        while (FOLDER / f"outside-{RANK}").exists():
-            time.sleep(0.01)
+        wait_while("outside")
 
 
 main()
