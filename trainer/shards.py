@@ -37,6 +37,7 @@ from elasticjob.api.rpc.shards import (
     Close,
     Consumer,
     Dataset,
+    Dealt,
     Held,
     Lease,
     Open,
@@ -124,13 +125,18 @@ class Shards:
             if self._current is shard:
                 self.done(shard)
 
-    def next(self) -> Shard | None:
+    def next(self, *, pauses: bool = False) -> Shard | None:
         """Return the next shard, None if there is none any more; waits while others may return theirs.
 
-        Raises Incomplete if some are poisoned, MasterError if the master is away for too long.
+        With `pauses` also None instead of that wait, once. Raises Incomplete if some are poisoned, and
+        MasterError if the master is away for too long.
         """
-        self._current = self._feed().next()
+        self._current = self._feed().next(pauses=pauses)
         return self._current
+
+    def read(self, shard: Shard) -> None:
+        """Note that all records of the shard are at hand: the next ones may be needed before it is done."""
+        self._feed().read(shard)
 
     def done(self, shard: Shard) -> None:
         """Report that the records of the shard are applied."""
@@ -165,6 +171,7 @@ class Shards:
                     count += 1
                     if is_last:
                         behind.append((shard, count + unused))
+                        feed.read(shard)
                     while behind and behind[0][1] <= count:
                         self.done(behind.popleft()[0])
                     feed.suspended = True
@@ -182,7 +189,11 @@ class Shards:
         """Return the next shard; report those `behind` before waiting for it: others may wait for them."""
         if not self._feed().ready:
             self._done_with(behind)
-        return self.next()
+        shard = self.next(pauses=bool(behind))
+        if shard is None and behind:
+            self._done_with(behind)
+            shard = self.next()
+        return shard
 
     def _done_with(self, behind: deque[tuple[Shard, int]]) -> None:
         while behind:
@@ -255,14 +266,20 @@ class IndexClient:
         return self._open[-1].shard if self._open else None
 
     def fetch(self) -> int | None:
-        """Return the next record, None if there is none any more. All fetched ones must be done by then."""
+        """Return the next record, None if there is none any more.
+
+        Also None if all are dealt, and some that were fetched here are not `done`: a last batch is not full.
+        Report them: the others wait for that. Another `fetch` waits for what the others may return.
+        """
         if not self._open or self._open[-1].left == 0:
-            shard = self._shards.next()
+            shard = self._shards.next(pauses=bool(self._open))
             if shard is None:
                 return None
             self._open.append(_Read(shard, iter(shard.records), len(shard)))
         read = self._open[-1]
         read.left -= 1
+        if not read.left:
+            self._shards.read(read.shard)
         return next(read.indices)
 
     def done(self, count: int = 1) -> None:
@@ -301,6 +318,7 @@ class _Taken:
     shard: Shard
     used: int = 0
     reported: int = 0
+    read: bool = False  # to the end
     outcome: Outcome | None = None
 
     @property
@@ -330,12 +348,12 @@ class _Feed:
     process: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
-        self._queue: SimpleQueue[Shard | Exception | None] = SimpleQueue()
+        self._queue: SimpleQueue[Shard | Exception | _Pause | None] = SimpleQueue()
         self._taken: dict[int, _Taken] = {}
         self._unsaved: list[_Unsaved] = []
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._news, self._room, self._again = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._opening = asyncio.Lock()
         self._openings, self._number = 0, 0
         self.suspended = False  # the loop that takes the records does something else: no fault of this reader
@@ -350,8 +368,8 @@ class _Feed:
         """Whether `next` has something at hand."""
         return self._ended or not self._queue.empty()
 
-    def next(self) -> Shard | None:
-        """Return the next shard that is still ours."""
+    def next(self, *, pauses: bool = False) -> Shard | None:
+        """Return the next shard that is still ours, None at the end, or at a pause."""
         while True:
             if self._ended:
                 return None
@@ -364,6 +382,10 @@ class _Feed:
             if found is None:
                 self._ended = True
                 return None
+            if isinstance(found, _Pause):
+                if pauses:
+                    return None
+                continue
             with self._lock:
                 if found.lease in self._taken:
                     return found
@@ -380,6 +402,15 @@ class _Feed:
             )
         self._wake()
 
+    def read(self, shard: Shard) -> None:
+        """Note that a shard is read to the end: it takes no room any more."""
+        with self._lock:
+            if (taken := self._taken.get(shard.lease)) is not None:
+                taken.read = True
+        self._call_soon(self._room.set)
+        if self._queue.empty():
+            self._call_soon(self._again.set)
+
     def applied(self, shard: Shard, records: int) -> None:
         """Note progress, to be sent now and then."""
         with self._lock:
@@ -395,9 +426,12 @@ class _Feed:
             log.warning("the last results of dataset %s did not reach the master", self.dataset.name)
 
     def _wake(self) -> None:
+        self._call_soon(self._news.set)
+
+    def _call_soon(self, do: Callable[[], None]) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the thread has ended
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(do)
 
     def _run(self) -> None:
         try:
@@ -421,19 +455,17 @@ class _Feed:
 
     async def _lease(self) -> None:
         """Keep `ahead` shards in the queue, until there are none."""
+        pauses = True
         while True:
-            while len(self._taken) > self.ahead:
+            while len(self._taken) - self._read() > self.ahead:
                 self._room.clear()
                 await self._room.wait()
-            dealt = await self._ask(
-                lambda: Lease(
-                    consumer=self.consumer,
-                    dataset=self.dataset.name,
-                    want=self.ahead + 1,
-                    has=tuple(self._taken),
-                    yields=self.yields,
-                )
-            )
+            dealt = await self._dealt(pauses=pauses)
+            if dealt is None:
+                continue
+            pauses = not dealt.pause
+            if dealt.pause:
+                self._queue.put(_Pause())
             for shard in dealt.shards:
                 with self._lock:
                     new = shard.lease not in self._taken
@@ -444,6 +476,36 @@ class _Feed:
             if dealt.end:
                 self._queue.put(Incomplete(self.dataset.name, dealt.poisoned) if dealt.poisoned else None)
                 return
+
+    async def _dealt(self, *, pauses: bool) -> Dealt | None:
+        """Return the master's answer; None if the question has changed meanwhile."""
+        self._again.clear()
+        asking = asyncio.create_task(
+            self._ask(
+                lambda: Lease(
+                    consumer=self.consumer,
+                    dataset=self.dataset.name,
+                    want=self.ahead + 1,
+                    has=tuple(self._taken),
+                    yields=self.yields,
+                    read=self._read(),
+                    pauses=pauses,
+                )
+            )
+        )
+        again = asyncio.create_task(self._again.wait())
+        try:
+            await asyncio.wait((asking, again), return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            for task in (asking, again):
+                task.cancel()
+            await asyncio.gather(asking, again, return_exceptions=True)
+
+    def _read(self) -> int:
+        """Return how many shards are read to the end and not done."""
+        with self._lock:
+            return sum(taken.read for taken in self._taken.values())
 
     async def _report(self, leasing: asyncio.Task[None]) -> None:
         """Send results at once and progress now and then; at the end wait until they are saved."""
@@ -588,6 +650,10 @@ class _Feed:
 
     def _make_room(self) -> None:
         self._room.set()
+
+
+class _Pause:
+    """All shards are dealt, and others may return theirs."""
 
 
 def with_last(records: Iterable[Record]) -> Iterator[tuple[Record, bool]]:

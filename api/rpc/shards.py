@@ -135,10 +135,12 @@ class Saved(Message, frozen=True, kw_only=True):
 
 class Dealt(Message, frozen=True, kw_only=True):
     """New leases. At the `end` there will be none any more; the dataset is complete unless some are
-    poisoned. Changes up to `durable` of the master's `term` are saved."""
+    poisoned. In a `pause` there is none until a consumer loses some. Changes up to `durable` of the master's
+    `term` are saved."""
 
     shards: tuple[Shard, ...] = ()
     end: bool = False
+    pause: bool = False
     poisoned: tuple[Poisoned, ...] = ()
     durable: int = 0
     term: int = 0
@@ -186,6 +188,8 @@ class Open(Request[Saved], frozen=True, kw_only=True):
 class Lease(Request[Dealt], frozen=True, kw_only=True):
     """Ask for shards until the consumer holds `want` of them (long poll while there are none yet).
 
+    Those that it has `read` to the end do not count: they are not done yet because a batch is not full. One
+    that has such shards `pauses`: it is told at once when all are dealt, so that it can use them.
     `has` names the leases that it knows: others of its own are sent again. A consumer that `yields` is one of
     several that a loop takes from in turn (processes of a DataLoader): it may not wait while another one of
     its worker holds shards, or none of them goes on.
@@ -197,6 +201,8 @@ class Lease(Request[Dealt], frozen=True, kw_only=True):
     want: Annotated[int, msgspec.Meta(ge=1, le=MOST_LEASES)] = 1
     has: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_LEASES)] = ()
     yields: bool = False
+    read: Count = 0
+    pauses: bool = False
     wait: Wait = 20.0
 
 

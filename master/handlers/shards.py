@@ -55,7 +55,7 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
         raise Stopping(f"job {job.spec.job} ends: {job.verdict.message}")
     shards, gate = job.shards, job.shards.gate
     found, reader = _known(shards, request.consumer, request.dataset)
-    changed, dealt = ledger.deal(found, reader, request.want, gate, now)
+    changed, dealt = ledger.deal(found, reader, request.want, gate, now, request.read)
     again = tuple(each for each in reader.leases if each.lease not in request.has)
     if dealt or again:
         cut = tuple(ledger.shard(changed, each) for each in (*again, *dealt))
@@ -65,6 +65,8 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
     if not reader.leases and over:
         poisoned = found.poisoned
         return Turn(job, Dealt(end=True, poisoned=poisoned, durable=shards.durable, term=shards.term))
+    if request.pauses and not found.awaiting and found.undealt == 0:
+        return Turn(job, Dealt(pause=True, durable=shards.durable, term=shards.term))
     return Turn(job)
 
 

@@ -22,7 +22,17 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from elasticjob.api.rpc.shards import Consumer, Dataset, Held, Outcome, Poisoned, Position, Ranges, Shard
+from elasticjob.api.rpc.shards import (
+    MOST_LEASES,
+    Consumer,
+    Dataset,
+    Held,
+    Outcome,
+    Poisoned,
+    Position,
+    Ranges,
+    Shard,
+)
 from elasticjob.master.shards import splitters
 
 UNKNOWN: Final = 1800.0  # seconds for a shard while none has been finished
@@ -192,13 +202,17 @@ def lacking(ledger: Ledger, consumer: Consumer, held: Iterable[Held]) -> tuple[i
 
 
 def deal(
-    ledger: Ledger, reader: Reader, want: int, gate: Gate, now: datetime
+    ledger: Ledger, reader: Reader, want: int, gate: Gate, now: datetime, read: int = 0
 ) -> tuple[Ledger, tuple[Held, ...]]:
-    """Return the ledger and the new leases, until the consumer holds `want`; near the end only its share."""
+    """Return the ledger and the new leases, until the consumer holds `want` beside those it has `read`.
+
+    Near the end it gets its share only.
+    """
     if ledger.awaiting or reader.opened > gate.durable:
         return ledger, ()
     dealt: list[Held] = []
-    for lease in range(gate.lease, gate.lease + _share(ledger, want) - len(reader.leases)):
+    room = min(_share(ledger, want) + read, MOST_LEASES) - len(reader.leases)
+    for lease in range(gate.lease, gate.lease + room):
         ledger, number = _pick(ledger, gate)
         if number is None:
             break

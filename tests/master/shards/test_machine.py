@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.shards import (
@@ -156,11 +157,14 @@ class Consumers(RuleBasedStateMachine):
             client.unsaved.append((outcome, reply.mark, reply.term))
         self.finalize(client.settle(reply.term, reply.durable))
 
-    @rule(which=ANY, want=st.integers(1, 3), heard=st.booleans())
-    def leases(self, which: int, want: int, heard: bool) -> None:
+    @rule(
+        which=ANY, want=st.integers(1, 3), heard=st.booleans(), read=st.integers(0, 2), pauses=st.booleans()
+    )
+    def leases(self, which: int, want: int, heard: bool, read: int = 0, pauses: bool = False) -> None:
         client = self.clients[which]
-        has = tuple(client.taken)
-        reply = self.ask(client, Lease(consumer=client.who, dataset="d", want=want, has=has))
+        has, yields = tuple(client.taken), "." in client.worker
+        asked = Lease(consumer=client.who, dataset="d", want=want, has=has, yields=yields)
+        reply = self.ask(client, replace(asked, read=read, pauses=pauses))
         if reply is None or not heard:
             return
         for shard in reply.shards:

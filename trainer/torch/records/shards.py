@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from elasticjob.trainer.shards import AHEAD as FETCHED
 from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
 
 BEGUN: Final = 3  # batches that a process has begun when the loop has used the one before: torch's 2, and 1
@@ -37,6 +36,5 @@ class ShardDataset(IterableDataset[Any]):
         if unused is None:
             unused = self.dataset.batch * (BEGUN if info else 1)
         name = str(info.id) if info else ""
-        ahead = FETCHED + -(-unused // self.dataset.shard)
-        with Shards(self.dataset, ahead=ahead, worker=name, yields=bool(info), way=self.way) as shards:
+        with Shards(self.dataset, worker=name, yields=bool(info), way=self.way) as shards:
             yield from shards.records(self.read, unused=unused)

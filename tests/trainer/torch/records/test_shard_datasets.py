@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -120,6 +121,31 @@ async def test_records_are_fetched_one_by_one_and_counted_by_number(tmp_path: Pa
     numbers, job = await with_master(tmp_path, consume)
     assert numbers == list(range(20))
     assert job.shards.datasets["numbers"].applied == 20
+
+
+@pytest.mark.parametrize("batch", [3, 7, 100])
+async def test_clients_whose_batches_cross_shards_wait_for_no_deadline(tmp_path: Path, batch: int) -> None:
+    def train(way: Way, name: str) -> list[int]:
+        numbers: list[int] = []
+        with IndexClient(Dataset(name="numbers", size=45, shard=2), worker=name, way=way) as client:
+            begun = 0
+            for index in client:
+                numbers.append(index)
+                begun += 1
+                if begun == batch:
+                    client.done(begun)
+                    begun = 0
+            client.done(begun)
+        return numbers
+
+    def consume(way: Way) -> list[int]:
+        with ThreadPoolExecutor() as threads:
+            runs = [threads.submit(train, way, name) for name in ("a", "b", "c")]
+            return [number for run in runs for number in run.result(PATIENCE)]
+
+    numbers, job = await with_master(tmp_path, consume)
+    assert sorted(numbers) == list(range(45))
+    assert job.shards.datasets["numbers"].applied == 45
 
 
 async def test_shard_that_fails_each_time_is_named_and_all_others_are_done(tmp_path: Path) -> None:
