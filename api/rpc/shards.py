@@ -40,7 +40,7 @@ class Dataset(Message, frozen=True, kw_only=True):
     the last one of an epoch may have fewer. With `epochs` 0 it is read again and again. A shard whose
     attempts failed more than `retries` times is poisoned. A consumer that makes no progress for `deadline`
     seconds loses its shards; 0: 1,800 s at first, then 3 times as long as the slowest shard so far, at least
-    60 s.
+    600 s.
     """
 
     name: Name

@@ -36,7 +36,7 @@ from elasticjob.api.rpc.shards import (
 from elasticjob.master.shards import splitters
 
 UNKNOWN: Final = 1800.0  # seconds for a shard while none has been finished
-LEAST: Final = 60.0
+LEAST: Final = 600.0  # a slow consumer has not hung: cold storage, a long evaluation
 SLACK: Final = 3.0  # how many times as long as the slowest shard one may take
 SCARCE: Final = 4  # shards per consumer that are not done, below which each holds no more than its share
 BUCKETS: Final = 64

@@ -25,6 +25,7 @@ from elasticjob.master.serving import pages
 from elasticjob.master.shards import book
 from elasticjob.master.shards.ledger import Ledger
 from elasticjob.master.state.errors import RequestError, Stale
+from elasticjob.master.state.job import Limits
 from tests.kit.master.turns import Played, failure, watch
 
 
@@ -32,7 +33,7 @@ class Game:
     """A job with a dataset, saved after each turn unless told otherwise."""
 
     def __init__(self, **more: Any) -> None:
-        self.played = Played()
+        self.played = Played(limits=Limits(join_timeout=timedelta(days=1)))
         self.dataset = Dataset(**{"name": "d", "size": 40, "shard": 10, **more})
         self.saves = True
 
@@ -140,17 +141,17 @@ def test_failed_shard_comes_at_the_end_of_its_epoch_and_is_poisoned_in_the_end()
 def test_deadline_follows_the_slowest_shard_and_progress_renews_it() -> None:
     game = opened(0, 1)
     (shard,) = game.take(who(0)).shards
-    game.played.now += timedelta(seconds=100)
+    game.played.now += timedelta(seconds=300)
     game.say(who(0), shard)
-    assert game.ledger.deadline == timedelta(seconds=300)
+    assert game.ledger.deadline == timedelta(seconds=900)
     (shard,) = game.take(who(0)).shards
-    for used in (1, 2):
-        game.played.now += timedelta(seconds=200)
+    for used in (1, 1, 2, 2):  # that of the last time, too: it waits for its worker
+        game.played.now += timedelta(seconds=800)
         held = {"number": shard.number, "lease": shard.lease, "used": used}
         game.ask(Result(consumer=who(0), dataset="d", progress=(msg(held),)))
         game.played._become(dispatch.tick(game.played.job, game.played.now))
         assert game.ledger.holding == 1
-    game.played.now += timedelta(seconds=301)
+    game.played.now += timedelta(seconds=901)
     game.played._become(dispatch.tick(game.played.job, game.played.now))
     assert game.ledger.holding == 0
     game.save()

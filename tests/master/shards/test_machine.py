@@ -44,6 +44,7 @@ DATASETS = (
     ),
 )
 WORKERS = [("node-0", "0"), ("node-0", "1"), ("node-1", "0"), ("node-1", "0.1")]
+BOTH = st.booleans()
 ANY = st.sampled_from(range(len(WORKERS)))
 
 
@@ -275,7 +276,7 @@ class Consumers(RuleBasedStateMachine):
         except RequestError:
             assert self.game.job is before
 
-    @rule(seconds=st.sampled_from([0.25, 16.0, 61.0, 2000.0]))
+    @rule(seconds=st.sampled_from([0.25, 16.0, 601.0, 2000.0]))
     def time_passes(self, seconds: float) -> None:
         self.game.now += timedelta(seconds=seconds)
         for node in ("node-0", "node-1"):
