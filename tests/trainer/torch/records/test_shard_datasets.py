@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from typing import TypeVar
 
 import pytest
 
+from elasticjob.api.rpc.shards import Outcome
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
-from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shards, Way
+from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shard, Shards, Way
 from tests.kit.waiting import PATIENCE
 
 Found = TypeVar("Found")
@@ -191,3 +193,41 @@ async def test_dataset_that_differs_from_the_registered_one_is_refused_with_the_
             other.next()
 
     await with_master(tmp_path, consume)
+
+
+class Fed:
+    """Three shards at hand, and what is reported of them."""
+
+    process, suspended = os.getpid(), False
+
+    def __init__(self) -> None:
+        self.left = [
+            Shard(number=each, lease=each, epoch=0, start=10 * each, end=10 * each + 10) for each in range(3)
+        ]
+        self.done: list[int] = []
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.left)
+
+    def next(self, *, pauses: bool) -> Shard | None:
+        return self.left.pop(0) if self.left else None
+
+    def read(self, shard: Shard) -> None:
+        assert shard.number not in self.done
+
+    def finish(self, outcome: Outcome) -> None:
+        self.done.append(outcome.number)
+
+
+@pytest.mark.parametrize(("unused", "expected"), [(0, [10, 20, 30]), (5, [15, 25, 30]), (25, [30, 30, 30])])
+def test_shard_is_reported_once_the_loop_has_used_it_or_before_a_wait(
+    unused: int, expected: list[int]
+) -> None:
+    shards, fed, handed, reported = Shards(Dataset(name="d", size=30, shard=10)), Fed(), 0, []
+    shards._started = fed  # type: ignore[assignment]  # as short as can be
+    for _ in shards.records(lambda shard: shard.records, unused=unused):
+        handed += 1
+        reported += [handed] * (len(fed.done) - len(reported))
+    reported += [handed] * (len(fed.done) - len(reported))
+    assert (reported, fed.done) == (expected, [0, 1, 2])
