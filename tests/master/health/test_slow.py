@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import accumulate, pairwise
@@ -16,7 +17,7 @@ from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.health import watch
 from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.job import Waits
-from elasticjob.trainer.agent.seeing.health import Sight, Watcher
+from elasticjob.trainer.agent.seeing.health import ASLEEP, Sight, Watcher
 from elasticjob.trainer.agent.seeing.usage import Work
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from tests.kit.master.turns import START, Played, join
@@ -108,10 +109,13 @@ class Life:
         for _ in range(steps):
             self.take((), ())
 
-    def look(self, now: float) -> None:
+    def look(self, now: float, *, paused: Collection[int] = ()) -> None:
+        """Let agents look and report, and the master judge; paused machines do nothing, 2 is the master's."""
         self.now = now
         at = START + timedelta(seconds=now - 1000.0)
         for rank, (worker, watcher) in enumerate(zip(self.workers, self.watchers, strict=True)):
+            if rank in paused:
+                continue
             (phase, _, _, behind), since = worker.now(now)
             if self.ended == now:
                 phase, since = OUTSIDE, now
@@ -121,8 +125,10 @@ class Life:
             watcher.look({0: 1}, {0: Sight(pulse, rank in self.stopped, work.cpu, rank + 1)}, now)
             states = watcher.states(now)
             report = Report(node=f"node-{rank}", incarnation=f"node-{rank}-life", round=1, workers=states)
-            self.job = watch.heard(self.job, report, at)
-        self.job = watch.look(self.job, at)
+            if 2 not in paused:
+                self.job = watch.heard(self.job, report, at)
+        if 2 not in paused:
+            self.job = watch.look(self.job, at)
 
 
 def both(*does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
@@ -193,6 +199,29 @@ def test_slow_worker_is_not_killed_in_ten_hours(name: str) -> None:
         assert life.hangs == []
         life.now = life.ended = life.now + 7200
     assert life.step > 15
+
+
+@pytest.mark.parametrize("phase", [OUTSIDE, READING, COMPUTING, REDUCING])
+@pytest.mark.parametrize("paused", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}], ids=str)
+@pytest.mark.parametrize("who", [one, both])
+def test_machine_that_was_paused_for_an_hour_does_not_hang(
+    phase: Phase, paused: set[int], who: Callable[..., tuple[tuple[Do, ...], tuple[Do, ...]]]
+) -> None:
+    life = Life()
+    for watcher in life.watchers:
+        watcher.asleep = ASLEEP
+    life.many(9)
+    began = life.now
+    for worker, does in zip(life.workers, who(Do(phase, 3601), Do(COMPUTING, 3, "cpu")), strict=True):
+        worker.begin(began, does)
+    for seconds in range(3600):
+        if seconds < 2 or (paused != {0, 1, 2} and seconds % 1200 < 3):
+            life.look(began + seconds, paused=paused if seconds >= 2 else ())
+    if 2 in paused:
+        life.job = watch.look(life.job, START + timedelta(seconds=began + 3600 - 1000))
+    for tenth in range(30):
+        life.look(began + 3600 + tenth / 10)
+    assert life.hangs == []
 
 
 HUNG: Final = {

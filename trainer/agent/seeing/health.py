@@ -55,6 +55,7 @@ class Track:
     work: Work | None = None  # at the last closer look, at `looked`
     looked: float = 0.0
     moved: float = 0.0  # when it last computed or read, as far as closer looks tell
+    awake: float = 0.0  # since when this agent has looked without a gap: it may have been paused, with all
 
 
 @dataclass
@@ -75,7 +76,9 @@ class Watcher:
             for slot, number in rounds.items()
             if slot in sights
         }
-        asleep = now - self.seen > self.asleep  # this agent could not see what its workers did
+        asleep = self.seen > 0 and now - self.seen > self.asleep
+        if asleep:
+            self.tracks = {slot: replace(track, awake=now) for slot, track in self.tracks.items()}
         for slot, track in self.tracks.items():
             if track.seen.pid and not early(track, now):
                 self.tracks[slot] = closer(track, self.closer, now, asleep=asleep)
@@ -149,7 +152,7 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         local_rank=slot,
         doing=Doing(pulse.phase.name.lower()),
         step=pulse.step,
-        since=round(max(0.0, now - pulse.since), 3),
+        since=round(max(0.0, now - max(pulse.since, track.awake)), 3),
         idle=idle(track, now),
         usual=round(usual(track), 6),
         busy=round(median(track.busy), 6) if track.busy else 0.0,
