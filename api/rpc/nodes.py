@@ -33,6 +33,13 @@ class Doing(StrEnum):
     ENDED = "ended"  # after the last step
 
 
+class Awaits(StrEnum):
+    """What a worker waits for that the kernel tells."""
+
+    STORAGE = "storage"  # one of its processes is in state D, or in a file system
+    DATA = "data"  # its main thread waits for a socket, a pipe or a process
+
+
 class WorkerState(Message, frozen=True, kw_only=True):
     """Where a worker is, as its agent sees it. Times in seconds, at the time of the report."""
 
@@ -47,7 +54,7 @@ class WorkerState(Message, frozen=True, kw_only=True):
     stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
     cores: float = 0.0  # that it uses lately
     still: float | None = None  # how long its processes have computed and read nothing; None: unknown
-    storage: bool = False  # one of them waits for storage (state D)
+    awaits: Awaits | None = None  # something that comes from elsewhere, and may only be slow
     samples: float = 0.0  # records that it takes in a second, lately; 0 if unknown
     spent: tuple[float, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 

@@ -3,8 +3,8 @@
 1. A worker waits if it reduces, or waits for the others at their first step; it acts otherwise. All wait for
 those that act: a hang is found when each of these has acted for longer than it may.
 2. How long that is depends on what it does. A worker that is stopped (SIGSTOP), or that neither computes nor
-reads anything in its step, may do so for a few seconds beyond three usual steps. One that waits for records
-or storage, or computes, may only be slow: it has minutes, and is named as late long before.
+reads anything in its step, may do so for a few seconds beyond three usual steps. One that waits for records,
+storage, a socket or a process, or computes, may only be slow: it has minutes, and is named as late before.
 3. Before its first step in a world and between two steps a worker may take any time in which it computes or
 reads: it compiles, evaluates, saves.
 4. If all wait, those that are a step behind hang. If none is behind, a collective hangs. Whose fault that is
@@ -20,7 +20,7 @@ from math import inf
 from statistics import median
 from typing import Final, NamedTuple
 
-from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.api.rpc.nodes import Awaits, Doing, WorkerState
 from elasticjob.master.state.job import Limits
 
 FIRST: Final = 30.0  # seconds, instead of three steps whose usual duration is not known yet
@@ -130,12 +130,14 @@ class Scene:
             return Case(worker, f"{NOTHING} in its first step", worker.still, seconds(waits.first))
         if state.doing is Doing.READING:
             return Case(worker, "waits for its records", worker.since, seconds(waits.reading))
+        if state.awaits is Awaits.DATA and not worker.moves:
+            return Case(worker, "waits for data in its step", worker.since, seconds(waits.reading))
         return self.behind(worker)
 
     def behind(self, worker: Seen) -> Case:
         """Return what a worker does in a step that the others have ended for their part."""
         waits = self.limits.waits
-        if worker.state.storage:
+        if worker.state.awaits is Awaits.STORAGE:
             return Case(worker, "waits for storage", worker.since, seconds(waits.reading))
         if worker.moves:
             return Case(worker, "computes in its step", worker.since, seconds(waits.computing))

@@ -29,7 +29,7 @@ END: Final = 1e9
 
 
 class Do(NamedTuple):
-    """What a worker does for how many seconds: cpu, read, disk (state D), runs (without a core), or none."""
+    """What a worker does for how many seconds: cpu, read, disk (D), data, runs (without a core), or none."""
 
     phase: Phase
     seconds: float
@@ -67,7 +67,8 @@ class Worker:
     def work(self, at: float) -> Work:
         self.advance(at)
         how = self.now(at)[0].how
-        return Work(cpu=self.cpu, read=self.read, storage=how == "disk", runs=how == "runs")
+        disk, runs, data = (how == each for each in ("disk", "runs", "data"))
+        return Work(cpu=self.cpu, read=self.read, storage=disk, runs=runs, data=data)
 
 
 class Life:
@@ -155,6 +156,8 @@ SLOW: Final = {
     "a mapped file on a file server": one(Do(COMPUTING, 300, "disk")),
     "swap": one(*[Do(COMPUTING, 5, "disk"), Do(COMPUTING, 1, "cpu")] * 20),
     "its own reading in the step": one(Do(COMPUTING, 120, "read")),
+    "a DataLoader of its own in the step": one(Do(COMPUTING, 60, "data")),
+    "a response over HTTP": one(Do(COMPUTING, 0.2, "cpu"), Do(COMPUTING, 300, "data")),
     "compilation at step 1000": one(Do(COMPUTING, 180, "cpu")),
     "compilation at step 1000 by all": both(Do(COMPUTING, 500, "cpu")),
     "compilation with pauses": one(*[Do(COMPUTING, 4, "cpu"), Do(COMPUTING, 1)] * 30),
@@ -234,6 +237,11 @@ HUNG: Final = {
 LATER: Final = {
     "records that never come": (one(Do(READING, END)), 600, "it waits for its records for "),
     "a file server that is gone": (one(Do(COMPUTING, END, "disk")), 600, "it waits for storage for "),
+    "a response that never comes": (
+        one(Do(COMPUTING, END, "data")),
+        600,
+        "it waits for data in its step",
+    ),
     "an endless loop": (one(Do(COMPUTING, END, "cpu")), 600, "it computes in its step for "),
     "an evaluation that stands still": (
         one(Do(OUTSIDE, END)),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 from typing import Final, NamedTuple
 
-from elasticjob.api.rpc.nodes import Doing, WorkerState
+from elasticjob.api.rpc.nodes import Awaits, Doing, WorkerState
 from elasticjob.trainer.agent.seeing.usage import Work, work_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
 
@@ -138,6 +138,13 @@ def still(track: Track, now: float) -> float | None:
     return round(max(0.0, now - track.moved), 3) if looked else 0.0
 
 
+def awaits(track: Track) -> Awaits | None:
+    """Return what a worker waited for at the last closer look, if that was in this phase."""
+    if track.work is None or track.looked < track.seen.pulse.since:
+        return None
+    return Awaits.STORAGE if track.work.storage else Awaits.DATA if track.work.data else None
+
+
 def window(points: Points, now: float) -> Points:
     """Return the newest points that span the window."""
     while len(points) > 2 and now - points[1][0] >= WINDOW:
@@ -160,7 +167,7 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
         cores=rate(track.used),
         still=still(track, now),
-        storage=bool(track.work and track.work.storage and track.looked >= pulse.since),
+        awaits=awaits(track),
         samples=rate(track.taken),
         spent=spent(track.seen.pulse, now),
     )

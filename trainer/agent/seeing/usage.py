@@ -15,6 +15,11 @@ LEAST_CPU: Final = 0.05  # cores: what threads use that only look whether there 
 LEAST_READ: Final = 256 * 1024  # bytes a second: the same, of those that measure the machine
 STORAGE: Final = (b"request_wait_answer", b"fuse_", b"rpc_", b"nfs_", b"cifs_", b"ceph_", b"folio_")
 """Where the kernel waits for files, as /proc names it: some file systems can be interrupted in it."""
+DATA: Final = (
+    *(b"poll_schedule_timeout", b"do_select", b"do_epoll_wait", b"ep_poll", b"pipe_", b"anon_pipe_"),
+    *(b"wait_woken", b"sk_wait_data", b"inet_csk_accept", b"unix_stream", b"do_wait"),
+)
+"""Where it waits for sockets, pipes and children; who waits for a lock is in futex_…"""
 
 
 class Meter:
@@ -40,13 +45,17 @@ def look_at(pid: int) -> tuple[bool, float, int] | None:
 
 
 class Work(NamedTuple):
-    """What a worker and its processes have done till now, and whether one waits for storage or for a core."""
+    """What a worker and its processes have done till now, and whether one waits for storage or for a core.
+
+    `data`: the main thread waits for a socket, a pipe or a process.
+    """
 
     pids: frozenset[int] = frozenset()
     cpu: float = 0.0  # seconds
     read: int = 0  # bytes
     storage: bool = False
     runs: bool = False
+    data: bool = False
 
     def since(self, before: Work, seconds: float) -> bool:
         """Whether there was work since `before`, so many seconds ago."""
@@ -61,16 +70,18 @@ def work_of(root: int) -> Work:
 
     A millisecond or two for a hundred threads.
     """
-    pids, cpu, bytes_, states = [root], 0.0, 0, set[bytes]()
+    pids, cpu, bytes_, states, data = [root], 0.0, 0, set[bytes](), False
     for pid in pids:
         folder = f"/proc/{pid}"
         state, used = stat(folder) or (b"", 0.0)
         cpu, bytes_ = cpu + used, bytes_ + bytes_read(folder)
-        states.add(b"D" if state == b"S" and content(f"{folder}/wchan").startswith(STORAGE) else state)
+        waits = content(f"{folder}/wchan") if state == b"S" else b""
+        states.add(b"D" if waits.startswith(STORAGE) else state)
+        data = waits.startswith(DATA) if pid == root else data
         for thread in threads(folder):
             states.add((stat(thread) or (b"", 0.0))[0])
             pids += map(int, content(f"{thread}/children").split())
-    return Work(frozenset(pids), cpu, bytes_, b"D" in states, b"R" in states)
+    return Work(frozenset(pids), cpu, bytes_, b"D" in states, b"R" in states, data)
 
 
 def stat(folder: str) -> tuple[bytes, float] | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from elasticjob.trainer.agent.seeing.health import ASLEEP, EVERY, Sight, Watcher
-from elasticjob.trainer.agent.seeing.usage import Work, look_at, work_of
+from elasticjob.trainer.agent.seeing.usage import Work, content, look_at, work_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from tests.kit.waiting import until
 
@@ -53,6 +53,10 @@ async def test_process_that_waits_does_no_work_and_one_that_is_stopped_is_seen()
             return not work_of(pid).since(work_of(pid), 1.0)
 
         await until(still, "both wait")
+        [child] = work_of(pid).pids - {pid}
+        if content(f"/proc/{pid}/wchan") not in (b"", b"0"):  # some kernels do not tell
+            assert work_of(pid).data, "the parent waits for its child"
+        assert not work_of(child).data, "the child waits for a lock"
         os.kill(pid, signal.SIGSTOP)
 
         async def stopped() -> bool:
