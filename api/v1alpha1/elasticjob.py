@@ -519,7 +519,7 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler or FaultNode."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm or CheckpointTrouble."""
 
     message: str
     """The verdict in a sentence."""
