@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import decide
@@ -67,6 +67,7 @@ class JobReconciler:
             self.news.forget(key)
             return Result.again(await self.orphans.collect(key))
         self.counters.found(seen.job, self.now())
+        self._say_findings(seen.job)
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
         if looks_for_an_api(seen):
@@ -123,6 +124,12 @@ class JobReconciler:
             elif status.reason != seen.job.status.reason:
                 self._say_what_holds_it(seen, plan)
         return None
+
+    def _say_findings(self, job: ElasticJob) -> None:
+        """Record an event for each new finding of the job's master: a hang, a loss that is not finite."""
+        training = job.status.training
+        for finding in self.news.findings(job.key, training.findings if training else (), self.now()):
+            self.applier.tell(job, Note(finding.reason, finding.message, warning=True))
 
     def _say_what_holds_it(self, seen: Seen, plan: Plan) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""

@@ -9,18 +9,21 @@ new version of an object is compared with the status that the last pass computed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from elasticjob.api.v1alpha1.elasticjob import Finding
 from elasticjob.controllers.passes.apply import without_empty
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key, Manifest
 
 PAUSE: Final = timedelta(seconds=1)
+RECENT: Final = timedelta(minutes=1)
 COUNTS: Final = frozenset({"workers", "replicas", "replicaStatuses", "conditions"})
 """Fields with counts and sentences."""
 MATTERS: Final = frozenset({"desired", "succeeded", "failed"})
@@ -36,6 +39,15 @@ class News:
     _found: dict[Key, Manifest] = field(default_factory=dict)
     _told: dict[Key, datetime] = field(default_factory=dict)
     _left: set[Key] = field(default_factory=set)
+    _findings: dict[Key, tuple[Finding, ...]] = field(default_factory=dict)
+
+    def findings(self, key: Key, found: Sequence[Finding], now: datetime) -> list[Finding]:
+        """Return the findings of a job's master that are new; of a job not seen before only recent ones."""
+        before = self._findings.get(key)
+        self._findings[key] = tuple(found)
+        return [
+            each for each in found if (now - each.time <= RECENT if before is None else each not in before)
+        ]
 
     def leave(self, key: Key) -> bool:
         """Whether this pass may leave its status to the next: not twice in a row.
@@ -86,6 +98,7 @@ class News:
         self._found.pop(key, None)
         self._told.pop(key, None)
         self._left.discard(key)
+        self._findings.pop(key, None)
 
 
 class _Said(msgspec.Struct):

@@ -116,8 +116,8 @@ def more_than_reports(change: Change) -> bool:
     """Whether more changed about a job or JobResource than reports in its status.
 
     The status is written by these controllers, and every few seconds by a master: only the end of a job, its
-    first step and the restarts of a JobResource are acted upon, so that no pass follows from a controller's
-    own writes.
+    first step, a master's findings and the restarts of a JobResource are acted upon, so that no pass follows
+    from a controller's own writes.
     """
     if change.old is None or change.new is None:
         return True
@@ -134,11 +134,20 @@ class _Ending(msgspec.Struct, frozen=True):
     status: str = ""
 
 
+class _Finding(msgspec.Struct, frozen=True):
+    """A finding of the master, which becomes an event."""
+
+    time: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class _Training(msgspec.Struct, frozen=True):
-    """The progress that a master writes: that there is a first step, and which pods may go."""
+    """The progress that a master writes: that there is a first step, which pods may go, and its findings."""
 
     step: int | None = None
     released: list[str] = []
+    findings: list[_Finding] = []
 
 
 class _Reported(msgspec.Struct, rename="camel"):
@@ -165,4 +174,5 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 def _acted_upon(status: _Reported) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
     training = status.training or _Training()
-    return endings, status.completion_time, status.restarts or None, bool(training.step), training.released
+    told = bool(training.step), training.released, training.findings
+    return endings, status.completion_time, status.restarts or None, told

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
+from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Finding
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.passes.status_pace import PAUSE, News
 from elasticjob.kube.cache.store import Change
@@ -41,6 +41,19 @@ def job(active: int, **more: Any) -> Manifest:
     return ElasticJobStatus.model_validate(
         {"phase": "Running", "workers": workers, "conditions": [status], "replicaStatuses": sizes}
     ).manifest()
+
+
+def test_each_finding_of_a_master_is_told_once() -> None:
+    news = News()
+    old, hang, loss = (
+        Finding(time=NOW - timedelta(seconds=age), reason=reason, message="a sentence")
+        for age, reason in ((3600, "Straggler"), (5, "Hang"), (1, "LossAlarm"))
+    )
+    assert news.findings(KEY, [old, hang], NOW) == [hang]
+    assert news.findings(KEY, [old, hang], NOW) == []
+    assert news.findings(KEY, [old, hang, loss], NOW) == [loss]
+    news.forget(KEY)
+    assert news.findings(KEY, [old], NOW) == []
 
 
 @pytest.mark.parametrize(
