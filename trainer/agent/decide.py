@@ -137,7 +137,7 @@ def kill_what_hangs(group: Group, now: float) -> Step | None:
 def kill_what_is_behind(group: Group, now: float) -> Step | None:
     """Kill a worker that the others have left behind in the script: a fresh one enters at the gate."""
     late = [w for w in group.workers.values() if w.behind and w.kill_at is None]
-    if group.ending or not late:
+    if not late:
         return None
     done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
     actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
@@ -147,16 +147,18 @@ def kill_what_is_behind(group: Group, now: float) -> Step | None:
 def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | None:
     """End the workers that hold no state once another one here has finished the training.
 
-    A worker that was lost near the end is started again; alone it would train the whole job once more.
+    A worker that was lost near the end is started again; alone it would train the whole job once more. One
+    that failed after the end has to do that part again.
     """
-    if group.ending or group.bound or not group.trained or holders(group):
+    finished = group.trained and group.ended and not any(each.after_end for each in group.failures)
+    if group.ending or group.bound or not finished or holders(group):
         return None
     late = [worker for worker in group.workers.values() if worker.kill_at is None]
     if late:
         done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
         actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
         return Step(done, actions, f"ending {places(late)}: the training is over")
-    if group.workers or not group.vacant or not group.ended:
+    if group.workers or not group.vacant:
         return None
     return Step(replace(group, ended=group.ended | set(group.vacant)), ())
 
@@ -554,6 +556,8 @@ def why_hopeless(group: Group) -> str:
     """Return why a restart of the workers would not help, empty if it may."""
     if group.terms.in_pod and any(failed.out_of_memory and not failed.reported for failed in group.failures):
         return "another start here would have no more memory, so this pod ends"
+    if group.ended and not group.copies and any(failed.after_end for failed in group.failures):
+        return "the others have finished, and without checkpoint= it would train the whole job again"
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again"

@@ -81,6 +81,7 @@ class Worker:
     aborted: int = 0  # the round whose collectives it was told to abort
     kill_at: float | None = None  # deadline for a worker that was asked to end
     hang: str = ""  # the verdict for which it was killed
+    ended: bool = False  # it has done the last step of the training
     behind: str = ""  # why its script is at another place than those of the others: it is started again
 
 
@@ -99,6 +100,7 @@ class Failed:
     hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
     step: int = 0  # the last one that workers here had made
     out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
+    after_end: bool = False  # by an error of the script's after the last step of the training
     reported: bool = False
 
     @property
@@ -142,6 +144,7 @@ class Group:
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
     trained: bool = False  # a worker here has done the last step of the training
+    copies: bool = False  # checkpoints of the training are written
     saving: bool = False  # all workers have ended, and their last checkpoint is being written
     unsaved: str | None = None  # why it is not; empty: it is
     asked_to_leave: str = ""
@@ -339,7 +342,8 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             came = reprieved(worker) if worker.aborted else worker  # it was told before it could hear it
             return group.with_worker(replace(came, life=Life.WAITING, port=port, round=0))
         case Advance(round=round_, progress=progress, seconds=seconds, ended=ended):
-            there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds))
+            ended = worker.ended or ended
+            there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds, ended=ended))
             trained = group.trained or ended
             return replace(there, progress=progress, progress_round=round_, trained=trained)
         case Boundary(round=round_, port=port):
@@ -354,8 +358,9 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             return group.with_worker(replace(worker, behind=reason))
         case Hampered():
             return group
-        case Copied():
-            return group.with_worker(replace(worker, progressed=True))
+        case Copied(where=where):
+            copies = group.copies or bool(where)
+            return replace(group.with_worker(replace(worker, progressed=True)), copies=copies)
         case _:
             assert_never(message)
 
@@ -389,5 +394,6 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         out_of_memory="" if worker.hang else event.out_of_memory,
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,
+        after_end=worker.ended and event.code > 0,
     )
     return replace(left, failures=(*group.failures, failed))

@@ -43,6 +43,7 @@ from elasticjob.trainer.link.channel import (
     Bound,
     Boundary,
     Broken,
+    Copied,
     Enter,
     Hello,
     Interrupt,
@@ -400,6 +401,19 @@ def test_newcomer_does_not_train_a_finished_training_again() -> None:
     assert story.then(Said(0, done)) == []
     assert story.then(Ended(0, 0)) == ["SIGKILL 1"]
     assert story.then(Ended(1, -9)) == ["no join", "save", "finish", "exit 0 Completed"]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_worker_that_fails_after_the_end_begins_there_again_or_fails_the_run(copies: bool) -> None:
+    story = training("a", slots=2)
+    if copies:
+        story.then(Said(0, Copied(block="slot-0", step=9, round=1, where=b"/mnt/run")))
+    done = Advance(round=1, progress=Progress(step=9), ended=True)
+    story.then(Said(0, done), Said(1, done))
+    story.then(Ended(0, 0))
+    assert story.then(Ended(1, 1, "ValueError: no such folder")) == (
+        ["failure", "leave 1", "spawn 1"] if copies else ["failure final", "exit 1 WorkerFailed"]
+    )
 
 
 def test_order_to_stop_terminates_the_workers() -> None:

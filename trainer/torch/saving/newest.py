@@ -31,6 +31,7 @@ log = logging.getLogger("elasticjob")
 
 PATIENCE: Final = "ELASTICJOB_STORAGE_PATIENCE"  # seconds that storage may not be readable at a start
 SECONDS: Final = 120.0
+LOOKING: Final = 64  # ranks that look into storage, one of each node: thousands at once would burden it
 LONGEST: Final = 15.0  # seconds between two looks
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
@@ -194,7 +195,7 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
     """Return what this worker tells the others; the first one of each node looks into storage."""
     offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
     told = Told(offers, places.server)
-    if places.storage is None or not (places.first or rank == 0):
+    if places.storage is None or not (rank == 0 or (places.first and rank < LOOKING)):
         return told
     try:
         return msgspec.structs.replace(
