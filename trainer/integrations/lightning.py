@@ -12,42 +12,26 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins import CheckpointIO
-from torch.utils.data import DataLoader
 
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
+from elasticjob.trainer.torch.saving.loader import ResumableLoader as Resumable
 
 
-class ResumableLoader(DataLoader[Any]):
+class ResumableLoader(Resumable):
     """A DataLoader that can begin an epoch at any batch; `shuffle` is by `seed` and epoch.
 
-    The batches before are read, and thrown away. Lightning saves and restores its state.
+    The batches before are read, and thrown away. Lightning saves and restores its state; it reads ahead, so
+    the callback sets the place.
     """
 
-    def __init__(self, *arguments: Any, seed: int = 0, **more: Any) -> None:
-        super().__init__(*arguments, **{"generator": torch.Generator(), **more})
-        self.seed = seed
-        self.epoch = self.batch = 0
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self.generator.manual_seed(self.seed + self.epoch)
-        return islice(super().__iter__(), self.batch, None)
-
-    def state_dict(self) -> dict[str, int]:
-        """Return where the loader is: `batch` is the next one of the epoch."""
-        return {"epoch": self.epoch, "batch": self.batch}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Begin the next epoch there."""
-        self.epoch, self.batch = state["epoch"], state["batch"]
+    counts = False
 
 
 OF_SCRIPT: Final = re.compile("hyper_parameters|hparams_")

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import IterableDataset
 
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Damaged, Save
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.torch import checkpoint as module
-from elasticjob.trainer.torch.checkpoint import Checkpoint
+from elasticjob.trainer.torch.checkpoint import Checkpoint, ResumableLoader
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.tree import Taken
 from tests.kit.training.device import DEVICE
@@ -43,6 +44,34 @@ def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
     assert again.load() == 7
     assert torch.equal(other.get_parameter("weight"), model.get_parameter("weight"))
     assert found == notes
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(10)
+
+
+@pytest.mark.parametrize("dataset", [Stream(), list(range(10))])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_were_taken_do_not_come_again(tmp_path: Path, dataset: Any, workers: int) -> None:
+    def loader() -> ResumableLoader:
+        shuffle = {} if isinstance(dataset, Stream) else {"shuffle": True}
+        return ResumableLoader(dataset, batch_size=4, num_workers=0 if shuffle == {} else workers, **shuffle)
+
+    def life(steps: int, last: int) -> list[Any]:
+        data, taken = loader(), list[Any]()
+        checkpoint = Checkpoint(tmp_path, {"data": data}, every=1, save_every=1, environment={})
+        begun = checkpoint.load()
+        batches = data.endless()
+        for step in range(begun + 1, last + 1):
+            taken.append(next(batches).tolist())
+            if step > begun + steps:
+                break  # killed before this step was saved
+            checkpoint.save(step)
+        return taken[: last - begun] if begun + steps >= last else taken[:steps]
+
+    expected = [batch.tolist() for batch, _ in zip(loader().endless(), range(8), strict=False)]
+    assert [batch for steps in (2, 1, 2, 3) for batch in life(steps, 8)] == expected
 
 
 def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path) -> None:
