@@ -174,7 +174,7 @@ class Agent:
         try:
             end = await self._act()
             if self._group.unsaved is None:
-                await self._keeper.finish(LAST_SAVE if end.code == 0 else HURRIED_SAVE)
+                await self._keeper.finish(last_save(end, self._group))
             await self._finish_calls(end)
         finally:
             await self._close()
@@ -603,6 +603,12 @@ def payloads(settings: Settings) -> int:
 def survives(number: signal.Signals) -> bool:
     """Whether the run was started to outlive its terminal, by nohup."""
     return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
+def last_save(end: Exit, group: Group) -> float:
+    """Return the limit of the last save in seconds; lower for a node that left its world: its copies are old."""
+    left = bool(group.round) and group.given_up >= group.round
+    return HURRIED_SAVE if end.code or left else LAST_SAVE
 
 
 def last_calls(end: Exit) -> float:
