@@ -1,0 +1,173 @@
+"""What must be true after a case, from what its workers wrote, how its lives ended, and what is stored.
+
+The lineage of the state that survives: of each step, the attempt of the newest life and round that did it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+Line = dict[str, Any]
+NEXT: Final = re.compile(
+    r"\b(give|use|start|free|mount|set|remove|restore|run|keep|try|make|move|delete|pass|put|add|check|wait|see"
+    r"|rename|choose|lower|raise|begin|train)\b"
+)
+
+
+class Outcome(StrEnum):
+    """How a case ended."""
+
+    EQUAL = "equal"
+    REFUSED = "refused"
+    WRONG = "WRONG"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The checkpoints in storage: the newest whole one, 0 if there is none, and whether any was there."""
+
+    newest: int = 0
+    any: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether there were some, and none can be read."""
+        return self.any and not self.newest
+
+
+@dataclass(frozen=True)
+class Lived:
+    """How a life went: what was stored before and after it, and how it ended."""
+
+    number: int
+    steps: int
+    records: int
+    before: Stored
+    after: Stored
+    succeeded: bool
+    stopped: str
+    """The signal by which it was stopped, if it was."""
+    still: bool
+    said: tuple[str, ...]
+    left: tuple[str, ...]
+    asks: str
+    """What a refusal may name: of all troubles so far."""
+    storage_failed: bool
+    codes: tuple[int, ...] = ()
+
+
+def judged(
+    lives: Sequence[Lived], lines: Sequence[Line], expected: Line | None, *, told: bool = True
+) -> tuple[Outcome, list[str]]:
+    """Return the outcome of a case, with sentences: why it is wrong, or how it refused.
+
+    `expected` are the digests at the end of the undisturbed training, None after other arguments: then the
+    records alone tell. `told` says whether workers told their records.
+    """
+    wrong = [sentence for life in lives for sentence in of_a_life(life, own(lines, life.number))]
+    wrong += [sentence for a, b in zip(lives, lives[1:], strict=False) for sentence in between(a, b, lines)]
+    last = lives[-1]
+    if not last.succeeded:
+        return (Outcome.WRONG, wrong) if wrong else (Outcome.REFUSED, [refusal(last)])
+    wrong += missing(lines, last.steps)
+    if told:
+        wrong += records(lines, {life.records for life in lives})
+    if last.after.newest != last.steps:
+        wrong.append(
+            f"success, and the newest checkpoint in storage is {last.after.newest}, not {last.steps}"
+        )
+    ends = [line["end"] for line in own(lines, last.number) if "end" in line]
+    if not ends:
+        wrong.append("success, and no worker wrote its result")
+    if expected is not None:
+        differ = {name for end in ends for name in end if end[name] != expected.get(name)}
+        wrong += [f"{', '.join(sorted(differ))} differ from the undisturbed training's"] if differ else []
+    return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
+
+
+def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:
+    """Return what is wrong with one life."""
+    begun = [line["begins"] for line in lines if "begins" in line]
+    where = f"life {life.number}: "
+    wrong = [f"left behind: {each}" for each in life.left]
+    if life.still:
+        wrong.append("it stood still")
+    if life.before.lost and begun:
+        wrong.append(f"began at step {min(begun)} although all checkpoints are damaged")
+    elif begun and min(begun) < life.before.newest:
+        wrong.append(f"began at step {min(begun)} although step {life.before.newest} was stored")
+    ended = min((line["at"] for line in lines if line.get("done") == life.steps), default=None)
+    again = [each["begins"] for each in lines if ended and "begins" in each and each["at"] > ended]
+    wrong += [f"began at step {each} after the last step was done" for each in again if each < life.steps]
+    if not life.succeeded and not life.stopped and not life.still:
+        if life.after.newest < life.before.newest:
+            wrong.append(f"refused, and step {life.before.newest} cannot be read any more")
+        if not life.asks:
+            wrong.append(f"failed although nothing asked for it: {refusal(life)}")
+        elif not names_it(life):
+            wrong.append(f"failed without a sentence that names {life.asks} and a next step: {refusal(life)}")
+    return [where + sentence for sentence in wrong]
+
+
+def between(life: Lived, following: Lived, lines: Sequence[Line]) -> list[str]:
+    """Return what was lost between two lives: nothing after SIGTERM, if storage was there."""
+    if life.stopped != "SIGTERM" or life.storage_failed or following.before.newest < life.after.newest:
+        return []
+    done = max((line["done"] for line in own(lines, life.number) if "done" in line), default=0)
+    if life.after.newest >= done - 1 or life.after.newest == life.before.newest == done:
+        return []
+    return [
+        f"life {life.number}: stopped by SIGTERM after step {done}, and step {life.after.newest} is stored"
+    ]
+
+
+def refusal(life: Lived) -> str:
+    """Return the last words of a life that failed."""
+    words = [each.strip() for each in life.said if each.strip()]
+    return (words[0] if words else f"exit codes {life.codes}, no word")[:300]
+
+
+def names_it(life: Lived) -> bool:
+    """Whether a sentence names what was wrong and a next step."""
+    return any(re.search(life.asks, each) and NEXT.search(each) for each in life.said)
+
+
+def own(lines: Iterable[Line], number: int) -> list[Line]:
+    """Return the lines of a life."""
+    return [line for line in lines if line["life"] == number]
+
+
+def lineage(lines: Iterable[Line]) -> dict[int, tuple[int, int]]:
+    """Return the life and round of each step of the state that survives."""
+    newest: dict[int, tuple[int, int]] = {}
+    for line in lines:
+        if "done" in line:
+            newest[line["done"]] = max(newest.get(line["done"], (0, 0)), (line["life"], line["round"]))
+    return newest
+
+
+def missing(lines: Sequence[Line], steps: int) -> list[str]:
+    """Return a sentence if steps are missing in the lineage."""
+    gone = sorted(set(range(1, steps + 1)) - lineage(lines).keys())
+    return [f"steps {gone[:5]} were never done ({len(gone)} in all)"] if gone else []
+
+
+def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
+    """Return a sentence for each epoch whose records did not come once each."""
+    newest = lineage(lines)
+    taken: dict[int, Counter[int]] = defaultdict(Counter)
+    for line in lines:
+        if "records" in line and newest.get(line["step"]) == (line["life"], line["round"]):
+            taken[line["epoch"]].update(line["records"])
+    wrong = []
+    for epoch, times in sorted(taken.items()):
+        twice = sum(count > 1 for count in times.values())
+        never = min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
+        if twice or never:
+            wrong.append(f"epoch {epoch}: {twice} records came twice, {never} never")
+    return wrong

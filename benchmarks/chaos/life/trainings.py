@@ -1,0 +1,75 @@
+"""The twelve kinds of trainings: their scripts, their shapes, and what may change between two of their lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+SCRIPTS: Final = Path(__file__).parent / "scripts"
+LOOPS: Final = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
+"""What the integrations import."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a user gives a life of a training: the script's arguments, and the number of nodes."""
+
+    seed: int = 0
+    batch: int = 8
+    records: int = 200
+    epochs: int = 3
+    nodes: int = 2
+
+    @property
+    def steps(self) -> int:
+        """How many steps they make."""
+        return self.epochs * -(-self.records // self.batch)
+
+    def flags(self) -> list[str]:
+        """Return the script's arguments."""
+        given = {"seed": self.seed, "batch": self.batch, "records": self.records, "epochs": self.epochs}
+        return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A kind of script. `changes` may differ between two lives; `most` lives can follow one another."""
+
+    name: str
+    file: str
+    arguments: Arguments = Arguments()
+    procs: int = 1
+    flags: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ("seed", "batch", "records")
+    most: int = 3
+    imports: tuple[str, ...] = ()
+    without: frozenset[str] = field(default=frozenset())
+    """Troubles that mean nothing to it."""
+
+    @property
+    def rigid(self) -> bool:
+        """Whether the number of nodes must stay: the loop counts batches of its own size."""
+        return "nodes" not in self.changes
+
+    def at(self, nodes: int) -> Arguments:
+        """Return its arguments on so many nodes."""
+        return replace(self.arguments, nodes=nodes)
+
+
+RESTART: Final = ("--recovery", "restart")
+ELASTIC: Final = ("seed", "batch", "records", "nodes")
+ONE: Final = Arguments(nodes=1)
+SHORT: Final = Arguments(nodes=1, records=128)
+NO_EVALUATION: Final = frozenset({"term-evaluating"})
+ALL: Final = (
+    Training("digits", "elastic.py", changes=ELASTIC, without=NO_EVALUATION),
+    Training("plateau", "elastic.py", changes=ELASTIC),
+    Training("readers", "elastic.py", changes=ELASTIC),
+    Training("stream", "elastic.py", changes=ELASTIC),
+    Training("weights", "elastic.py", changes=ELASTIC),
+    Training("divided", "elastic.py", procs=2, changes=ELASTIC),
+    Training("plain", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
+    Training("fsdp", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
+)
+NAMED: Final = {each.name: each for each in ALL}
