@@ -19,6 +19,7 @@ Exits with 1 if a case was WRONG.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import time
@@ -84,6 +85,7 @@ def main() -> int:
     if unknown := set(options.only) - trainings.NAMED.keys():
         parser.error(f"--only {','.join(sorted(unknown))}: give some of {names}")
     end_on_sigterm()
+    logging.disable()  # of the masters in this process
     console = Console()
     console.print(f"life: --seed {options.seed} --minutes {options.minutes:g}", highlight=False)
     chosen = {drawn(options.seed, options.case).training.name} if options.case is not None else options.only

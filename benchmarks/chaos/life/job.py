@@ -104,6 +104,8 @@ class Life:
     @property
     def step(self) -> int:
         """The newest step that is done in this life."""
+        if self.training.shards:
+            return sum("record" in line for line in self.lines) // self.arguments.batch
         return max((line["done"] for line in self.lines if "done" in line), default=0)
 
     @property

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 Line = dict[str, Any]
@@ -62,32 +63,39 @@ class Lived:
 
 
 def judged(
-    lives: Sequence[Lived], lines: Sequence[Line], expected: Line | None, *, told: bool = True
+    lives: Sequence[Lived], lines: Sequence[Line], expected: Line | None, *, shards: bool = False
 ) -> tuple[Outcome, list[str]]:
     """Return the outcome of a case, with sentences: why it is wrong, or how it refused.
 
     `expected` are the digests at the end of the undisturbed training, None after other arguments: then the
-    records alone tell. `told` says whether workers told their records.
+    records alone tell. With `shards` there are no steps and no state, only records on lease.
     """
     wrong = [sentence for life in lives for sentence in of_a_life(life, own(lines, life.number))]
-    wrong += [sentence for a, b in zip(lives, lives[1:], strict=False) for sentence in between(a, b, lines)]
+    wrong += [sentence for a, b in pairwise(lives) for sentence in between(a, b, lines)]
     last = lives[-1]
     if not last.succeeded:
         return (Outcome.WRONG, wrong) if wrong else (Outcome.REFUSED, [refusal(last)])
-    wrong += missing(lines, last.steps)
-    if told:
+    if shards:
+        wrong += leased(lines, last.records)
+    else:
+        wrong += missing(lines, last.steps)
         wrong += records(lines, {life.records for life in lives})
+        wrong += result(last, own(lines, last.number), expected)
+    return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
+
+
+def result(last: Lived, lines: Sequence[Line], expected: Line | None) -> list[str]:
+    """Return what is wrong with what a success has left: its checkpoint, and its state."""
+    wrong = []
     if last.after.newest != last.steps:
-        wrong.append(
-            f"success, and the newest checkpoint in storage is {last.after.newest}, not {last.steps}"
-        )
-    ends = [line["end"] for line in own(lines, last.number) if "end" in line]
+        wrong.append(f"success, and step {last.after.newest} of {last.steps} is the newest in storage")
+    ends = [line["end"] for line in lines if "end" in line]
     if not ends:
         wrong.append("success, and no worker wrote its result")
     if expected is not None:
         differ = {name for end in ends for name in end if end[name] != expected.get(name)}
         wrong += [f"{', '.join(sorted(differ))} differ from the undisturbed training's"] if differ else []
-    return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
+    return wrong
 
 
 def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:
@@ -164,10 +172,25 @@ def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
     for line in lines:
         if "records" in line and newest.get(line["step"]) == (line["life"], line["round"]):
             taken[line["epoch"]].update(line["records"])
-    wrong = []
-    for epoch, times in sorted(taken.items()):
-        twice = sum(count > 1 for count in times.values())
-        never = min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
-        if twice or never:
-            wrong.append(f"epoch {epoch}: {twice} records came twice, {never} never")
-    return wrong
+    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], sizes)]
+
+
+def once(epoch: int, times: Counter[int], sizes: set[int]) -> list[str]:
+    """Return a sentence if the records of an epoch, one of `sizes`, did not come once each."""
+    twice = sum(count > 1 for count in times.values())
+    never = min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
+    return [f"epoch {epoch}: {twice} records came twice, {never} never"] if twice or never else []
+
+
+def leased(lines: Iterable[Line], size: int) -> list[str]:
+    """Return a sentence for each epoch whose records did not come once each: those of the largest leases."""
+    newest: dict[tuple[int, int], int] = {}
+    told = [line for line in lines if "record" in line]
+    for line in told:
+        shard = (line["epoch"], line["shard"])
+        newest[shard] = max(newest.get(shard, 0), line["lease"])
+    taken: dict[int, Counter[int]] = defaultdict(Counter)
+    for line in told:
+        if line["lease"] == newest[line["epoch"], line["shard"]]:
+            taken[line["epoch"]][line["record"]] += 1
+    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], {size})]

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
-LOOPS: Final = ("transformers.trainer", "transformers.models.gpt2.modeling_gpt2", "lightning", "accelerate")
-"""What the integrations import."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Training:
     changes: tuple[str, ...] = ("seed", "batch", "records")
     most: int = 3
     imports: tuple[str, ...] = ()
+    shards: bool = False
+    """Whether it has no steps, only records of shards on lease."""
     without: frozenset[str] = field(default=frozenset())
     """Troubles that mean nothing to it."""
 
@@ -59,9 +59,13 @@ class Training:
 
 RESTART: Final = ("--recovery", "restart")
 ELASTIC: Final = ("seed", "batch", "records", "nodes")
-ONE: Final = Arguments(nodes=1)
 SHORT: Final = Arguments(nodes=1, records=128)
 NO_EVALUATION: Final = frozenset({"term-evaluating"})
+STORAGE: Final = frozenset(
+    {"storage-timeout", "storage-full", "storage-readonly", "storage-missing", "storage-slow", "term-saving"}
+)
+LOOP: Final = NO_EVALUATION | {"storage-missing"}
+"""Of one node, whose storage can be missing for nobody else."""
 ALL: Final = (
     Training("digits", "elastic.py", changes=ELASTIC, without=NO_EVALUATION),
     Training("plateau", "elastic.py", changes=ELASTIC),
@@ -71,5 +75,33 @@ ALL: Final = (
     Training("divided", "elastic.py", procs=2, changes=ELASTIC),
     Training("plain", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
     Training("fsdp", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
+    Training(
+        "huggingface",
+        "huggingface.py",
+        SHORT,
+        flags=RESTART,
+        changes=(),
+        imports=("transformers.trainer", "transformers.models.gpt2.modeling_gpt2"),
+        without=LOOP,
+    ),
+    Training(
+        "lightning",
+        "lightning_loop.py",
+        SHORT,
+        flags=RESTART,
+        changes=(),
+        imports=("lightning.pytorch",),
+        without=LOOP,
+    ),
+    Training(
+        "accelerate",
+        "accelerated.py",
+        SHORT,
+        flags=RESTART,
+        changes=(),
+        imports=("accelerate",),
+        without=LOOP,
+    ),
+    Training("shards", "shards.py", flags=RESTART, changes=(), most=1, shards=True, without=LOOP | STORAGE),
 )
 NAMED: Final = {each.name: each for each in ALL}

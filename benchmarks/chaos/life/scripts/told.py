@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from benchmarks.chaos.life import (
-    installed as installed,  # in a worker that was not forked from a warm process
-)
+from benchmarks.chaos.life import installed as installed  # for a worker that was not forked
+from elasticjob.trainer.link.channel import ROUND
 
 FOLDER: Final = Path(os.environ["LIFE"])
 WIDTH, CLASSES = 8, 3
@@ -63,6 +62,11 @@ class Told:
     def end(self, **states: Any) -> None:
         """Write what the training has come to: a digest of each state, and its numbers where they are few."""
         self.say(end={name: digest(state) for name, state in states.items()})
+
+
+def round_of() -> int:
+    """Return the round of this process's world, in a script that is started again for each."""
+    return int(os.environ.get(ROUND, "0"))
 
 
 def slow() -> None:
