@@ -1,9 +1,9 @@
 """`make life`: a soak of ordinary life. Twelve kinds of trainings under trouble that is no kill.
 
-Nodes are stopped for seconds, storage times out, fills up, is read-only, slow, or missing on one node, records
-come slowly, clocks jump, checkpoints are damaged and arguments changed between two lives of a job, a worker is
-lost within the last steps, nodes are told to leave in the middle of saves and evaluations. A case is a training
-in one to three lives with one to three troubles. It ends
+Nodes are stopped for seconds, storage times out, fills up, is read-only, slow, or missing on one node,
+records come slowly, clocks jump, checkpoints are damaged and arguments changed between two lives of a job, a
+worker is lost within the last steps, nodes are told to leave in the middle of saves and evaluations. A case
+is a training in one to three lives with one to three troubles. It ends
 
 - equal: parameters, averages, schedulers and counters are, bit for bit, the undisturbed training's; or, after
   other arguments, each record came once in each epoch;

@@ -1,4 +1,4 @@
-"""Storage and clocks that misbehave, inside the agents and workers of a job: imported, it changes os and time.
+"""Storage and clocks that misbehave, in the agents and workers of a job: `install` changes os and time.
 
 Files in the folder $LIFE say what is wrong now, so one job's trouble is its own:
 
@@ -41,8 +41,8 @@ READING: Final = ("listdir", "scandir", "stat", "lstat")
 WRITING: Final = ("mkdir", "rename", "replace", "unlink", "remove", "rmdir", "link", "symlink", "truncate")
 ROOM: Final = 100
 """Bytes that still fit into a file when storage is full."""
-SLOW: Final = 0.3
-"""Seconds by which a slow write is late."""
+LATE: Final = 0.3
+"""Seconds that a slow write takes, and an access until it times out."""
 
 Call = Callable[..., Any]
 real: Final[dict[str, Call]] = {name: getattr(os, name) for name in (*READING, *WRITING, "open")}
@@ -62,8 +62,8 @@ def fail(path: Any, *, writes: bool) -> str:
     kind: str = trouble().get("kind", "")
     if writes:
         _note("saving")
-    if kind == "slow" and writes:
-        time.sleep(SLOW)
+    if kind == "timeout" or (kind == "slow" and writes):
+        time.sleep(LATE)
     if kind in NUMBERS and (writes or kind not in WRITES):
         raise OSError(NUMBERS[kind], os.strerror(NUMBERS[kind]), os.fspath(path))
     return kind

@@ -32,6 +32,7 @@ REPLACED: Final = 3
 GONE: Final = 15.0
 """Seconds that processes have to end after their agent."""
 TOKEN: Final = "life"
+SHARED: Final = Path("/dev/shm")
 Line = dict[str, Any]
 
 
@@ -221,7 +222,7 @@ class Life:
         )
 
     async def _replaced(self) -> bool:
-        """Make ended pods again, as the operator does while the job has no verdict; return whether one was."""
+        """Make ended pods again, as the operator does until the job has a verdict; return whether one was."""
         made = False
         for node, agent in list(self.agents.items()):
             code, told = agent.process.returncode, node in self.leaving
@@ -242,20 +243,20 @@ class Life:
         left = [f"process {each.pid} {name_of(each)}" for each in alive if lives(each)]
         kill(alive)
         killed = any(agent.process.returncode == -signal.SIGKILL for agent in self.family)
-        blocks = [] if killed else list((self.folder / "memory").rglob("*"))
-        left += [f"block {each.name}" for each in blocks if each.is_file()]
-        pids = {agent_pid for agent in self.family for agent_pid in agent.seen}
-        shared = (each.name for each in Path("/dev/shm").glob("torch_*"))
-        left += [
-            f"block {name}"
-            for name in shared
-            if name.split("_")[1].isdecimal() and int(name.split("_")[1]) in pids
-        ]
+        left += [] if killed else blocks(self.folder / "memory", SHARED, {each.pid for each in family})
         return tuple(left)
 
     async def _read(self, agent: Agent) -> None:
         async for raw in agent.process.stdout:
             self.log.append(f"{agent.node}: {raw.decode(errors='replace').rstrip()}")
+
+
+def blocks(memory: Path, shared: Path, pids: set[int]) -> list[str]:
+    """Return the blocks of memory that agents left, and those that torch left for these processes."""
+    names = [each.name for each in memory.rglob("*") if each.is_file()]
+    torchs = (each.name for each in shared.glob("torch_*_*"))
+    names += [name for name in torchs if int(name.split("_")[1]) in pids]
+    return [f"block {name}" for name in names]
 
 
 def kill(processes: list[psutil.Process]) -> None:

@@ -5,6 +5,7 @@ The lineage of the state that survives: of each step, the attempt of the newest 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -63,12 +64,18 @@ class Lived:
 
 
 def judged(
-    lives: Sequence[Lived], lines: Sequence[Line], expected: Line | None, *, shards: bool = False
+    lives: Sequence[Lived],
+    lines: Sequence[Line],
+    expected: Line | None,
+    *,
+    shards: bool = False,
+    near: float = 0.0,
 ) -> tuple[Outcome, list[str]]:
     """Return the outcome of a case, with sentences: why it is wrong, or how it refused.
 
-    `expected` are the digests at the end of the undisturbed training, None after other arguments: then the
-    records alone tell. With `shards` there are no steps and no state, only records on lease.
+    `expected` are the states at the end of the undisturbed training, from which numbers may be `near` apart;
+    None after other arguments: then the records alone tell. With `shards` there are no steps and no state,
+    only records on lease.
     """
     wrong = [sentence for life in lives for sentence in of_a_life(life, own(lines, life.number))]
     wrong += [sentence for a, b in pairwise(lives) for sentence in between(a, b, lines)]
@@ -78,24 +85,38 @@ def judged(
     if shards:
         wrong += leased(lines, last.records)
     else:
-        wrong += missing(lines, last.steps)
+        steps = last.steps if expected is not None else max(lineage(lines), default=0)
+        wrong += missing(lines, steps)
         wrong += records(lines, {life.records for life in lives})
-        wrong += result(last, own(lines, last.number), expected)
+        wrong += result(last, own(lines, last.number), expected, steps, near)
     return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
 
 
-def result(last: Lived, lines: Sequence[Line], expected: Line | None) -> list[str]:
+def result(last: Lived, lines: Sequence[Line], expected: Line | None, steps: int, near: float) -> list[str]:
     """Return what is wrong with what a success has left: its checkpoint, and its state."""
     wrong = []
-    if last.after.newest != last.steps:
-        wrong.append(f"success, and step {last.after.newest} of {last.steps} is the newest in storage")
+    if last.after.newest != steps:
+        wrong.append(f"success, and step {last.after.newest} of {steps} is the newest in storage")
     ends = [line["end"] for line in lines if "end" in line]
     if not ends:
         wrong.append("success, and no worker wrote its result")
-    if expected is not None:
-        differ = {name for end in ends for name in end if end[name] != expected.get(name)}
-        wrong += [f"{', '.join(sorted(differ))} differ from the undisturbed training's"] if differ else []
+    for name in sorted(expected or ()):
+        far = max((distance(end[name], expected[name]) for end in ends), default=0.0)
+        if far > near:
+            wrong.append(f"{name} differs from the undisturbed training's by {far:.2g}")
     return wrong
+
+
+def distance(one: Sequence[Any], other: Sequence[Any]) -> float:
+    """Return the largest difference of two states: of their numbers; infinite if it is of anything else."""
+    if len(one) != len(other):
+        return math.inf
+    pairs = ((a, b) for a, b in zip(one, other, strict=True) if a != b and not (a != a and b != b))
+    numbers = (float, int)
+    return max(
+        (abs(a - b) if isinstance(a, numbers) and isinstance(b, numbers) else math.inf for a, b in pairs),
+        default=0.0,
+    )
 
 
 def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:

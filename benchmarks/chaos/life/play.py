@@ -1,4 +1,4 @@
-"""Plays a case: one life after another, what is stored before and after each, and the undisturbed training."""
+"""Plays a case: its lives, what is stored before and after each, and the undisturbed training."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Player:
                 summary(life, ended, before, stored(folder / "saved"), begun, "|".join(asks), storage)
             )
         alike = not case.changed - {"nodes"}
-        return judged(lived, lines, expected if alike else None, shards=case.training.shards)
+        return judged(
+            lived, lines, expected if alike else None, shards=case.training.shards, near=case.training.near
+        )
 
     async def _undisturbed(self, training: Training, arguments: Arguments) -> Line:
         key = (training.name, arguments)
@@ -82,14 +84,14 @@ class Player:
         return await self._expected[key]
 
     async def _alone(self, training: Training, arguments: Arguments) -> Line:
-        """Return the digests of a training to which nothing happens."""
+        """Return the last states of a training to which nothing happens."""
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         try:
             async with living(folder, 1, training, arguments, self._warm, str(folder / "saved")) as life:
                 ended = await life.play()
             ends: list[Line] = [line["end"] for line in life.lines if "end" in line]
             if not ended.succeeded or any(end != ends[0] for end in ends):
-                raise Undisturbed(f"{training.name} alone: {ended.codes}, {ends}\n{ended.log[-3000:]}")
+                raise Undisturbed(f"{training.name} alone: {ended.codes}\n{ended.log[-3000:]}")
             return ends[0] if ends else {}
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -77,7 +77,7 @@ def main() -> None:
                 seed=args.seed,
             ),
             train_dataset=Counting(args.records),
-            callbacks=[elastic, Done(lines)],
+            callbacks=[Done(lines), elastic],  # a save may be the end,
         )
         trainer.lines = lines
         trainer.train(resume_from_checkpoint=elastic.newest(trainer))

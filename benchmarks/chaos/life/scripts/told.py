@@ -6,7 +6,6 @@ $LIFE/slow is taken by one reader, who then reads as long as it says.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -60,8 +59,8 @@ class Told:
         time.sleep(PAUSE)
 
     def end(self, **states: Any) -> None:
-        """Write what the training has come to: a digest of each state, and its numbers where they are few."""
-        self.say(end={name: digest(state) for name, state in states.items()})
+        """Write what the training has come to: all numbers of each state."""
+        self.say(end={name: leaves(state) for name, state in states.items()})
 
 
 def round_of() -> int:
@@ -110,18 +109,14 @@ def start(*modules: torch.nn.Module) -> None:
                 parameter.copy_(values.view_as(parameter))
 
 
-def digest(state: Any) -> str:
-    """Return a short name of a state's exact value."""
-    return hashlib.sha256(repr(plain(state)).encode()).hexdigest()[:12]
-
-
-def plain(state: Any) -> Any:
-    """Return a state as lists of numbers."""
+def leaves(state: Any) -> list[Any]:
+    """Return the numbers and other values of a state, in their order."""
     if isinstance(state, Tensor):
         whole = state.full_tensor() if hasattr(state, "full_tensor") else state  # of all workers
-        return whole.detach().flatten().tolist()
+        found: list[Any] = whole.detach().flatten().tolist()
+        return found
     if isinstance(state, Mapping):
-        return [(str(key), plain(each)) for key, each in state.items()]
+        return [leaf for each in state.values() for leaf in leaves(each)]
     if isinstance(state, (list, tuple)):
-        return [plain(each) for each in state]
-    return state
+        return [leaf for each in state for leaf in leaves(each)]
+    return [state if isinstance(state, (int, float, str)) else repr(state)]
