@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ chaos-training: $(DEV) ## 300 kills in one training, each record counts once; 60
 	$(BIN)/python -m benchmarks.chaos.training $(FLAGS)
 	$(BIN)/python -m benchmarks.chaos.checkpoints
 	$(BIN)/python -m benchmarks.chaos.goodput
+
+life: $(STORIES) # twelve kinds of trainings in ordinary trouble: paused nodes, storage that fails, changed arguments (FLAGS="--minutes 5 --seed 3 --only digits,stream")
+	$(BIN)/python -m benchmarks.chaos.life $(FLAGS)
 
 drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
 	$(BIN)/python -m benchmarks.chaos.drains $(FLAGS)
