@@ -117,7 +117,7 @@ def clock() -> float:
     return real_time() + float(ahead.get(os.environ.get(names.NODE, ""), ahead.get("", 0.0)))
 
 
-class Bucket(LocalFileSystem):
+class Bucket(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     """A folder as an object store: `life:///path`."""
 
     protocol = SCHEME
@@ -193,7 +193,7 @@ def install() -> None:
         setattr(os, name, guarded(name, writes=False))
     for name in WRITING:
         setattr(os, name, guarded(name, writes=True))
-    os.open = guarded_open  # type: ignore[assignment]
-    builtins.open = io.open = opened  # type: ignore[assignment]
+    os.open = guarded_open
+    builtins.open = io.open = opened
     time.time = clock
     fsspec.register_implementation(SCHEME, Bucket, clobber=True)

@@ -100,8 +100,8 @@ def result(last: Lived, lines: Sequence[Line], expected: Line | None, steps: int
     ends = [line["end"] for line in lines if "end" in line]
     if not ends:
         wrong.append("success, and no worker wrote its result")
-    for name in sorted(expected or ()):
-        far = max((distance(end[name], expected[name]) for end in ends), default=0.0)
+    for name, state in sorted((expected or {}).items()):
+        far = max((distance(end[name], state) for end in ends), default=0.0)
         if far > near:
             wrong.append(f"{name} differs from the undisturbed training's by {far:.2g}")
     return wrong

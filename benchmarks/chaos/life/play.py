@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.chaos.life.cases import Begun, Case
 from benchmarks.chaos.life.faults import SCHEME
@@ -102,12 +102,12 @@ async def troubled(life: Life, begun: Begun, chance: Random) -> Ended:
     tasks = [
         asyncio.create_task(each.during(life, Random(chance.random())))
         for each in begun.during
-        if each.during
+        if each.during is not None
     ]
     if begun.stop is not None:
         tasks.append(asyncio.create_task(stop(life, begun.stop.step, begun.stop.signal)))
     playing = asyncio.create_task(life.play())
-    pending = {playing, *tasks}
+    pending: set[asyncio.Task[Any]] = {playing, *tasks}
     try:
         while not playing.done():
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

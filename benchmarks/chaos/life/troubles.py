@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -32,7 +32,7 @@ LAST: Final = 3
 STORED: Final = "checkpoint|storage|place|saved"
 DATA: Final = "seed|batch|records|data|shuffle|order"
 
-During = Callable[[Life, Random], Awaitable[None]]
+During = Callable[[Life, Random], Coroutine[Any, Any, None]]
 Between = Callable[[Path, Random], None]
 
 

@@ -1,14 +1,15 @@
 """Trainings with `Elastic`: elastic.py KIND, one of KINDS."""
 
 import time
+from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
-from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, ReduceLROnPlateau
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import TensorDataset
 
 from benchmarks.chaos.life.scripts import told
@@ -17,7 +18,7 @@ from elasticjob.trainer.torch import Elastic, Loader, Part, PerEpoch, node_mesh
 KINDS = ("digits", "plateau", "readers", "stream", "weights", "divided")
 
 
-def digits() -> nn.Module:
+def digits() -> nn.Sequential:
     """Return a network for images of 8 x 8 pixels, with dropout."""
     layers = (nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten())
     return nn.Sequential(*layers, nn.Dropout(0.2), nn.Linear(144, 10)).double()
@@ -42,32 +43,33 @@ def main() -> None:
     args, lines = told.arguments(), told.Told()
     kind = args.kind
     torch.manual_seed(7)
-    model = (
-        digits() if kind == "digits" else nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-    )
-    if kind != "digits":
+    if kind == "digits":
+        model = digits()
+    else:
+        model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)).double()
         told.start(model)
     if kind == "divided":
         for layer in (model[0], model[2], model):
             fully_shard(layer, mesh=node_mesh())
     optimizer: list[torch.optim.Optimizer] = [torch.optim.AdamW(model.parameters(), lr=1e-2)]
-    scheduler = [LambdaLR(optimizer[0], lambda step: 0.99**step)]
+    scheduler: list[LRScheduler | PerEpoch] = [LambdaLR(optimizer[0], lambda step: 0.99**step)]
     if kind == "weights":
         optimizer = [
             torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9),
             torch.optim.AdamW(model[2].parameters()),
         ]
         scheduler = [ExponentialLR(each, 0.99) for each in optimizer]
-    keep, ema, notes = {}, None, {"steps": 0}
+    keep: dict[str, Any] = {"notes": {"steps": 0}}
+    notes, ema = keep["notes"], None
     if kind == "plateau":
-        ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        ema = AveragedModel(model, avg_fn=lambda old, new, _: 0.9 * old + 0.1 * new)
         scheduler = [PerEpoch(ReduceLROnPlateau(optimizer[0], patience=0, threshold=0.5), "loss")]
-        keep = {"ema": ema}
+        keep["ema"] = ema
     elastic = Elastic(
         model,
         optimizer,
         scheduler=scheduler,
-        keep={**keep, "notes": notes},
+        keep=keep,
         seed=args.seed,
         checkpoint=args.place or None,
         save_every=args.save_every,
@@ -78,8 +80,7 @@ def main() -> None:
         data = elastic.stream(read, records=args.records, shard=16, global_batch=args.batch, shuffle=True)
     else:
         dataset = Images(args.records) if kind == "digits" else told.Numbered(args.records)
-        workers = {"workers": 2} if kind == "readers" else {}
-        data = elastic.loader(dataset, global_batch=args.batch, **workers)
+        data = elastic.loader(dataset, global_batch=args.batch, workers=2 if kind == "readers" else 0)
     test = elastic.loader(TensorDataset(*told.problem(64)), global_batch=16, shuffle=False)
 
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
@@ -110,7 +111,9 @@ def main() -> None:
     lines.end(
         model=model.state_dict(),
         optimizers=[each.state_dict() for each in optimizer],
-        schedulers=[getattr(each, "scheduler", each).state_dict() for each in scheduler],
+        schedulers=[
+            (each.scheduler if isinstance(each, PerEpoch) else each).state_dict() for each in scheduler
+        ],
         **({"ema": ema.state_dict()} if ema is not None else {}),
         notes=notes,
     )
