@@ -79,13 +79,20 @@ def main() -> int:
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="CASE", help="the first case")
     parser.add_argument("--case", type=int, help="this one alone")
     parser.add_argument("--at-once", type=int, default=2, help="cases")
-    parser.add_argument("--keep", type=Path, help="where logs of cases that are WRONG go")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the logs of masters, and of cases that are WRONG"
+    )
     options = parser.parse_args()
     options.only = options.only.split(",")
     if unknown := set(options.only) - trainings.NAMED.keys():
         parser.error(f"--only {','.join(sorted(unknown))}: give some of {names}")
     end_on_sigterm()
-    logging.disable()  # of the masters in this process
+    if options.keep is None:
+        logging.disable()  # of the masters in this process
+    else:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        form = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(filename=options.keep / "masters.log", level=logging.INFO, format=form)
     console = Console()
     console.print(f"life: --seed {options.seed} --minutes {options.minutes:g}", highlight=False)
     chosen = {drawn(options.seed, options.case).training.name} if options.case is not None else options.only

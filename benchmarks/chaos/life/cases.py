@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from random import Random
 from typing import Final
 
@@ -15,8 +16,16 @@ from benchmarks.chaos.life.troubles import Trouble
 AT_AN_EPOCHS_END: Final = 0.3
 GRACEFULLY: Final = 0.6
 """How often a life is stopped just there, and by SIGTERM."""
-AS_OBJECTS: Final = 0.4
-"""How often checkpoints are objects rather than files."""
+PLACES: Final = (0.5, 0.35, 0.15)
+"""How often checkpoints are files, objects, or, in a training of one life that needs none, nowhere."""
+
+
+class Place(StrEnum):
+    """Where a training keeps its checkpoints."""
+
+    FILES = "files"
+    OBJECTS = "objects"
+    NOWHERE = "nowhere"
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Case:
     number: int
     training: Training
     lives: tuple[Begun, ...]
-    objects: bool
+    place: Place
 
     @property
     def troubles(self) -> list[str]:
@@ -63,7 +72,8 @@ class Case:
             lives.append(
                 " ".join(filter(None, (*(each.name for each in (*life.before, *life.during)), stop)))
             )
-        return f"{self.training.name}: " + " | ".join(each or "-" for each in lives)
+        where = "" if self.place == Place.FILES else f" ({self.place})"
+        return f"{self.training.name}{where}: " + " | ".join(each or "-" for each in lives)
 
 
 def drawn(seed: int, number: int) -> Case:
@@ -77,7 +87,10 @@ def drawn(seed: int, number: int) -> Case:
     picked = chance.sample(possible, chance.randint(1, 3))
     least = 2 if any(each.is_between for each in picked) else 1
     many_lives = chance.randint(least, training.most)
-    return Case(number, training, lives(training, picked, many_lives, chance), chance.random() < AS_OBJECTS)
+    (place,) = chance.choices([*Place], PLACES)
+    if place == Place.NOWHERE and (many_lives > 1 or training.changes != trainings.ELASTIC):
+        place = Place.FILES
+    return Case(number, training, lives(training, picked, many_lives, chance), place)
 
 
 def suits(trouble: Trouble, training: Training) -> bool:

@@ -61,6 +61,7 @@ class Lived:
     """What a refusal may name: of all troubles so far."""
     storage_failed: bool
     codes: tuple[int, ...] = ()
+    nodes: int = 2
 
 
 def judged(
@@ -69,13 +70,16 @@ def judged(
     expected: Line | None,
     *,
     shards: bool = False,
+    ahead: int = 0,
+    kept: bool = True,
     near: float = 0.0,
 ) -> tuple[Outcome, list[str]]:
     """Return the outcome of a case, with sentences: why it is wrong, or how it refused.
 
     `expected` are the states at the end of the undisturbed training, from which numbers may be `near` apart;
     None after other arguments: then the records alone tell. With `shards` there are no steps and no state,
-    only records on lease.
+    only records on lease, of which a worker that is lost takes as many along as it has read `ahead`. A
+    training whose checkpoints are `kept` nowhere leaves none.
     """
     wrong = [sentence for life in lives for sentence in of_a_life(life, own(lines, life.number))]
     wrong += [sentence for a, b in pairwise(lives) for sentence in between(a, b, lines)]
@@ -83,20 +87,21 @@ def judged(
     if not last.succeeded:
         return (Outcome.WRONG, wrong) if wrong else (Outcome.REFUSED, [refusal(last)])
     if shards:
-        wrong += leased(lines, last.records)
+        lost = sum("begins" in line for line in lines) - last.nodes
+        wrong += leased(lines, last.records, lost * ahead)
     else:
         steps = last.steps if expected is not None else max(lineage(lines), default=0)
         wrong += missing(lines, steps)
         wrong += records(lines, {life.records for life in lives})
-        wrong += result(last, own(lines, last.number), expected, steps, near)
+        wrong += result(own(lines, last.number), expected, near)
+        if kept and last.after.newest != steps:
+            wrong.append(f"success, and step {last.after.newest} of {steps} is the newest in storage")
     return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
 
 
-def result(last: Lived, lines: Sequence[Line], expected: Line | None, steps: int, near: float) -> list[str]:
-    """Return what is wrong with what a success has left: its checkpoint, and its state."""
+def result(lines: Sequence[Line], expected: Line | None, near: float) -> list[str]:
+    """Return what is wrong with the last state of a success."""
     wrong = []
-    if last.after.newest != steps:
-        wrong.append(f"success, and step {last.after.newest} of {steps} is the newest in storage")
     ends = [line["end"] for line in lines if "end" in line]
     if not ends:
         wrong.append("success, and no worker wrote its result")
@@ -203,8 +208,11 @@ def once(epoch: int, times: Counter[int], sizes: set[int]) -> list[str]:
     return [f"epoch {epoch}: {twice} records came twice, {never} never"] if twice or never else []
 
 
-def leased(lines: Iterable[Line], size: int) -> list[str]:
-    """Return a sentence for each epoch whose records did not come once each: those of the largest leases."""
+def leased(lines: Iterable[Line], size: int, lost: int) -> list[str]:
+    """Return a sentence for each epoch whose records did not come once each: those of the largest leases.
+
+    Up to `lost` records may be missing: a worker had read them, and was lost.
+    """
     newest: dict[tuple[int, int], int] = {}
     told = [line for line in lines if "record" in line]
     for line in told:
@@ -214,4 +222,8 @@ def leased(lines: Iterable[Line], size: int) -> list[str]:
     for line in told:
         if line["lease"] == newest[line["epoch"], line["shard"]]:
             taken[line["epoch"]][line["record"]] += 1
+    missing = sum(size - len(times) for times in taken.values())
+    doubled = any(count > 1 for times in taken.values() for count in times.values())
+    if missing <= lost and not doubled:
+        return []
     return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], {size})]

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from benchmarks.chaos.life.cases import Begun, Case
+from benchmarks.chaos.life.cases import Begun, Case, Place
 from benchmarks.chaos.life.faults import SCHEME
 from benchmarks.chaos.life.job import Ended, Life, living
 from benchmarks.chaos.life.oracle import Line, Lived, Outcome, Stored, judged
@@ -54,7 +54,8 @@ class Player:
         return Tried(case, outcome, tuple(why), time.monotonic() - began)
 
     async def _played(self, case: Case, folder: Path, expected: Line) -> tuple[Outcome, list[str]]:
-        place = f"{SCHEME}://{folder}/saved" if case.objects else str(folder / "saved")
+        saved = folder / "saved"
+        place = {Place.FILES: str(saved), Place.OBJECTS: f"{SCHEME}://{saved}", Place.NOWHERE: ""}[case.place]
         chance = Random(f"{self._seed} {case.number} played")
         lived, lines, asks = [], list[Line](), dict[str, None]()
         storage = False
@@ -74,14 +75,24 @@ class Player:
             )
         alike = not case.changed - {"nodes"}
         return judged(
-            lived, lines, expected if alike else None, shards=case.training.shards, near=case.training.near
+            lived,
+            lines,
+            expected if alike else None,
+            shards=case.training.shards,
+            ahead=case.training.ahead,
+            kept=bool(place),
+            near=case.training.near,
         )
 
     async def _undisturbed(self, training: Training, arguments: Arguments) -> Line:
         key = (training.name, arguments)
         if key not in self._expected:
             self._expected[key] = asyncio.create_task(self._alone(training, arguments))
-        return await self._expected[key]
+        try:
+            return await self._expected[key]
+        except Undisturbed:
+            self._expected.pop(key, None)  # the next case tries again
+            raise
 
     async def _alone(self, training: Training, arguments: Arguments) -> Line:
         """Return the last states of a training to which nothing happens."""
@@ -130,7 +141,7 @@ def summary(
     life: Life, ended: Ended, before: Stored, after: Stored, begun: Begun, asks: str, storage: bool
 ) -> Lived:
     """Return what the oracle has to know of a life."""
-    tail = tuple(line for line in ended.log.splitlines() if "rror" in line or "not" in line)[-20:]
+    tail = tuple(line for line in ended.log.splitlines() if "rror" in line)[-20:]
     return Lived(
         number=life.number,
         steps=begun.arguments.steps,
@@ -145,6 +156,7 @@ def summary(
         asks=asks,
         storage_failed=storage,
         codes=tuple(ended.codes.values()),
+        nodes=begun.arguments.nodes,
     )
 
 

@@ -27,6 +27,8 @@ READS: Final = (2.0, 14.0)
 """Seconds: of a stopped node, of storage that is away, of a slow read."""
 AT_START: Final = 0.35
 """How often an outage begins with the life."""
+AT_AN_EPOCHS_END: Final = 0.3
+"""How often something happens just there."""
 LAST: Final = 3
 """How many steps are the last ones."""
 STORED: Final = "checkpoint|storage|place|saved"
@@ -54,7 +56,7 @@ class Trouble:
 
 async def pause(life: Life, chance: Random) -> None:
     """Stop all processes of a node for a while."""
-    await life.reaches(chance.randrange(life.arguments.steps))
+    await life.reaches(moment(life, chance))
     agent = life.agents[chance.choice(sorted(life.agents))]
     stopped = agent.look()
     try:
@@ -72,7 +74,7 @@ def outage(kind: str, *, alone: bool = False) -> During:
     """Return a trouble of storage: of one node alone, or of all."""
 
     async def trouble(life: Life, chance: Random) -> None:
-        at = 0 if chance.random() < AT_START else chance.randrange(life.arguments.steps)
+        at = 0 if chance.random() < AT_START else moment(life, chance)
         node = chance.choice(sorted(life.agents)) if alone else ""
         lasts = chance.uniform(*OUTAGES)
         await life.reaches(at)
@@ -80,6 +82,14 @@ def outage(kind: str, *, alone: bool = False) -> During:
             await asyncio.sleep(lasts)
 
     return trouble
+
+
+def moment(life: Life, chance: Random) -> int:
+    """Draw the step after which something happens: often the last one of an epoch."""
+    arguments = life.arguments
+    if chance.random() < AT_AN_EPOCHS_END:
+        return chance.randrange(1, arguments.epochs) * arguments.steps // arguments.epochs
+    return chance.randrange(arguments.steps)
 
 
 @contextmanager
@@ -94,7 +104,7 @@ def said(file: Path, value: dict[str, object]) -> Iterator[None]:
 
 async def slow_records(life: Life, chance: Random) -> None:
     """Let a few reads take long, one after another."""
-    await life.reaches(chance.randrange(life.arguments.steps))
+    await life.reaches(moment(life, chance))
     for number in range(chance.randint(1, 4)):
         (life.folder / "slow" / f"{life.number}-{number}").write_text(str(chance.uniform(*READS)))
         await asyncio.sleep(chance.uniform(0, 6))
@@ -102,7 +112,7 @@ async def slow_records(life: Life, chance: Random) -> None:
 
 async def clock_jumps(life: Life, chance: Random) -> None:
     """Let the clocks of all nodes, or of one, jump."""
-    await life.reaches(chance.randrange(life.arguments.steps))
+    await life.reaches(moment(life, chance))
     node = chance.choice(["", *life.agents])
     ahead = chance.choice([-1, 1]) * 10 ** chance.uniform(1, 6)
     with said(life.folder / "clock", {node: ahead}):
@@ -124,7 +134,7 @@ def told_to_leave(mark: str) -> During:
     """Return a SIGTERM to a node at the next save or evaluation; it is made again."""
 
     async def trouble(life: Life, chance: Random) -> None:
-        await life.reaches(chance.randrange(life.arguments.steps))
+        await life.reaches(moment(life, chance))
         await life.marked(mark)
         await asyncio.sleep(chance.uniform(0, 0.05))
         life.leave(chance.choice(sorted(life.agents)))

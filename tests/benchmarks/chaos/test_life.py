@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.chaos.life import faults, trainings, troubles
-from benchmarks.chaos.life.cases import Begun, Case, Stop, drawn, suits
+from benchmarks.chaos.life.cases import Begun, Case, Place, Stop, drawn, suits
 from benchmarks.chaos.life.oracle import Lived, Outcome, Stored, distance, judged
 from benchmarks.chaos.life.play import Player, stored
 from benchmarks.chaos.life.report import Tried, counted, repeat
@@ -136,6 +136,9 @@ def test_of_two_leases_of_a_shard_the_larger_counts() -> None:
     told += [{"epoch": 0, "shard": 0, "lease": 2, "record": record, "life": 1} for record in range(SIZE)]
     assert judged([WELL], told, {}, shards=True) == (Outcome.EQUAL, [])
     assert judged([WELL], told[:-1], {}, shards=True)[1] == ["epoch 0: 0 records came twice, 1 never"]
+    begun = [{"begins": 0, "life": 1, "at": 0.0}] * (WELL.nodes + 1)  # one was lost with what it had read
+    assert judged([WELL], [*begun, *told[:-1]], {}, shards=True, ahead=1)[0] == Outcome.EQUAL
+    assert judged([WELL], [*begun, *told[:-2]], {}, shards=True, ahead=1)[0] == Outcome.WRONG
 
 
 @pytest.fixture
@@ -233,7 +236,7 @@ async def test_two_lives_of_a_training_with_slow_storage_end_as_one(tmp_path: Pa
     slow = troubles.NAMED["storage-slow"]
     stop = Stop(30, signal.SIGTERM)
     first = Begun(training.arguments, (), (slow,), stop)
-    case = Case(0, training, (first, replace(first, stop=None)), objects=True)
+    case = Case(0, training, (first, replace(first, stop=None)), Place.OBJECTS)
     with warm_process("benchmarks.chaos.life.installed") as line:
         tried = await Player(Warm(line), 3, tmp_path).play(case)
     assert tried.outcome == Outcome.EQUAL, tried.why
