@@ -202,7 +202,8 @@ class Life:
                 many, since = len(self.lines), now
             if now - since > STILL:
                 break
-        still = bool(self.running)
+        if still := bool(self.running):
+            self.log.append(f"-- it stands still; the master has {self.master.job.nodes}")
         for agent in self.agents.values():
             if still:
                 kill(agent.look())
@@ -212,7 +213,11 @@ class Life:
         said = [verdict.message] if verdict else []
         said += [agent.termination.read_text() for agent in self.family if agent.termination.exists()]
         return Ended(
-            codes={agent.node: agent.process.returncode or 0 for agent in self.agents.values()},
+            codes={
+                node: agent.process.returncode or 0
+                for node, agent in self.agents.items()
+                if node not in self.leaving  # told to, and the job was over before it was made again
+            },
             verdict=str(verdict.end) if verdict else "",
             said=tuple(said),
             log="\n".join(self.log),
