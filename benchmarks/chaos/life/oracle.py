@@ -192,12 +192,18 @@ def missing(lines: Sequence[Line], steps: int) -> list[str]:
 
 
 def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
-    """Return a sentence for each epoch whose records did not come once each."""
+    """Return a sentence for each epoch whose records did not come once each.
+
+    A worker without records of its own may be given another's in the same step, which do not count.
+    """
     newest = lineage(lines)
-    taken: dict[int, Counter[int]] = defaultdict(Counter)
+    steps: dict[tuple[int, int], set[int]] = defaultdict(set)
     for line in lines:
         if "records" in line and newest.get(line["step"]) == (line["life"], line["round"]):
-            taken[line["epoch"]].update(line["records"])
+            steps[line["epoch"], line["step"]].update(line["records"])
+    taken: dict[int, Counter[int]] = defaultdict(Counter)
+    for (epoch, _), once_each in steps.items():
+        taken[epoch].update(once_each)
     return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], sizes)]
 
 

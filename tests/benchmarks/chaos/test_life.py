@@ -70,6 +70,7 @@ def test_a_case_is_drawn_from_its_seed_and_number_alone() -> None:
             assert life.stop is None or 0 < life.stop.step < case.training.arguments.steps
 
 
+GHOST = [*lines(), {**lines()[1], "records": [1]}]  # of a worker without records of its own
 TWICE = [*lines(), {**lines()[1], "records": [3]}]
 AGAIN = [*lines(), *({**line, "at": line["at"] + 50} for line in lines(1, 2, round=2))]
 STOPPED = replace(WELL, succeeded=False, stopped="SIGTERM", after=Stored(2, any=True))
@@ -90,6 +91,7 @@ BOTH = [*lines(1, 2), *lines(3, life=2)]
         ([replace(REFUSED, said=("TimeoutError",))], [], Outcome.WRONG, "without a sentence"),
         ([replace(REFUSED, asks="")], [], Outcome.WRONG, "although nothing asked for it"),
         ([replace(REFUSED, before=Stored(2, any=True))], [], Outcome.WRONG, "step 2 cannot be read any more"),
+        ([WELL], GHOST, Outcome.EQUAL, ""),
         ([WELL], TWICE, Outcome.WRONG, "epoch 0: 1 records came twice, 0 never"),
         (
             [WELL],
