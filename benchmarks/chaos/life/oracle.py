@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 Line = dict[str, Any]
@@ -177,11 +177,19 @@ def own(lines: Iterable[Line], number: int) -> list[Line]:
 
 
 def lineage(lines: Iterable[Line]) -> dict[int, tuple[int, int]]:
-    """Return the life and round of each step of the state that survives."""
+    """Return the life and round of each step of the state that survives.
+
+    A life that begins at a step makes all later ones anew, which may be fewer after other arguments.
+    """
     newest: dict[int, tuple[int, int]] = {}
-    for line in lines:
-        if "done" in line:
-            newest[line["done"]] = max(newest.get(line["done"], (0, 0)), (line["life"], line["round"]))
+    all_ = sorted(lines, key=lambda line: line["life"])
+    for _, life in groupby(all_, key=lambda line: line["life"]):
+        said = [*life]
+        if begun := [line["begins"] for line in said if "begins" in line]:
+            newest = {step: by for step, by in newest.items() if step <= min(begun)}
+        for line in said:
+            if "done" in line:
+                newest[line["done"]] = max(newest.get(line["done"], (0, 0)), (line["life"], line["round"]))
     return newest
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.chaos.life import faults, trainings, troubles
 from benchmarks.chaos.life.cases import Begun, Case, Place, Stop, drawn, suits
-from benchmarks.chaos.life.oracle import Lived, Outcome, Stored, distance, judged
+from benchmarks.chaos.life.oracle import Lived, Outcome, Stored, distance, judged, lineage
 from benchmarks.chaos.life.play import Player, stored
 from benchmarks.chaos.life.report import Tried, counted, repeat
 from elasticjob.api.rpc import environment as names
@@ -131,6 +131,11 @@ def test_states_are_compared_bit_by_bit_unless_sums_may_have_another_order() -> 
     assert judged([WELL], told, None)[0] == Outcome.EQUAL  # after other arguments
     assert distance([1, "a"], [1, "b"]) == distance([1], [1, 2]) == float("inf")
     assert distance([float("nan")], [float("nan")]) == 0
+
+
+def test_steps_after_the_one_at_which_a_later_life_begins_do_not_count() -> None:
+    first, second = lines(1, 4), [line for line in lines(2, 3, life=2)]
+    assert lineage([*first, *second]) == {1: (1, 1), 2: (2, 1), 3: (2, 1)}
 
 
 def test_of_two_leases_of_a_shard_the_larger_counts() -> None:
