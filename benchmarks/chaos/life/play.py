@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -46,9 +47,9 @@ class Player:
         try:
             outcome, why = await self._played(case, folder, expected)
             if self._keep and outcome == Outcome.WRONG:
-                await asyncio.to_thread(
-                    shutil.copytree, folder, self._keep / str(case.number), dirs_exist_ok=True
-                )
+                await asyncio.to_thread(copy, folder, self._keep / str(case.number))
+        except Exception:  # a fault of the soak's own ends this case, not the others
+            outcome, why = Outcome.WRONG, [f"the soak itself failed: {traceback.format_exc()}"]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return Tried(case, outcome, tuple(why), time.monotonic() - began)
@@ -106,6 +107,12 @@ class Player:
             return ends[0] if ends else {}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy(folder: Path, to: Path) -> None:
+    """Keep what is left of a case, but for its memory."""
+    ignored = shutil.ignore_patterns("memory", "tmp")
+    shutil.copytree(folder, to, symlinks=True, ignore=ignored, dirs_exist_ok=True)
 
 
 async def troubled(life: Life, begun: Begun, chance: Random) -> Ended:

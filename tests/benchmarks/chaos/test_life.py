@@ -134,7 +134,7 @@ def test_states_are_compared_bit_by_bit_unless_sums_may_have_another_order() -> 
 
 
 def test_steps_after_the_one_at_which_a_later_life_begins_do_not_count() -> None:
-    first, second = lines(1, 4), [line for line in lines(2, 3, life=2)]
+    first, second = lines(1, 4), lines(2, 3, life=2)
     assert lineage([*first, *second]) == {1: (1, 1), 2: (2, 1), 3: (2, 1)}
 
 
