@@ -63,7 +63,8 @@ async def pause(life: Life, chance: Random) -> None:
         for each in stopped:
             with suppress(psutil.Error):
                 each.suspend()
-        await asyncio.sleep(chance.uniform(*PAUSES))
+        with said(life.folder / "slowly", {}):
+            await asyncio.sleep(chance.uniform(*PAUSES))
     finally:
         for each in stopped:
             with suppress(psutil.Error):

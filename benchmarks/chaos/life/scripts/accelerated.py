@@ -1,7 +1,5 @@
 """A loop of accelerate with our Accelerator, and dropout."""
 
-import time
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -34,7 +32,7 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
-            time.sleep(told.PAUSE)
+            lines.step()
             lines.say(done=step, round=told.round_of())
     lines.end(model=model.state_dict(), scheduler=scheduler.state_dict())
     accelerator.end_training()

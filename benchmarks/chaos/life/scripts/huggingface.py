@@ -1,7 +1,6 @@
 """Hugging Face's Trainer with our callback: a tiny GPT-2 that learns to count."""
 
 import tempfile
-import time
 
 import torch
 from torch import Tensor
@@ -51,7 +50,7 @@ class Done(TrainerCallback):
 
     def on_step_end(self, args, state, control, **more):  # type: ignore[no-untyped-def]  # transformers' own
         """Tell of a step."""
-        time.sleep(told.PAUSE)
+        self.lines.step()
         self.lines.say(done=state.global_step, round=told.round_of())
 
 

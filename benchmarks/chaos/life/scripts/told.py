@@ -23,7 +23,7 @@ from elasticjob.trainer.link.channel import ROUND
 
 FOLDER: Final = Path(os.environ["LIFE"])
 WIDTH, CLASSES = 8, 3
-PAUSE = 0.04
+PAUSE, LONG = 0.04, 0.5
 """Seconds of a step, beside its computation."""
 
 
@@ -55,8 +55,8 @@ class Told:
         self._file.write(json.dumps(said).encode() + b"\n")
 
     def step(self) -> None:
-        """Let a step take its time."""
-        time.sleep(PAUSE)
+        """Let a step take its time: more while a node is paused, which is to find the others at work."""
+        time.sleep(LONG if (FOLDER / "slowly").exists() else PAUSE)
 
     def end(self, **states: Any) -> None:
         """Write what the training has come to: all numbers of each state."""
