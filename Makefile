@@ -92,7 +92,7 @@ chaos-training: $(DEV) ## 300 kills in one training, each record counts once; 60
 	$(BIN)/python -m benchmarks.chaos.checkpoints
 	$(BIN)/python -m benchmarks.chaos.goodput
 
-life: $(STORIES) # twelve kinds of trainings in ordinary trouble: paused nodes, storage that fails, changed arguments (FLAGS="--minutes 5 --seed 3 --only digits,stream")
+life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
 	$(BIN)/python -m benchmarks.chaos.life $(FLAGS)
 
 drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
