@@ -606,7 +606,7 @@ def survives(number: signal.Signals) -> bool:
 
 
 def last_save(end: Exit, group: Group) -> float:
-    """Return the limit of the last save in seconds; lower for a node that left its world: its copies are old."""
+    """Return the limit of the last save in seconds; lower for a node that left its world, with old copies."""
     left = bool(group.round) and group.given_up >= group.round
     return HURRIED_SAVE if end.code or left else LAST_SAVE
 

@@ -214,4 +214,4 @@ class Places(RuleBasedStateMachine):
 
 
 TestPlaces = Places.TestCase
-TestPlaces.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestPlaces.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
