@@ -27,10 +27,11 @@ from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import Advance, Behind, Copied, Enter, Hampered
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch import record as records
-from elasticjob.trainer.torch.losses import Losses, Remedy
+from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.records.data import Loader, Place
 from elasticjob.trainer.torch.records.sampler import ENDLESS, Piece, Position, Sampler, Window
+from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.tree import is_distributed, settle, targets
 from elasticjob.trainer.torch.state import NOTHING, Done, State, is_behind
@@ -41,7 +42,6 @@ from elasticjob.trainer.torch.world.replicated import Replicated
 
 log = logging.getLogger("elasticjob")
 
-REPORT_EVERY = 0.25  # seconds
 KEEP = 2  # checkpoints in storage
 NUMBERS = 5  # loss, weight, interrupted, step, squares of gradients
 FOREVER: Final = 3600.0  # seconds of one sleep
@@ -100,14 +100,12 @@ class Run:
         self.device = next(state.model.parameters()).device
         self.reduction = reduction_of(state, noise_every, ddp)
         self.peers = self.reduction.peers(ALONE)
-        self.noise = Noise(noise_every)
+        self.noise, self.reports = Noise(noise_every), Reports()
         self.evaluating = self.ended = False
         self._save_every, self._memory_every = save_every, memory_every
         self._on_change, self._changed = on_change, False
-        self._losses = Losses()
         self._remedy = remedy
         self._clone: dict[str, Any] | None = None  # to roll back to
-        self._alarm = ""
         self._loader: Loader | None = None
         self._limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
@@ -116,15 +114,10 @@ class Run:
         self._gate = False  # a member of this world has no state yet
         self._newcomer = False  # the others began long ago, and this worker has not been at a step
         self._boundary = False  # all agreed to end this world
-        self._metrics: dict[str, float | None] = {}
-        self._noted: dict[str, float | Tensor] = {}
-        self._refused: set[str] = set()  # names of metrics that are no numbers
         self._before = Done()
         self._settled = 0  # the step after which the script's own code has run
-        self._said = self._began = 0.0
+        self._began = 0.0
         self._records = 0  # that this worker takes in the present step
-        self._stepped: float | None = None  # end of the last step in the previous world
-        self._entered = False  # no step in this world yet
         self._record = records.from_environment(environment)
         self._page = pulse.from_environment(environment)
         self._link = links.from_environment(environment)
@@ -178,12 +171,6 @@ class Run:
         """Return the next micro-batch; it may take as long as reading takes."""
         assert self._loader is not None
         return self._loader.next()
-
-    def notice(self, step: int, loss: float) -> None:
-        """Notice a loss that is not finite, or far above the usual, for the job's status."""
-        if alarm := self._losses.alarm(step, loss):
-            log.warning("%s", alarm)
-            self._alarm = alarm
 
     def remedies(self, loss: float) -> bool:
         """Whether this step is not to be taken: its loss or its gradients are not finite.
@@ -356,13 +343,9 @@ class Run:
 
     def report(self, metrics: Mapping[str, float]) -> None:
         """Add metrics to the progress in the job's status."""
-        self._metrics |= self._numbers(metrics)
+        self.reports.add(metrics)
         if self._link is not None and self._loader is not None:
             self._link.advance(Advance(round=self.peers.place.round, progress=self._news(None)))
-
-    def note(self, metrics: Mapping[str, float | Tensor]) -> None:
-        """Keep metrics for the next report."""
-        self._noted |= metrics
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Return the `data` of every worker that is at this place of the script."""
@@ -430,7 +413,8 @@ class Run:
             self.peers.open(listener)
             self._agree(at_step)
         self.reduction.enter(self.peers)
-        self._entered, self._changed = False, True
+        self.reports.enter()
+        self._changed = True
         os.environ.update(
             RANK=str(place.rank),
             WORLD_SIZE=str(place.size),
@@ -535,53 +519,25 @@ class Run:
     # progress
 
     def _report(self, *, last: bool) -> None:
-        """Report progress: the first step of a world at once, then a few a second, and the last."""
+        """Report progress, if it is time."""
         now = time.monotonic()
-        seconds = now - self._began
-        first, before = not self._entered, self._stepped
-        self._entered, self._stepped = True, now
-        if self._link is None or not (first or last or now - self._said >= REPORT_EVERY):
+        if not self.reports.step(now, last=last) or self._link is None:
             return
-        self._said = now
-        standstill = now - before if first and before is not None else None
         self._link.advance(
             Advance(
                 round=self.peers.place.round,
-                progress=self._news(standstill),
-                seconds=seconds,
+                progress=self._news(self.reports.standstill(now)),
+                seconds=now - self._began,
                 ended=last,
             )
         )
 
     def _news(self, standstill: float | None) -> Progress:
-        done = self.state.done
-        noted, self._noted = self._noted, {}
-        self._metrics |= self._numbers(noted)
         if self.noise.scale is not None:
-            self._metrics[METRIC] = self.noise.scale
-        records = self.sampler.records
-        return Progress(
-            step=done.step,
-            epoch=done.epoch + done.offset / records,
-            total_steps=done.step + self.left(),
-            samples=done.samples,
-            loss=done.loss,
-            metrics=self._metrics,
-            standstill=standstill,
-            alarm=self._alarm,
+            self.reports.add({METRIC: self.noise.scale})
+        return self.reports.progress(
+            self.state.done, left=self.left(), records=self.sampler.records, standstill=standstill
         )
-
-    def _numbers(self, metrics: Mapping[str, float | Tensor]) -> dict[str, float]:
-        """Return metrics as numbers, without those that are none: a report never ends a training."""
-        found: dict[str, float] = {}
-        for name, value in metrics.items():
-            try:
-                found[name] = float(value)
-            except (TypeError, ValueError, RuntimeError) as error:
-                if name not in self._refused:
-                    log.warning("the metric %s is not reported: %s", name, error)
-                self._refused.add(name)
-        return found
 
     def _save(self, *, persist: bool) -> None:
         """Copy the state to this node's memory, for the others too; the first node's goes to storage."""

@@ -193,7 +193,7 @@ class Step:
 
         The status shows those of the main worker. The mean loss is there without it.
         """
-        self._run.note(
+        self._run.reports.note(
             {name: each.detach() if isinstance(each, Tensor) else each for name, each in metrics.items()}
         )
 
@@ -241,7 +241,7 @@ class Step:
             self.unscale()
         run.noise.learn(squares * size)
         self.loss = loss / weights if weights else float("nan")
-        run.notice(self.number, self.loss)
+        run.reports.notice(self.number, self.loss)
         if not run.remedies(self.loss):
             run.step_optimizers()
         run.count_step(self.records, self._next, self.loss, interrupted > 0)

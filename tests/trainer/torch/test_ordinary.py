@@ -368,7 +368,7 @@ def test_survivors_are_one_step_or_one_evaluation_apart(mine: Any, newest: Any, 
 def test_a_metric_that_is_no_number_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     elastic, _ = simple()
     elastic.report(accuracy=0.5, names="none", many=torch.ones(2), odd=math.nan)  # type: ignore[arg-type]
-    assert elastic._run._metrics.keys() == {"accuracy", "odd"}
+    assert elastic._run.reports.metrics.keys() == {"accuracy", "odd"}
     assert [record.getMessage().split()[2] for record in caplog.records] == ["names", "many"]
 
 

@@ -1,0 +1,85 @@
+"""The progress of a worker as the job's status shows it, and how often it is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from torch import Tensor
+
+from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.torch.losses import Losses
+from elasticjob.trainer.torch.state import Done
+
+log = logging.getLogger("elasticjob")
+
+EVERY: Final = 0.25  # seconds
+
+
+class Reports:
+    """Metrics and alarms of one worker, and when it reported last; times are those of one clock."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float | None] = {}
+        self._noted: dict[str, float | Tensor] = {}
+        self._refused: set[str] = set()  # names of metrics that are no numbers
+        self._losses, self._alarm = Losses(), ""
+        self._said = 0.0
+        self._stepped: float | None = None  # end of the last step
+        self._stands: float | None = None  # the same, in the world before
+        self._first = True  # no step in this world yet
+
+    def enter(self) -> None:
+        """Begin another world: its first step is reported at once."""
+        self._first = True
+
+    def step(self, now: float, *, last: bool) -> bool:
+        """Take in the end of a step; return whether it is to be reported.
+
+        The first one of a world is at once, then a few a second, and the last one.
+        """
+        first, self._first = self._first, False
+        self._stands, self._stepped = (self._stepped if first else None), now
+        due = first or last or now - self._said >= EVERY
+        self._said = now if due else self._said
+        return due
+
+    def standstill(self, now: float) -> float | None:
+        """Return how long there was no step, if the one that ended is the first of a world."""
+        return None if self._stands is None else now - self._stands
+
+    def notice(self, step: int, loss: float) -> None:
+        """Notice a loss that is not finite, or far above the usual."""
+        if alarm := self._losses.alarm(step, loss):
+            log.warning("%s", alarm)
+            self._alarm = alarm
+
+    def note(self, metrics: Mapping[str, float | Tensor]) -> None:
+        """Keep metrics for the next report: to read them may have to wait for a GPU."""
+        self._noted |= metrics
+
+    def add(self, metrics: Mapping[str, float | Tensor]) -> None:
+        """Add metrics, without those that are no numbers: a report never ends a training."""
+        for name, value in metrics.items():
+            try:
+                self.metrics[name] = float(value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                if name not in self._refused:
+                    log.warning("the metric %s is not reported: %s", name, error)
+                self._refused.add(name)
+
+    def progress(self, done: Done, *, left: int, records: int, standstill: float | None) -> Progress:
+        """Return the progress with all metrics; `left` steps are left, an epoch has so many `records`."""
+        noted, self._noted = self._noted, {}
+        self.add(noted)
+        return Progress(
+            step=done.step,
+            epoch=done.epoch + done.offset / records,
+            total_steps=done.step + left,
+            samples=done.samples,
+            loss=done.loss,
+            metrics=self.metrics,
+            standstill=standstill,
+            alarm=self._alarm,
+        )
