@@ -1,6 +1,6 @@
 """What the benchmark scripts tell the benchmark, in lines of JSON: each step, or how long steps take.
 
-With $BENCH_TURNS, a folder, several jobs take turns on this machine: a worker that has done $BENCH_BLOCK
+They go to the standard output, or to $BENCH_TOLD where a launcher keeps that for itself. With $BENCH_TURNS, a folder, several jobs take turns on this machine: a worker that has done $BENCH_BLOCK
 steps waits until there is a file with the number of the next turn. Rank 0 tells the median of each turn.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, TextIO
 
 LOOK: Final = 0.02  # seconds between two looks for the file
 SKIPPED: Final = 5  # first steps of a turn that do not count
@@ -47,4 +49,10 @@ class Steps:
 
 def tell(**line: object) -> None:
     """Print a line in one piece, with the process that tells."""
-    print(json.dumps({**line, "pid": os.getpid()}) + "\n", end="", flush=True)
+    print(json.dumps({**line, "pid": os.getpid()}) + "\n", end="", flush=True, file=output())
+
+
+@cache
+def output() -> TextIO:
+    """Return the file for the lines."""
+    return open(os.environ["BENCH_TOLD"], "w") if "BENCH_TOLD" in os.environ else sys.stdout

@@ -32,6 +32,7 @@ from benchmarks.training.blows import (
     keep_large,
     kill_again,
     kill_workers,
+    lose_large,
     lose_nodes,
     silence_nodes,
     start_cold,
@@ -121,7 +122,7 @@ def samples_of(measure: str, system: System, patience: float) -> Iterator[Sample
     """Return the samples of one system, as many as are wanted; None if it has no such thing."""
     kind, _, rest = measure.partition("-")
     if kind == "large" and system not in KEEPERS:
-        return None
+        return lose_large(system, patience) if system.keeps else None
     if kind in BLOWS or kind in LASTING:
         return (BLOWS | LASTING)[kind](system, patience)
     if kind == "calls":
@@ -202,7 +203,7 @@ def arguments() -> Namespace:
         type=systems_named,
         default=SYSTEMS,
         metavar="NAMES",
-        help=", ".join(system.name.replace(", ", "-") for system in SYSTEMS),
+        help=", ".join(system.name.replace(", ", "-").replace(" ", "-") for system in SYSTEMS),
     )
     parser.add_argument("--rounds", type=int, default=5, help="blows of each kind for us")
     parser.add_argument(
@@ -228,7 +229,7 @@ def chosen(text: str) -> list[str]:
 
 def systems_named(text: str) -> list[System]:
     """Return systems by name. Raises ValueError for others."""
-    known = {system.name.replace(", ", "-").lower(): system for system in SYSTEMS}
+    known = {system.name.replace(", ", "-").replace(" ", "-").lower(): system for system in SYSTEMS}
     if unknown := set(text.lower().split(",")) - set(known):
         raise ValueError(unknown)
     return [known[name] for name in text.lower().split(",")]

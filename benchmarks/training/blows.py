@@ -22,6 +22,7 @@ from benchmarks.training.systems import Shape, System
 
 ONE_NODE: Final = Shape(nodes=1, workers=2)
 TWO_NODES: Final = Shape(nodes=2, workers=1)
+LARGE: Final = {"BENCH_WORK": "large"}
 SETTLED: Final = 3  # saves of a job until the next ones cost what all later ones do
 SAVES: Final = 5  # of which the medians are a sample
 BETWEEN: Final = 250  # steps from one save to the next, for the share of the time that they take
@@ -38,6 +39,9 @@ def kill_workers(system: System, patience: float) -> Iterator[Sample]:
                 last = job.settled()
                 at = time.time()
                 os.kill(max(last, key=lambda pid: last[pid]["rank"]), signal.SIGKILL)
+                if system.shrinks:
+                    yield {"next": seconds_to_next(job, at, last)}
+                    break
                 yield (sample := after(job, at, last))
 
 
@@ -58,9 +62,7 @@ def hit_nodes(system: System, patience: float, blow: Callable[[Job, int], None])
             last = job.settled()
             at = time.time()
             blow(job, 1)
-            sample: Sample = {"next": None}
-            with suppress(NotInTime):
-                sample["next"] = next_step(job, at, last)["at"] - at
+            sample: Sample = {"next": seconds_to_next(job, at, last)}
         yield sample
 
 
@@ -88,6 +90,39 @@ def keep_large(system: System, patience: float) -> Iterator[Sample]:
                     raise ProgramFailed("it began anew: nothing that it had saved was found")
                 sample |= {"next": first["at"] - at, "restore": first["restore"]}
         yield sample
+
+
+def lose_large(system: System, patience: float) -> Iterator[Sample]:
+    """Kill one of two workers that keep 400 MB; the other has the state, and trains on without a save.
+
+    "next" is its next step, "full" the first step with a new worker, "stall" its longest pause in between.
+    """
+    while True:
+        with running(system, ONE_NODE, patience, work=LARGE) as job:
+            sample: Sample = {"next": 0.0}
+            while None not in sample.values():
+                last = job.settled()
+                survivor, lost = sorted(last, key=lambda pid: last[pid]["rank"])
+                at = time.time()
+                os.kill(lost, signal.SIGKILL)
+                yield (sample := pauses(job, at, last, survivor))
+
+
+def pauses(job: Job, at: float, before: dict[int, Step], survivor: int) -> Sample:
+    """Return the pauses of the process that is left, until both have taken some steps together."""
+    sample: Sample = {"next": None, "full": None, "stall": None}
+    longest, together = 0.0, 0
+    with suppress(NotInTime):
+        last = next_step(job, at, before)
+        sample["next"] = last["at"] - at
+        while together < AFTER:
+            step = job.until(lambda step: step["pid"] == survivor)
+            longest, last = max(longest, step["at"] - last["at"]), step
+            together += step["world"] == 2
+            if together == 1:
+                sample["full"] = step["at"] - at
+        sample["stall"] = longest
+    return sample
 
 
 def cost_of_saves(job: Job) -> tuple[Sample, Step]:
@@ -143,7 +178,7 @@ def follows(one: Step, other: Step) -> bool:
 
 def join_large(system: System, patience: float) -> Iterator[Sample]:
     """Start one node with 400 MB to keep, then the other: as `start_cold`."""
-    yield from start_cold(system, patience, work={"BENCH_WORK": "large"})
+    yield from start_cold(system, patience, work=LARGE)
 
 
 def start_cold(system: System, patience: float, work: Mapping[str, str] | None = None) -> Iterator[Sample]:
@@ -197,6 +232,13 @@ def after(job: Job, at: float, before: dict[int, Step]) -> Sample:
         both = first if first["world"] == 2 else job.until(lambda step: step["world"] == 2)
         sample["full"] = both["at"] - at
     return sample
+
+
+def seconds_to_next(job: Job, at: float, before: dict[int, Step]) -> float | None:
+    """Return how long it took from `at` to the next step in a new life; None if none came in time."""
+    with suppress(NotInTime):
+        return float(next_step(job, at, before)["at"] - at)
+    return None
 
 
 def next_step(job: Job, at: float, before: dict[int, Step]) -> Step:

@@ -25,7 +25,9 @@ from elasticjob.cli.laptop.ports import free_port
 
 SCRIPTS: Final = ROOT / "benchmarks" / "scripts"
 WARM: Final = 20  # steps of all workers before each blow
-OURS: Final = ("ELASTICJOB_", "PET_", "DLROVER_", "TORCHFT_", "BENCH_")
+OURS: Final = ("ELASTICJOB_", "PET_", "DLROVER_", "TORCHFT_", "RAY_", "BENCH_")
+MARK: Final = "BENCH_NODE"
+"""The variable by which the processes of a node are known, those that have left its tree with the rest."""
 SERVICE: Final = -1
 
 Step = dict[str, Any]
@@ -97,14 +99,14 @@ class Job:
 
     def kill(self, rank: int) -> None:
         """Kill a node: its agent and its workers, at once."""
-        tree = processes_of(self.processes[rank])
+        whole = self._node(rank)
         for blow in (psutil.Process.suspend, psutil.Process.kill):
-            each(tree, blow)
+            each(whole, blow)
         self.processes.pop(rank).wait()
 
     def freeze(self, rank: int) -> None:
         """Stop a node: its agent and its workers are there, and do nothing."""
-        self.frozen += processes_of(self.processes[rank])
+        self.frozen += self._node(rank)
         each(self.frozen, psutil.Process.suspend)
 
     def close(self) -> None:
@@ -115,7 +117,7 @@ class Job:
 
     def _run(self, rank: int, command: Command) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", MARK: self._mark(rank)}
         with self._errors(rank).open("ab") as errors:
             process = subprocess.Popen(
                 command.words,
@@ -141,17 +143,27 @@ class Job:
             if process and process.poll() is not None:
                 raise ProgramFailed(last_error(self._errors(rank).read_text(errors="replace")))
 
+    def _node(self, rank: int) -> list[psutil.Process]:
+        return processes_of(self.processes[rank], self._mark(rank))
+
+    def _mark(self, rank: int) -> str:
+        return f"{self.site.name}/{rank}"
+
     def _errors(self, rank: int) -> Path:
         return self.folder / f"{rank}.err"
 
 
-def processes_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return a process and all below it."""
-    try:
+def processes_of(process: subprocess.Popen[str], mark: str) -> list[psutil.Process]:
+    """Return a process and all that it has started: those below it first, then daemons that bear its mark."""
+    found = dict[int, psutil.Process]()
+    with suppress(psutil.NoSuchProcess):
         first = psutil.Process(process.pid)
-        return [first, *first.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+        found |= {each.pid: each for each in (first, *first.children(recursive=True))}
+    for other in psutil.process_iter():
+        with suppress(psutil.Error):
+            if other.pid not in found and other.environ().get(MARK) == mark:
+                found[other.pid] = other
+    return list(found.values())
 
 
 def each(processes: list[psutil.Process], blow: Callable[[psutil.Process], None]) -> None:

@@ -12,10 +12,11 @@ from benchmarks.figures import NONE, Sheet, spread
 from benchmarks.training.book import Book, Entry
 from benchmarks.training.cost import BLOCKS
 from benchmarks.training.load import AGENTS, CLIENTS, KINDS
-from benchmarks.training.systems import SYSTEMS, TORCHRUN
+from benchmarks.training.systems import SYSTEMS, TORCHRUN, System
 
 BARE: Final = TORCHRUN
 """The plain script under torchrun is bare DDP."""
+KEEPING: Final = ", ".join(system.name for system in SYSTEMS if system.keeps)
 REFUSED: Final = "not here"
 
 
@@ -44,7 +45,9 @@ CHECKPOINT: Final = (
     Row("400 MB, a save each 250 steps: % of the time", "large", "share"),
     Row("400 MB, such a step: ms", "large", "step"),
     Row("400 MB: load of the newest, s", "large", "restore"),
-    Row("400 MB, plain script, SIGKILL: next step, s", "large", "next"),
+    Row("400 MB, SIGKILL of a worker: next step, s", "large", "next"),
+    Row("400 MB, SIGKILL of a worker: both train, s", "large", "full"),
+    Row("400 MB, a new worker comes: the other stands still, s", "large", "stall"),
     Row("400 MB, second node joins: first stands still, s", "join", "stall"),
     Row("goodput, a worker killed every 30 s", "goodput", "goodput"),
 )
@@ -75,6 +78,7 @@ def sheet(book: Book, patience: float) -> Sheet:
     load = book.loads()
     notes = [
         "\nmedian (least–most); steps: torchrun is bare DDP, the others tell what they add in the same turns",
+        f"computed for {KEEPING}: losses of one worker, for which they need no save",
         *reasons(book),
         ", ".join(f"{name} {version}" for name, version in book.versions.items()),
         f"load of the machine at the samples {spread(load)}",
@@ -92,20 +96,39 @@ def computed(name: str, between: float, book: Book) -> list[str]:
     """Return the goodput at rare faults, from the medians of the rows for 400 MB."""
     cells = []
     for system in SYSTEMS:
-        entry = book.entry("large", system.name)
-        block, still = (known(entry.values(figure)) for figure in ("block", "next"))
-        cells.append(f"{goodput(median(block), median(still), between):.3%}" if block and still else NONE)
+        lost = lost_share(system, between, book.entry("large", system.name))
+        cells.append(NONE if lost is None else f"{1 - lost:.3%}")
     return [f"400 MB: goodput at a fault every {name}, computed", *cells]
 
 
-def goodput(block: float, still: float, between: float) -> float:
-    """Return the share of time in which new steps are made, with the best interval between two saves.
+def lost_share(system: System, between: float, entry: Entry) -> float | None:
+    """Return the share of time in which no new steps are made; None where a figure of it is not known."""
+    figures, cost = KEPT if system.keeps else SAVED
+    values = [known(entry.values(figure)) for figure in figures]
+    return cost(*(median(each) for each in values), between) if all(values) else None
+
+
+def cost_with_saves(block: float, still: float, between: float) -> float:
+    """Return what faults cost that are recovered from a save, with the best interval between two saves.
 
     A save holds the step up for `block`, a fault, on average one in `between`, costs `still` and half an
     interval, all in seconds. The best interval is sqrt(2 * block * between) (Young 1974).
     """
     interval = sqrt(2 * block * between)
-    return 1 - block / interval - (still + interval / 2) / between
+    return block / interval + (still + interval / 2) / between
+
+
+def cost_of_single_losses(still: float, full: float, stall: float, between: float) -> float:
+    """Return what the loss of one worker costs where the others have the state: no save, and no step again.
+
+    They stand still for `still`, then train at half the speed, as one of two, until `full`, and stand still
+    again for `stall` when the new one takes the state.
+    """
+    return (still + (full - still) / 2 + stall) / between
+
+
+SAVED: Final = (("block", "next"), cost_with_saves)
+KEPT: Final = (("next", "full", "stall"), cost_of_single_losses)
 
 
 def cell(entry: Entry, figure: str, patience: float) -> str:

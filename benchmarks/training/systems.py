@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,6 +56,10 @@ class System:
     peer: str = ""
     grouped: bool = False
     """A worker is a node of its own: there are no nodes of several workers that fail apart."""
+    keeps: bool = False
+    """Workers that are left have the state, and train on without a save."""
+    shrinks: bool = False
+    """Its ranks are those of the start: none comes, and none comes back."""
 
     def shape(self, wanted: Shape) -> Shape:
         """Return the shape in which this system has so many workers."""
@@ -118,15 +123,39 @@ def lighthouse(site: Site) -> Command:
     return Command([program, *words, "--bind", f"127.0.0.1:{site.port}"])
 
 
-OURS: Final = System("elasticjob", "elastic_steps.py", partial(ours, "in-process"))
+def ray(site: Site, rank: int) -> Command:
+    """Return how a node of Ray is started; the first one is the head, and runs the script."""
+    folder = Path(tempfile.gettempdir(), site.name, "ray")
+    words = [python("ray"), "-m", "benchmarks.training.peers.ray", str(rank), str(site.port)]
+    workers = site.shape.nodes * site.shape.workers
+    return Command([*words, str(site.shape.workers), str(folder)], {"BENCH_WORKERS": str(workers)})
+
+
+def nvrx(site: Site, rank: int) -> Command:
+    """Return how a rank is started: by itself, since torchrun ends all when one of them is lost."""
+    place = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(site.shape.nodes)}
+    return Command([python(NVRX_PEER)], {**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(site.port)})
+
+
+NVRX_PEER: Final = "nvidia-resiliency-ext"
+OURS: Final = System("elasticjob", "elastic_steps.py", partial(ours, "in-process"), keeps=True)
 RESTARTED: Final = System("elasticjob, restart", "plain_steps.py", partial(ours, "restart"))
 TORCHRUN: Final = System("torchrun", "plain_steps.py", torchrun)
 DLROVER: Final = System("DLRover", "plain_steps.py", dlrover, dlrover_master, "dlrover")
-TORCHFT: Final = System("torchft", "torchft_steps.py", torchft, lighthouse, "torchft", grouped=True)
-SYSTEMS: Final = (OURS, RESTARTED, TORCHRUN, DLROVER, TORCHFT)
+TORCHFT: Final = System(
+    "torchft", "torchft_steps.py", torchft, lighthouse, "torchft", grouped=True, keeps=True
+)
+RAY: Final = System("Ray Train", "ray_steps.py", ray, peer="ray")
+NVRX: Final = System("NVRx", "nvrx_steps.py", nvrx, peer=NVRX_PEER, grouped=True, shrinks=True)
+SYSTEMS: Final = (OURS, RESTARTED, TORCHRUN, DLROVER, TORCHFT, RAY, NVRX)
 KEEPERS: Final = (RESTARTED, TORCHRUN, DLROVER)
 """The systems that start a plain script again, which goes on from what it has saved."""
-MODULES: Final = {"dlrover": "dlrover.trainer.torch.elastic_run", "torchft": "torchft"}
+MODULES: Final = {
+    "dlrover": "dlrover.trainer.torch.elastic_run",
+    "torchft": "torchft",
+    "ray": "ray.train.torch",
+    NVRX_PEER: "nvidia_resiliency_ext.inprocess",
+}
 
 
 def python(peer: str) -> str:
@@ -155,6 +184,6 @@ def versions() -> dict[str, str]:
     """Return the versions of what is compared."""
     found = {each.name: each.version for each in distributions() if each.name in ("elasticjob", "torch")}
     for peer in MODULES:
-        for folder in (PEERS / peer).glob(f"lib/python3*/site-packages/{peer}-*.dist-info"):
+        for folder in (PEERS / peer).glob(f"lib/python3*/site-packages/{peer.replace('-', '_')}-*.dist-info"):
             found[peer] = folder.name.removesuffix(".dist-info").rpartition("-")[2]
     return dict(sorted(found.items()))
