@@ -65,7 +65,7 @@ fix: $(DEV) # format, and mend what ruff can mend
 mutants: $(DEV) # whether the tests notice 200 small faults put into the code one at a time (half an hour; FLAGS=--help)
 	$(BIN)/python -m hack.mutants $(FLAGS)
 
-bench-training: $(DEV) ## recovery, step cost and master load; torchrun, DLRover and torchft beside us (40 minutes; FLAGS=--help)
+bench-training: $(DEV) ## recovery, step cost and master load; torchrun and four peers beside us (60 minutes; FLAGS=--help)
 	@hack/peers "$(VENV)"
 	$(BIN)/python -m benchmarks.training $(FLAGS)
 

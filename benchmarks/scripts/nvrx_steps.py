@@ -1,4 +1,4 @@
-"""The same training with NVRx's in-process restart, as in its example: the loop is wrapped, the rest is made once."""
+"""The same training with NVRx's in-process restart, as in its example: only the loop is wrapped."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from nvidia_resiliency_ext import inprocess
 from torch import Tensor, optim
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -22,15 +23,14 @@ host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 work = chosen()
 steps = Steps()
 optimizer = optim.AdamW(work.model.parameters())
-keys = dist.TCPStore(host, port, int(os.environ["WORLD_SIZE"]), os.environ["RANK"] == "0")
+keys = TCPStore(host, port, int(os.environ["WORLD_SIZE"]), os.environ["RANK"] == "0")
 
 
-@inprocess.Wrapper(store_kwargs={"port": port + 1})
 def train(call: inprocess.CallWrapper | None = None) -> None:
-    """Train for ever, from the newest checkpoint: after a fault it is called again, with the ranks that are left."""
+    """Train for ever, from the newest checkpoint; after a fault the ranks that are left call it again."""
     assert call is not None
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = dist.PrefixStore(str(call.iteration), keys)
+    store = PrefixStore(str(call.iteration), keys)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=10))
     step = 0
     if path and os.path.exists(path):
@@ -57,4 +57,4 @@ def train(call: inprocess.CallWrapper | None = None) -> None:
                     os.replace(path + ".tmp", path)
 
 
-train()
+inprocess.Wrapper(store_kwargs={"port": port + 1})(train)()

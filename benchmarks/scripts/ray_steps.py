@@ -1,4 +1,4 @@
-"""The same training with Ray Train, elastic: from one worker to all that there is room for, with checkpoints."""
+"""The same training with Ray Train, elastic: one worker or as many as there is room for."""
 
 import os
 import sys

@@ -1,6 +1,8 @@
 """What the benchmark scripts tell the benchmark, in lines of JSON: each step, or how long steps take.
 
-They go to the standard output, or to $BENCH_TOLD where a launcher keeps that for itself. With $BENCH_TURNS, a folder, several jobs take turns on this machine: a worker that has done $BENCH_BLOCK
+They go to the standard output, or to $BENCH_TOLD where a launcher keeps that for itself.
+
+With $BENCH_TURNS, a folder, several jobs take turns on this machine: a worker that has done $BENCH_BLOCK
 steps waits until there is a file with the number of the next turn. Rank 0 tells the median of each turn.
 """
 

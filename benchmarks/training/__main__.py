@@ -1,10 +1,11 @@
 """`make bench-training`: what training with us costs, how it recovers, and peers beside us.
 
 One table, all figures of this machine and of one run. Two workers (gloo, CPU) train the same model on the
-same records with us, torchrun, DLRover and torchft:
+same records with us, torchrun, DLRover, torchft, Ray Train and NVRx's in-process restart:
 
 - *recovery*: a worker is killed, a node is lost or silent, one of two nodes starts alone, the other joins;
-- *checkpoint*: the same with 400 MB to keep, for plain scripts that save them, and for a node that joins;
+- *checkpoint*: the same with 400 MB to keep, for plain scripts that save them, for scripts of which the others
+  have them, and for a node that joins;
 - *goodput*: a worker is killed every 30 s;
 - *step*: what a step costs beyond bare DDP, for three models; the systems take turns of about a second;
 - *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.services.agents`.
@@ -56,6 +57,8 @@ from benchmarks.training.systems import (
 
 BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
 LASTING: Final = {"large": keep_large, "join": join_large, "goodput": kill_again}
+COMING: Final = ("cold", "join", "goodput")
+"""What is measured where workers come while others train."""
 MEASURES: Final = {
     "recovery": list(BLOWS),
     "checkpoint": ["large", "join"],
@@ -104,6 +107,9 @@ def take(measure: str, systems: Sequence[System], options: Namespace, book: Book
         rounds = options.rounds if system in (OURS, RESTARTED) and kind in BLOWS else options.peer_rounds
         if kind == "rendezvous" and (fewer := too_many(system, int(rest), book)):
             book.refuse(measure, system.name, f"not tried, as {fewer:,} agents were not in time")
+            continue
+        if system.shrinks and kind in COMING:
+            book.refuse(measure, system.name, "its ranks are those of the start: none comes, or comes back")
             continue
         samples = samples_of(measure, system, options.patience)
         if samples:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
@@ -78,7 +78,7 @@ def sheet(book: Book, patience: float) -> Sheet:
     load = book.loads()
     notes = [
         "\nmedian (least–most); steps: torchrun is bare DDP, the others tell what they add in the same turns",
-        f"computed for {KEEPING}: losses of one worker, for which they need no save",
+        f"computed for {KEEPING}: losses of one worker: no save, half the speed until there are two",
         *reasons(book),
         ", ".join(f"{name} {version}" for name, version in book.versions.items()),
         f"load of the machine at the samples {spread(load)}",
@@ -94,41 +94,40 @@ def line(row: Row, book: Book, patience: float) -> list[str]:
 
 def computed(name: str, between: float, book: Book) -> list[str]:
     """Return the goodput at rare faults, from the medians of the rows for 400 MB."""
-    cells = []
-    for system in SYSTEMS:
-        lost = lost_share(system, between, book.entry("large", system.name))
-        cells.append(NONE if lost is None else f"{1 - lost:.3%}")
+    shares = [goodput_of(system, book.entry("large", system.name), between) for system in SYSTEMS]
+    cells = [NONE if share is None else f"{share:.3%}" for share in shares]
     return [f"400 MB: goodput at a fault every {name}, computed", *cells]
 
 
-def lost_share(system: System, between: float, entry: Entry) -> float | None:
-    """Return the share of time in which no new steps are made; None where a figure of it is not known."""
-    figures, cost = KEPT if system.keeps else SAVED
+def goodput_of(system: System, entry: Entry, between: float) -> float | None:
+    """Return a system's goodput from the medians of its figures; None where one is not known."""
+    figures, computed = KEPT if system.keeps else SAVED
     values = [known(entry.values(figure)) for figure in figures]
-    return cost(*(median(each) for each in values), between) if all(values) else None
+    return computed(*(median(each) for each in values), between) if all(values) else None
 
 
-def cost_with_saves(block: float, still: float, between: float) -> float:
-    """Return what faults cost that are recovered from a save, with the best interval between two saves.
+def goodput(block: float, still: float, between: float) -> float:
+    """Return the share of time in which new steps are made, with the best interval between two saves.
 
     A save holds the step up for `block`, a fault, on average one in `between`, costs `still` and half an
     interval, all in seconds. The best interval is sqrt(2 * block * between) (Young 1974).
     """
     interval = sqrt(2 * block * between)
-    return block / interval + (still + interval / 2) / between
+    return 1 - block / interval - (still + interval / 2) / between
 
 
-def cost_of_single_losses(still: float, full: float, stall: float, between: float) -> float:
-    """Return what the loss of one worker costs where the others have the state: no save, and no step again.
+def goodput_without_saves(still: float, full: float, stall: float, between: float) -> float:
+    """Return the same where the fault is the loss of one of two workers, and the other has the state.
 
-    They stand still for `still`, then train at half the speed, as one of two, until `full`, and stand still
-    again for `stall` when the new one takes the state.
+    It stands still for `still`, trains at half the speed until `full`, and stands still again for `stall`
+    when the new worker takes the state. No save is needed, and no step is made again.
     """
-    return (still + (full - still) / 2 + stall) / between
+    return 1 - (still + (full - still) / 2 + stall) / between
 
 
-SAVED: Final = (("block", "next"), cost_with_saves)
-KEPT: Final = (("next", "full", "stall"), cost_of_single_losses)
+Computed = tuple[tuple[str, ...], Callable[..., float]]
+SAVED: Final[Computed] = (("block", "next"), goodput)
+KEPT: Final[Computed] = (("next", "full", "stall"), goodput_without_saves)
 
 
 def cell(entry: Entry, figure: str, patience: float) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 PEERS: Final = Path(os.environ.get("BENCH_PEERS") or Path(sys.prefix, "peers"))
@@ -127,8 +128,9 @@ def ray(site: Site, rank: int) -> Command:
     """Return how a node of Ray is started; the first one is the head, and runs the script."""
     folder = Path(tempfile.gettempdir(), site.name, "ray")
     words = [python("ray"), "-m", "benchmarks.training.peers.ray", str(rank), str(site.port)]
-    workers = site.shape.nodes * site.shape.workers
-    return Command([*words, str(site.shape.workers), str(folder)], {"BENCH_WORKERS": str(workers)})
+    environ = {"BENCH_WORKERS": str(site.shape.nodes * site.shape.workers)}
+    environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}  # its ports are open beyond loopback
+    return Command([*words, str(site.shape.workers), str(folder)], environ)
 
 
 def nvrx(site: Site, rank: int) -> Command:
@@ -137,6 +139,7 @@ def nvrx(site: Site, rank: int) -> Command:
     return Command([python(NVRX_PEER)], {**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(site.port)})
 
 
+TOKEN: Final = token_hex(32)
 NVRX_PEER: Final = "nvidia-resiliency-ext"
 OURS: Final = System("elasticjob", "elastic_steps.py", partial(ours, "in-process"), keeps=True)
 RESTARTED: Final = System("elasticjob, restart", "plain_steps.py", partial(ours, "restart"))

@@ -1,1 +1,1 @@
-"""Clients that load the peers' masters; each runs in the peer's own environment."""
+"""Programs of the peers, each run in the peer's own environment: clients that load its master, its nodes."""

@@ -25,10 +25,10 @@ def main() -> None:
     rank, port, workers, folder, *script = sys.argv[1:]
     os.environ |= {"BENCH_TOLD": f"/proc/{os.getpid()}/fd/1", "BENCH_FOLDER": folder}
     raylet = subprocess.Popen(started(int(rank), port, workers, folder), stdout=sys.stderr)
-    if rank != "0":
-        sys.exit(raylet.wait())
-    while not listens(int(port)) and raylet.poll() is None:
+    while rank == "0" and not listens(int(port)) and raylet.poll() is None:
         time.sleep(0.05)
+    if rank != "0" or raylet.poll() is not None:
+        sys.exit(raylet.wait())
     os.environ["RAY_ADDRESS"] = f"127.0.0.1:{port}"
     sys.exit(subprocess.call([sys.executable, *script], stdout=sys.stderr))
 
@@ -37,9 +37,10 @@ def started(rank: int, port: str, workers: str, folder: str) -> list[str]:
     """Return Ray's command for a node with so many workers."""
     words = [str(Path(sys.prefix, "bin", "ray")), "start", "--block", "--disable-usage-stats"]
     words += ["--node-ip-address=127.0.0.1", f"--num-cpus={workers}", f"--object-store-memory={STORE}"]
+    words += ["--min-worker-port=0", "--max-worker-port=0"]  # any: the port of the job may be in Ray's range
     if rank > 0:
         return [*words, f"--address=127.0.0.1:{port}"]
-    return [*words, "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}"]
+    return [*words, "--head", f"--port={port}", f"--temp-dir={folder}"]
 
 
 def listens(port: int) -> bool:
