@@ -4,8 +4,8 @@ One table, all figures of this machine and of one run. Two workers (gloo, CPU) t
 same records with us, torchrun, DLRover, torchft, Ray Train and NVRx's in-process restart:
 
 - *recovery*: a worker is killed, a node is lost or silent, one of two nodes starts alone, the other joins;
-- *checkpoint*: the same with 400 MB to keep, for plain scripts that save them, for scripts of which the others
-  have them, and for a node that joins;
+- *checkpoint*: the same with 400 MB to keep: for plain scripts that save them, for scripts that lose one of
+  two workers that have them, and for a node that joins;
 - *goodput*: a worker is killed every 30 s;
 - *step*: what a step costs beyond bare DDP, for three models; the systems take turns of about a second;
 - *calls*, *rendezvous*: what the masters bear. Our agents and clients are `benchmarks.services.agents`.
