@@ -3,13 +3,13 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "launch"]
+__all__ = ["LaunchFailed", "__version__", "launch"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return `launch`, whose module is imported when it is asked for."""
-    if name == "launch":
+    """Return `launch` or `LaunchFailed`, whose module is imported when it is asked for."""
+    if name in ("launch", "LaunchFailed"):
         from importlib import import_module
 
-        return import_module("elasticjob.trainer.launch").launch
+        return getattr(import_module("elasticjob.trainer.launch"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,7 +54,7 @@ class Seen:
     @property
     def is_usable(self) -> bool:
         """Whether a training could begin with it, as far as was read."""
-        return self.condition in ("readable", "whole", "set aside")
+        return self.condition in ("readable", "whole")
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Report, Watch
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Kept, Order, Orders, Progress, Report, Watch
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import watch as workers
@@ -101,7 +101,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
     node = incarnations.known(job, request)
     if request.progress and not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
-    job = _with_alarms(job, node, request, now)
+    job = _with_alarms(job, node, request.progress, request.kept, now)
     if request.usage:
         job = job.put(node.but(usage=request.usage, kept=request.kept))
     if request.progress:
@@ -132,14 +132,14 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     return Turn(rules.settle(job, now), Empty())
 
 
-def _with_alarms(job: Job, node: Node, request: Report, now: datetime) -> Job:
-    """Name what this report tells for the first time: a loss that is not as usual, storage that fails."""
+def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None, now: datetime) -> Job:
+    """Name what a node tells for the first time: a loss that is not as usual, storage that fails."""
     before = node.kept.error if node.kept else ""
-    if request.kept and request.kept.error and request.kept.error != before:
-        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {request.kept.error}", now)
+    if kept and kept.error and kept.error != before:
+        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now)
     last = job.training.progress
-    if request.progress and request.progress.alarm and request.progress.alarm != (last.alarm if last else ""):
-        job = workers.named(job, Kind.LOSS, request.progress.alarm, now)
+    if news and news.alarm and news.alarm != (last.alarm if last else ""):
+        job = workers.named(job, Kind.LOSS, news.alarm, now)
     return job
 
 
@@ -174,6 +174,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
         return Turn(job, Empty())
     if not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
+    job = _with_alarms(job, node, request.progress, None, now)
     if request.progress:
         job = progress.record(job, request.progress, now)
     job = job.put(job.nodes[node.name].but(finished=True, joined=None))

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise, takewhile
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
-from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Worker
+from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Terms, Worker
 from elasticjob.trainer.agent.words import CANNOT_START, OUT_OF_MEMORY
 from elasticjob.trainer.link.channel import Abort, Enter, FromAgent, Interrupt, Stop
 
@@ -214,6 +214,15 @@ def finish_when_all_is_saved(group: Group, now: float) -> Step | None:
     return Step(replace(group, ending=ending), (Report(finish),), ending.message)
 
 
+def still_saving(terms: Terms, problem: str, limit: float) -> str:
+    """Return the log line of an agent whose workers have ended, and whose last checkpoint is not written."""
+    after = (
+        "succeeds without it" if terms.may_lose_save else f"fails (exit code {NOT_SAVED}; --allow-unsaved)"
+    )
+    why = problem or "the last checkpoint is being written"
+    return f"all workers ended with code 0; {why}; tried for {limit:.0f} s, after which the run {after}"
+
+
 def fail_without_the_last_checkpoint(group: Group, problem: str) -> Step:
     """Return the end of a run whose result was not written."""
     report = Failure(
@@ -241,8 +250,13 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
         planned=True,
         reason=group.asked_to_leave,
     )
+    unsaved = ", before the last checkpoint was written" if group.saving else ""
     ending = Ending(
-        group.leave_code, LEFT, group.asked_to_leave, gentle=True, kill_at=now + group.terms.grace
+        group.leave_code,
+        LEFT,
+        f"{group.asked_to_leave}{unsaved}",
+        gentle=True,
+        kill_at=now + group.terms.grace,
     )
     return Step(replace(group, ending=ending), (Ask(None), Report(leave)), f"leaving: {ending.message}")
 

@@ -74,6 +74,9 @@ REPORT_EVERY = 1.0  # seconds
 NOTICE_EVERY = 0.5
 SUCCEED_EVERY = 0.2
 LAST_SAVE = 600.0  # seconds that the last checkpoint may take to get from memory to storage
+SAVING_NOTICE = (
+    5.0  # seconds after which it is said, again and again, that the last checkpoint is not written
+)
 HURRIED_SAVE = 20.0  # the same when the node was told to leave, or failed
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
@@ -285,8 +288,14 @@ class Agent:
             self._events.put_nowait(Formed(world))
 
     async def _save(self) -> None:
-        """Write the last checkpoint."""
-        self._events.put_nowait(Saved(await self._keeper.finish(LAST_SAVE)))
+        """Write the last checkpoint; say so if that takes long."""
+        saving = asyncio.ensure_future(self._keeper.finish(LAST_SAVE))
+        try:
+            while not (await asyncio.wait({saving}, timeout=SAVING_NOTICE))[0]:
+                log.warning("%s", steps.still_saving(self._group.terms, self._keeper.kept.error, LAST_SAVE))
+            self._events.put_nowait(Saved(saving.result()))
+        finally:
+            saving.cancel()
 
     async def _vet(self) -> None:
         """Have this node checked; prepare its workers if it has passed."""

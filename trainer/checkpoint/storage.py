@@ -128,7 +128,10 @@ class Storage:
                 size, crc = size + len(chunk), zlib.crc32(chunk, crc)
                 yield chunk
         if (size, crc) != (part.size, part.crc):
-            raise Damaged(f"{part.name} of step {step} has not the {part.size} bytes of its manifest")
+            raise Damaged(
+                f"{part.name} of step {step} is not what was written: {size} bytes with CRC-32 {crc:08x}, "
+                f"and its manifest says {part.size} with {part.crc:08x}"
+            )
 
     def read(self, step: int, part: Part, at: int, size: int) -> bytes:
         """Return some bytes of a part, unchecked."""

@@ -25,6 +25,7 @@ class Reports:
         self._noted: dict[str, float | Tensor] = {}
         self._refused: set[str] = set()  # names of metrics that are no numbers
         self._losses, self._alarm = Losses(), ""
+        self._alarmed = False  # the alarm was not reported yet
         self._said = 0.0
         self._stepped: float | None = None  # end of the last step
         self._stands: float | None = None  # the same, in the world before
@@ -34,14 +35,15 @@ class Reports:
         """Begin another world: its first step is reported at once."""
         self._first = True
 
-    def step(self, now: float, *, last: bool) -> bool:
+    def step(self, now: float, *, at_once: bool) -> bool:
         """Take in the end of a step; return whether it is to be reported.
 
-        The first one of a world is at once, then a few a second, and the last one.
+        The first one of a world is at once, one with an alarm, and the last one; else a few a second.
         """
         first, self._first = self._first, False
         self._stands, self._stepped = (self._stepped if first else None), now
-        due = first or last or now - self._said >= EVERY
+        due = first or at_once or self._alarmed or now - self._said >= EVERY
+        self._alarmed = False
         self._said = now if due else self._said
         return due
 
@@ -53,7 +55,7 @@ class Reports:
         """Notice a loss that is not finite, or far above the usual."""
         if alarm := self._losses.alarm(step, loss):
             log.warning("%s", alarm)
-            self._alarm = alarm
+            self._alarm, self._alarmed = alarm, True
 
     def note(self, metrics: Mapping[str, float | Tensor]) -> None:
         """Keep metrics for the next report: to read them may have to wait for a GPU."""

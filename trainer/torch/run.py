@@ -27,6 +27,7 @@ from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import Advance, Behind, Copied, Enter, Hampered
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.torch.buffers import Buffers
 from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.records.data import Loader, Place
@@ -110,6 +111,7 @@ class Run:
         self._limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
         self._buffers: Sequence[Tensor] = ()
+        self.buffers = Buffers((), ())
         self._sources = [0]  # the workers that held the state when this world began
         self._gate = False  # a member of this world has no state yet
         self._newcomer = False  # the others began long ago, and this worker has not been at a step
@@ -161,9 +163,10 @@ class Run:
         self.reduction.begin()
         for optimizer in self.state.optimizers:
             optimizer.zero_grad()
-        self._buffers = self.state.buffers() if self.peers.size > 1 else ()
         self._read_ahead()
         pieces = window.of(self.peers.rank, self.peers.size, self.reduction.together)
+        self._buffers = self.state.buffers() if self.peers.size > 1 or len(pieces) > 1 else ()
+        self.buffers = Buffers(list(self.state.model.buffers()), self._buffers)
         self._records = sum(piece.count for piece in pieces)
         return pieces
 
@@ -312,6 +315,7 @@ class Run:
             log.warning("step %d is not saved: %s", self.state.done.step, error)
             return
         self._settled = self.state.done.step
+        self._report(last=False, at_once=True)
         self._save(persist=True)
 
     def is_newcomer(self) -> bool:
@@ -518,10 +522,10 @@ class Run:
 
     # progress
 
-    def _report(self, *, last: bool) -> None:
+    def _report(self, *, last: bool, at_once: bool = False) -> None:
         """Report progress, if it is time."""
         now = time.monotonic()
-        if not self.reports.step(now, last=last) or self._link is None:
+        if not self.reports.step(now, at_once=last or at_once) or self._link is None:
             return
         self._link.advance(
             Advance(

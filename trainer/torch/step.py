@@ -158,6 +158,8 @@ class Step:
             gradients.append(sent[1])
         with nullcontext() if factor else run.reduction.without_gradients(loss):
             torch.autograd.backward(roots, gradients)
+        if len(self._pieces) > 1:
+            run.buffers.after(first=piece is self._pieces[0], last=self._last)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Clip the gradients of all parameters that are trained; return their total norm before.

@@ -242,6 +242,7 @@ def test_what_was_set_aside_is_told(saved: tuple[Path, dict[str, Any]]) -> None:
     with pytest.raises(NoCheckpoint, match="set aside as damaged: step 5, 10"):
         read(place)
     assert "step 10  set aside" in checkpoint("show", place)[1]
+    assert checkpoint("show", place)[0] == 1
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

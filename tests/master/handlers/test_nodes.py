@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from elasticjob.api.rpc.message import UNRANKED
-from elasticjob.api.rpc.nodes import Doing, Order, Progress, Report, Usage, WorkerState
+from elasticjob.api.rpc.nodes import Doing, Kept, Order, Progress, Report, Usage, WorkerState
 from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.nodes import TRANSITIONS
 from elasticjob.master.progress import progress
+from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
@@ -138,6 +140,26 @@ def test_all_finished_is_success() -> None:
     verdict = game.verdict
     assert (verdict.end, verdict.message) == (End.SUCCEEDED, "all 2 nodes of round 1 finished after step 40")
     assert game.order("node-0") is Order.STOP
+
+
+def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
+    game, alarm = played("node-0"), "the loss of step 40 is nan"
+    trouble = Kept(error="the checkpoint of step 30 is not in /mnt/run: No space left on device")
+    told = msgspec.structs.replace(report("node-0", 1, 39), kept=trouble, usage=Usage(cpu=1.0, memory=1))
+    game.ask(told, told)
+    game.ask(msgspec.structs.replace(finish("node-0", 1), progress=Progress(step=40, alarm=alarm)))
+    found = [(each.reason, each.message) for each in game.job.health.findings]
+    assert found == [(Kind.CHECKPOINT, f"node-0: {trouble.error}"), (Kind.LOSS, alarm)]
+    assert game.verdict.end is End.SUCCEEDED
+
+
+def test_a_result_that_could_not_be_written_fails_the_job() -> None:
+    game = played("node-0", "node-1")
+    game.ask(finish("node-1", 1))
+    why = "the checkpoint of step 40 is not in /mnt/run: No space left on device"
+    game.ask(msgspec.structs.replace(failure("node-0", code=74), message=why, unsaved=True))
+    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "NotSaved")
+    assert game.verdict.message == f"node-0: {why}"
 
 
 def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:

@@ -198,7 +198,7 @@ def test_no_start_begins_anew_beside_damaged_checkpoints(tmp_path: Path) -> None
     for path in tmp_path.glob("*/part*"):
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     for _ in range(3):
-        with pytest.raises(Damaged, match=r"step 5, 10 is damaged.*give another place, or move its step-\*"):
+        with pytest.raises(Damaged, match=r"step 5, 10 are damaged.*give another place, or move its step-\*"):
             Run([str(tmp_path)] * 2).load()
     parts = {name for name in files(tmp_path) if "part" in name}
     assert len(parts) == 2

@@ -235,6 +235,21 @@ def test_a_loss_of_weight_0_counts_nothing_even_if_it_is_nan(find_unused: bool) 
     assert any(not torch.equal(each, old) for each, old in zip(model.parameters(), before, strict=True))
 
 
+def test_statistics_are_those_of_one_micro_batch_in_a_step() -> None:
+    """Of several that a worker computes, the first, which is the main worker's in any world."""
+    model = nn.BatchNorm1d(2, affine=True).double()
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    expected, tracked = torch.zeros(2, dtype=torch.float64), 0
+    for step in elastic.steps(elastic.loader(DATA, global_batch=12, micro_batch=4), epochs=2):
+        with step:
+            for number, (x, _) in enumerate(step):
+                if not number:
+                    expected, tracked = 0.9 * expected + 0.1 * x.mean(dim=0), tracked + 1
+                step.backward(elastic.model(x).pow(3).mean())
+        assert torch.allclose(model.get_buffer("running_mean"), expected)
+        assert model.get_buffer("num_batches_tracked").item() == tracked
+
+
 def test_parameters_that_nobody_would_average_are_refused() -> None:
     model, temperature = model_of(), nn.Parameter(torch.ones(1))
     with pytest.raises(ValueError, match=r"group 1 of AdamW trains parameters that the model does not have"):

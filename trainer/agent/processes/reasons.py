@@ -34,6 +34,7 @@ PEERS: Final = re.compile(
     r"|ncclRemoteError|remote process exited|NCCL communicator was aborted"
 )
 """Errors of a worker that has lost its peers, and nothing else: it had reached them before."""
+CAUGHT: Final = re.compile(r"Caught \w+ in DataLoader worker")
 LONGEST: Final = 400  # lines of a traceback that are held back
 
 
@@ -54,10 +55,21 @@ def reason(lines: Sequence[str]) -> str:
         if own[at].startswith(FATAL):
             return own[at]
         if own[at].startswith(TRACEBACK):
-            ends = (line for line in own[at + 1 :] if not line[0].isspace())
-            return next(ends, own[-1].strip())
+            ends = [line for line in own[at + 1 :] if not line[0].isspace()]
+            return with_detail(ends[0], own) if ends else own[-1].strip()
     left = [line for line in own if not line[0].isspace()] or own
     return left[-1].strip() if left else ""
+
+
+def with_detail(error: str, own: Sequence[str]) -> str:
+    """Return an error with what it only announces: the line after a colon, the error of a reading process."""
+    after = own[own.index(error) + 1 :]
+    if CAUGHT.search(error):
+        inner = [
+            line for line in after if not line[0].isspace() and not line.startswith(("Original", TRACEBACK))
+        ]
+        return f"{error} {inner[0]}" if inner else error
+    return f"{error} {after[0].strip()}" if error.endswith(":") and after else error
 
 
 def headline(error: str) -> str:

@@ -168,9 +168,10 @@ def _attempt(places: Places, readers: Readers, read: Callable[[Source, ExitStack
 def none_left(where: str, aside: Sequence[int], wrong: str) -> str:
     """Return in a sentence that there were checkpoints, and none can be read."""
     steps = ", ".join(map(str, aside)) or "in memory"
+    damaged = "are damaged" if len(aside) > 1 else "is damaged"
     why = f" ({wrong})" if wrong else ""
     return (
-        f"no checkpoint in {where} can be read: step {steps} is damaged{why}; the training does not begin "
+        f"no checkpoint in {where} can be read: step {steps} {damaged}{why}; the training does not begin "
         "anew by itself: give another place, or move its step-* folders away"
     )
 

@@ -46,10 +46,17 @@ def ranked(text: str) -> str:
     return "\n".join(f"[rank1]: {line}" for line in text.split("\n"))
 
 
+LOADING = "RuntimeError: Error(s) in loading state_dict for Linear:"
+READING = "TypeError: Caught TypeError in DataLoader worker process 0."
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in main\n    model()\n'
+
+
 @pytest.mark.parametrize(
     ("output", "why"),
     [
         (CAUSE, "ValueError: the cause"),
+        (f"{TRACE}{LOADING}\n\tMissing key: bn\n", f"{LOADING} Missing key: bn"),
+        (f"{TRACE}{READING}\nOriginal {TRACE}TypeError: no len()\n", f"{READING} TypeError: no len()"),
         (f"{CAUSE}\n{ELOG}\n{WLOG}", "ValueError: the cause"),
         (f"{ranked(CAUSE)}\n{WLOG}", "ValueError: the cause"),
         (f"{CAUSE}\n{STACK}\n\n{USDT}", "ValueError: the cause"),
