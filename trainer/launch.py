@@ -136,7 +136,7 @@ def meeting(nodes: int | str, most: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does instead of running a script."""
+    """The function that a worker runs instead of a script."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]

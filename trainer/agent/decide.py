@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
 
@@ -139,9 +139,7 @@ def kill_what_is_behind(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if w.behind and w.kill_at is None]
     if not late:
         return None
-    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
-    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
-    return Step(done, actions, f"starting {places(late)} again: {late[0].behind}")
+    return killed(group, late, f"starting {places(late)} again: {late[0].behind}")
 
 
 def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | None:
@@ -155,9 +153,7 @@ def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | Non
         return None
     late = [worker for worker in group.workers.values() if worker.kill_at is None]
     if late:
-        done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
-        actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
-        return Step(done, actions, f"ending {places(late)}: the training is over")
+        return killed(group, late, f"ending {places(late)}: the training is over")
     if group.workers or not group.vacant:
         return None
     return Step(replace(group, ended=group.ended | set(group.vacant)), ())
@@ -177,9 +173,7 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
     if not late:
         return None
-    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in late))
-    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in late)
-    return Step(done, actions, f"killing {places(late)}: told to end, still there")
+    return killed(group, late, f"killing {places(late)}: told to end, still there")
 
 
 def stop_when_ordered(group: Group, now: float) -> Step | None:
@@ -321,9 +315,7 @@ def end_what_a_lost_worker_leaves(group: Group, now: float) -> Step | None:
     rest = [worker for worker in group.workers.values() if worker.kill_at != KILLED]
     if group.ending or not group.bound or group.whole or not rest:
         return None
-    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in rest))
-    actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in rest)
-    return Step(done, actions, f"killing {places(rest)}: the model is divided, and a part of it is gone")
+    return killed(group, rest, f"killing {places(rest)}: the model is divided, and a part of it is gone")
 
 
 def abort_what_is_broken(group: Group, now: float) -> Step | None:
@@ -485,6 +477,12 @@ RULES: tuple[Rule, ...] = (
     start_missing_workers,
     ask_for_a_world,
 )
+
+
+def killed(group: Group, workers: Sequence[Worker], why: str) -> Step:
+    """Return the step that kills workers, whose ends are not failures."""
+    done = with_all(group, (replace(worker, kill_at=KILLED) for worker in workers))
+    return Step(done, tuple(Signal(worker.slot, signal.SIGKILL) for worker in workers), why)
 
 
 def holders(group: Group) -> list[Worker]:

@@ -119,9 +119,14 @@ class Stored:
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:
         """Lend the block of a part, whose checksum is right."""
-        found, at = self._manifest.parts[number], 0
-        block = bytearray(found.size)
-        for chunk in self._storage.chunks(self._manifest.step, found):
-            block[at : at + len(chunk)] = chunk[: max(0, found.size - at)]
-            at += len(chunk)
+        block = bytearray(self._manifest.parts[number].size)
+        self.fill(number, memoryview(block))
         yield memoryview(block)
+
+    def fill(self, number: int, block: memoryview) -> None:
+        """Read a part into a block of its size. Damaged if its bytes are not those of the manifest."""
+        at = 0
+        for chunk in self._storage.chunks(self._manifest.step, self._manifest.parts[number]):
+            end = min(at + len(chunk), len(block))
+            block[at:end] = chunk[: end - at]
+            at = end

@@ -98,11 +98,21 @@ class Storage:
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, ascending."""
-        return self._having(MANIFEST)
+        return self.standing()[0]
 
     def aside(self) -> list[int]:
         """Return the steps of the checkpoints that were set aside as damaged, ascending."""
-        return self._having(ASIDE)
+        return self.standing()[1]
+
+    def standing(self) -> tuple[list[int], list[int]]:
+        """Return the steps of all checkpoints, and of those that were set aside, by one look at each folder.
+
+        Names are listed: `exists` of fsspec and of os.path says False, too, where nothing can be read.
+        """
+        with self._reaching(self._root):
+            names = {step: self._names(self._folder(step)) for step in self._all()}
+        steps, aside = ([step for step in names if name in names[step]] for name in (MANIFEST, ASIDE))
+        return steps, aside
 
     def manifest(self, step: int) -> Manifest:
         """Return the manifest of a checkpoint. Damaged if it is none, Newer by its format."""
@@ -151,14 +161,6 @@ class Storage:
 
     def _folder(self, step: int) -> str:
         return f"{self._root}/step-{step:09d}"
-
-    def _having(self, name: str) -> list[int]:
-        """Return the steps of all folders with a file of that name.
-
-        Names are listed: `exists` of fsspec and of os.path says False, too, where nothing can be read.
-        """
-        with self._reaching(self._root):
-            return [step for step in self._all() if name in self._names(self._folder(step))]
 
     def _all(self) -> list[int]:
         """Return the steps of all folders, ascending, with a manifest or without."""

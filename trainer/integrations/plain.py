@@ -1,4 +1,4 @@
-"""What a checkpoint may hold: nothing that only a trusted program may load."""
+"""Values that a checkpoint may hold: none that only a trusted program may load."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,7 +22,7 @@ from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
-from elasticjob.trainer.torch.saving.reshard import tensor_in
+from elasticjob.trainer.torch.saving.reshard import Piece, pieces_of, tensor_in
 from elasticjob.trainer.torch.saving.tree import decoded, together
 
 Room = Callable[[int], memoryview]
@@ -36,7 +35,7 @@ class NoCheckpoint(LookupError):
 
 @dataclass(frozen=True)
 class Described:
-    """What is known of a tensor before its bytes are read."""
+    """Type and shape of a tensor, before its bytes are read."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -46,14 +45,6 @@ class Described:
         """Its size in bytes."""
         kind: torch.dtype = getattr(torch, self.dtype)
         return prod(self.shape) * kind.itemsize
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a tensor, and the number of the part that has it."""
-
-    part: int
-    tensor: blocks.Tensor
 
 
 def read(where: str | os.PathLike[str], step: int | None = None) -> Any:
@@ -92,15 +83,11 @@ class Saved:
     """One checkpoint in storage; its heads are read at once, its tensors later."""
 
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
-        self._storage, self.manifest = storage, manifest
-        source = Stored(storage, manifest.save)
-        self.heads = [source.head(number) for number in range(source.parts)]
+        self.manifest = manifest
+        self._source = Stored(storage, manifest.save)
+        self.heads = [self._source.head(number) for number in range(self._source.parts)]
         self._rest = decoded(self.heads[0].rest)
-        self._pieces: dict[str, dict[tuple[int, ...], Piece]] = defaultdict(dict)
-        for number, head in enumerate(self.heads):
-            for each in head.tensors:
-                offset = each.offset or (0,) * len(each.shape)
-                self._pieces[each.name].setdefault(offset, Piece(number, each))
+        self._pieces = pieces_of(self.heads)
 
     def described(self) -> Any:
         """Return the state with a `Described` in the place of each tensor."""
@@ -113,12 +100,8 @@ class Saved:
 
     def _block(self, number: int, room: Room) -> memoryview:
         """Return the bytes of a part. Damaged if they are not those of the manifest."""
-        part, at = self.manifest.parts[number], 0
-        block = room(part.size)
-        for chunk in self._storage.chunks(self.manifest.step, part):
-            end = min(at + len(chunk), part.size)
-            block[at:end] = chunk[: end - at]
-            at = end
+        block = room(self.manifest.parts[number].size)
+        self._source.fill(number, block)
         return block
 
     def _described(self, name: str) -> Any:

@@ -15,6 +15,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.torch.buffers import copy_to
 from elasticjob.trainer.torch.records.sampler import Position
 from elasticjob.trainer.torch.saving.tree import joined, local, settle
 from elasticjob.trainer.torch.world.peers import Peers
@@ -228,9 +229,7 @@ class State:
 
     def put_back(self, buffers: Sequence[Tensor]) -> None:
         """Restore the model's buffers."""
-        with torch.no_grad():
-            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
-                buffer.copy_(before)
+        copy_to(list(self.model.buffers()), buffers)
 
     def _trained(self) -> dict[str, Any]:
         return {

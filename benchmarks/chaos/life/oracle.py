@@ -1,4 +1,4 @@
-"""What must be true after a case, from what its workers wrote, how its lives ended, and what is stored.
+"""The conditions after a case: by the lines of its workers, the ends of its lives, and the checkpoints.
 
 The lineage of the state that survives: of each step, the attempt of the newest life and round that did it.
 """
@@ -58,7 +58,7 @@ class Lived:
     said: tuple[str, ...]
     left: tuple[str, ...]
     asks: str
-    """What a refusal may name: of all troubles so far."""
+    """The words that a refusal may name, of all troubles so far."""
     storage_failed: bool
     codes: tuple[int, ...] = ()
     nodes: int = 2

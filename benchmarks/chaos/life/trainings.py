@@ -11,7 +11,7 @@ SCRIPTS: Final = Path(__file__).parent / "scripts"
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a user gives a life of a training: the script's arguments, and the number of nodes."""
+    """The arguments of the script in one life of a training, and the number of nodes."""
 
     seed: int = 0
     batch: int = 8

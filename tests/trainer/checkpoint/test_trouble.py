@@ -208,6 +208,22 @@ def test_no_start_begins_anew_beside_damaged_checkpoints(tmp_path: Path) -> None
     assert Run([str(tmp_path)]).load() == [({"at": 95}, Save(95, 1))]
 
 
+def test_a_damaged_manifest_that_cannot_be_set_aside_is_no_empty_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: Any) -> None:
+        raise Trouble("Read-only file system")
+
+    save(str(tmp_path), 5)
+    (tmp_path / "step-000000005" / "manifest.json").write_text("{")
+    monkeypatch.setattr(Storage, "set_aside", read_only)
+    before = files(tmp_path)
+    for _ in range(2):
+        with pytest.raises(Damaged, match="step 5 is damaged"):
+            Run([str(tmp_path)]).load()
+    assert files(tmp_path) == before
+
+
 ACTS = st.sampled_from(["save", "again", "damage", "start"])
 
 

@@ -56,14 +56,13 @@ def reason(lines: Sequence[str]) -> str:
             return own[at]
         if own[at].startswith(TRACEBACK):
             ends = [line for line in own[at + 1 :] if not line[0].isspace()]
-            return with_detail(ends[0], own) if ends else own[-1].strip()
+            return with_detail(ends[0], own[own.index(ends[0], at + 1) + 1 :]) if ends else own[-1].strip()
     left = [line for line in own if not line[0].isspace()] or own
     return left[-1].strip() if left else ""
 
 
-def with_detail(error: str, own: Sequence[str]) -> str:
+def with_detail(error: str, after: Sequence[str]) -> str:
     """Return an error with what it only announces: the line after a colon, the error of a reading process."""
-    after = own[own.index(error) + 1 :]
     if CAUGHT.search(error):
         inner = [
             line for line in after if not line[0].isspace() and not line.startswith(("Original", TRACEBACK))

@@ -35,8 +35,8 @@ LOOKING: Final = 64  # ranks that look into storage, one of each node: thousands
 LONGEST: Final = 15.0  # seconds between two looks
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
-Read = Callable[[Source], Any]
-"""Opens a checkpoint, to be read when all workers could open theirs."""
+Read = Callable[[Source, ExitStack], Any]
+"""Opens a checkpoint for as long as the stack; returns what reads it once all workers could open theirs."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Readers:
     pause: Callable[[float], None] = time.sleep
 
 
-def load(places: Places, readers: Readers, read: Callable[[Source, ExitStack], Any], patience: float) -> Any:
+def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
     """Return what `read` returns for the newest checkpoint, and which that is; None if there never was one.
 
     All workers call it at once. Trouble if storage could not be read for so many seconds, Damaged if nothing
@@ -128,7 +128,7 @@ def patience(environment: Mapping[str, str]) -> float:
         raise ValueError(f"{PATIENCE} is {given!r}: give a number of seconds") from None
 
 
-def _attempt(places: Places, readers: Readers, read: Callable[[Source, ExitStack], Any]) -> Any:
+def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     mine = memory.held(places.folder, places.mark) if places.folder else []
     own = msgspec.json.encode(_told(places, mine, readers.rank))
     told = [msgspec.json.decode(each, type=Told) for each in readers.exchange(own)]
@@ -199,22 +199,28 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
     if places.storage is None or not (rank == 0 or (places.first and rank < LOOKING)):
         return told
     try:
-        return msgspec.structs.replace(
-            told, stored=tuple(_stored_in(places.storage)), aside=tuple(places.storage.aside())
-        )
+        stored, aside = _stored_in(places.storage)
+        return msgspec.structs.replace(told, stored=tuple(stored), aside=tuple(aside))
     except (OSError, Newer) as error:
         return msgspec.structs.replace(told, trouble=str(error))
 
 
-def _stored_in(storage: Storage) -> Iterator[tuple[Save, int]]:
-    """Yield the checkpoints in storage with their numbers of parts; a damaged manifest is set aside."""
-    for step in storage.steps():
+def _stored_in(storage: Storage) -> tuple[list[tuple[Save, int]], list[int]]:
+    """Return the checkpoints in storage with their numbers of parts, and the steps that are set aside.
+
+    One whose manifest is damaged is set aside now.
+    """
+    steps, aside = storage.standing()
+    stored: list[tuple[Save, int]] = []
+    for step in steps:
         try:
             manifest = storage.manifest(step)
         except Damaged as error:
             _set_aside(storage, step, str(error))
-            continue
-        yield manifest.save, len(manifest.parts)
+            aside.append(step)
+        else:
+            stored.append((manifest.save, len(manifest.parts)))
+    return stored, aside
 
 
 def _source(places: Places, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:

@@ -32,16 +32,21 @@ class Piece:
     tensor: blocks.Tensor
 
 
+def pieces_of(heads: Iterable[Head]) -> dict[str, dict[tuple[int, ...], Piece]]:
+    """Return the pieces of all tensors by name, each by where it begins in its tensor."""
+    pieces: dict[str, dict[tuple[int, ...], Piece]] = defaultdict(dict)
+    for head in heads:
+        for each in head.tensors:
+            offset = each.offset or (0,) * len(each.shape)
+            pieces[each.name].setdefault(offset, Piece(head.part, each))
+    return pieces
+
+
 class Parts(StorageReader):
     """A checkpoint as torch.distributed.checkpoint reads it: planned by the heads, then part after part."""
 
     def __init__(self, heads: Iterable[Head], open_: Open) -> None:
-        self._open = open_
-        self._pieces: dict[str, dict[tuple[int, ...], Piece]] = defaultdict(dict)
-        for head in heads:
-            for each in head.tensors:
-                offset = each.offset or (0,) * len(each.shape)
-                self._pieces[each.name].setdefault(offset, Piece(head.part, each))
+        self._open, self._pieces = open_, pieces_of(heads)
 
     def read_metadata(self, *_: Any, **__: Any) -> told.Metadata:
         """Return what tensors there are."""

@@ -1,4 +1,4 @@
-"""What the trainings share: their arguments and records, and the lines that they write.
+"""Shared by all trainings: their arguments and records, and the lines that they write.
 
 A line is one write to a file of the process in $LIFE/lines, so that no kill takes it along. A file in
 $LIFE/slow is taken by one reader, who then reads as long as it says.
