@@ -11,6 +11,7 @@ size, too.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from elasticjob.trainer.torch.saving.tree import joined, targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.link import channel_to
 from elasticjob.trainer.torch.world.peers import gathered
+
+log = logging.getLogger("elasticjob")
 
 __all__ = ["Checkpoint", "RandomState", "ResumableLoader"]
 
@@ -83,13 +86,15 @@ class Checkpoint:
         if found is None:
             return 0
         state, save = found
-        if state.keys() != self._state.keys():
+        if not self._takes(state):
             raise ValueError(
                 f"the checkpoint of step {save.step} has {sorted(state)}, and Checkpoint(...) got "
                 f"{sorted(self._state)}: give the same names, or another folder"
             )
         for name, mine in self._state.items():
-            if isinstance(mine, dict):
+            if name not in state:
+                log.warning("the checkpoint has no random numbers: those of the script go on")
+            elif isinstance(mine, dict):
                 mine.clear()
                 mine.update(state[name])
             else:
@@ -137,9 +142,14 @@ class Checkpoint:
         if self._channel is not None:
             self._channel.sendall(encode(message))
 
+    def _takes(self, state: Mapping[str, Any]) -> bool:
+        """Whether this is the state of a checkpoint with the same names; random numbers may be new here."""
+        new = [each for name, each in self._state.items() if name not in state]
+        return state.keys() <= self._state.keys() and all(isinstance(each, RandomState) for each in new)
+
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
         """Return what to fill; nothing of mine if the checkpoint is one of another state."""
-        mine = self._state if rest.keys() == self._state.keys() else {}
+        mine = self._state if self._takes(rest) else {}
         return targets({joined("", name): each for name, each in mine.items()}, tensors)
 
 

@@ -39,6 +39,23 @@ def test_a_restarted_worker_draws_what_it_would_have_drawn(tmp_path: Path) -> No
     assert draw() == expected
 
 
+def test_random_numbers_can_be_added_to_the_state_of_a_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = partial(Checkpoint, tmp_path, every=1, save_every=1, environment={})
+    checkpoint({"notes": {"best": 1}}).save(1)
+    notes = dict[str, int]()
+    seed(3)
+    expected = draw()
+    seed(3)
+    assert checkpoint({"notes": notes, "random": RandomState()}).load() == 1
+    assert notes == {"best": 1}
+    assert draw() == expected
+    assert "no random numbers" in caplog.text
+    with pytest.raises(ValueError, match=r"give the same names"):
+        checkpoint({"other": {}, "random": RandomState()}).load()
+
+
 @pytest.mark.parametrize(
     ("rank", "world", "said"), [(0, 2, False), (1, 2, False), (0, 3, True), (2, 3, False), (0, 1, True)]
 )
