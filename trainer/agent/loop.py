@@ -26,11 +26,11 @@ from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Hang, Kept, Order, Report, Succession, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
-from elasticjob.trainer.agent import decide as steps
-from elasticjob.trainer.agent import succession, words
+from elasticjob.trainer.agent import actions, succession, words
+from elasticjob.trainer.agent.actions import Action, Exit, Step
 from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.checkpoints.commits import Keeper, shared_memory, spill
-from elasticjob.trainer.agent.decide import LEFT, Action, Exit, Step, again_at, decide
+from elasticjob.trainer.agent.decide import LEFT, again_at, decide, still_saving
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -242,23 +242,23 @@ class Agent:
 
     def _do(self, action: Action) -> None:
         match action:
-            case steps.Spawn(slot=slot):
+            case actions.Spawn(slot=slot):
                 file = self._folder / f"error-{slot}.json"
                 environment = worker_environment(
                     self._environment, self._settings, self._group, action, file, self._folder / WAY
                 )
                 self._workers.spawn(slot, environment, file)
-            case steps.Signal(slot=slot, number=number):
+            case actions.Signal(slot=slot, number=number):
                 self._workers.signal(slot, number)
-            case steps.Tell(slot=slot, message=message):
+            case actions.Tell(slot=slot, message=message):
                 self._workers.tell(slot, message)
-            case steps.Report(request=request):
+            case actions.Report(request=request):
                 self._call(request)
-            case steps.Ask(join=join):
+            case actions.Ask(join=join):
                 self._ask(join)
-            case steps.Save():
+            case actions.Save():
                 self._start(self._save())
-            case steps.Exit():
+            case actions.Exit():
                 pass
             case _:
                 assert_never(action)
@@ -292,7 +292,7 @@ class Agent:
         saving = asyncio.ensure_future(self._keeper.finish(LAST_SAVE))
         try:
             while not (await asyncio.wait({saving}, timeout=SAVING_NOTICE))[0]:
-                log.warning("%s", steps.still_saving(self._group.terms, self._keeper.kept.error, LAST_SAVE))
+                log.warning("%s", still_saving(self._group.terms, self._keeper.kept.error, LAST_SAVE))
             self._events.put_nowait(Saved(saving.result()))
         finally:
             saving.cancel()

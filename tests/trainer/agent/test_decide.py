@@ -9,15 +9,8 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
+from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Tell
 from elasticjob.trainer.agent.decide import (
-    Action,
-    Ask,
-    Exit,
-    Report,
-    Save,
-    Signal,
-    Spawn,
-    Tell,
     again_at,
     decide,
 )

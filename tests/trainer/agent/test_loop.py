@@ -14,8 +14,9 @@ import pytest
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join, Member, World
+from elasticjob.trainer.agent.actions import Exit
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
-from elasticjob.trainer.agent.decide import LEFT, Exit
+from elasticjob.trainer.agent.decide import LEFT
 from elasticjob.trainer.agent.loop import Agent, last_calls
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.seeing.memory import Cgroup

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from elasticjob.trainer.agent.decide import Spawn, restarts
+from elasticjob.trainer.agent.actions import Spawn
+from elasticjob.trainer.agent.failures import restarts
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.settings import Settings
 from elasticjob.trainer.link import address

@@ -1,0 +1,77 @@
+"""What the agent does: the actions of a step, which its rules decide and its loop performs."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from elasticjob.api.rpc.nodes import Failure, Finish
+from elasticjob.api.rpc.rendezvous import Join, Leave
+from elasticjob.trainer.agent.group import Group
+from elasticjob.trainer.link.channel import Enter, FromAgent
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start a worker: without a world (elastic), or as `rank` of `round` at the store on `address`:`port`."""
+
+    slot: int
+    start: int
+    enter: Enter | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send a signal to a worker's process group."""
+
+    slot: int
+    number: signal.Signals
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send a message to a worker."""
+
+    slot: int
+    message: FromAgent
+
+
+@dataclass(frozen=True)
+class Report:
+    """Report to the master without waiting for the response."""
+
+    request: Failure | Finish | Leave
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Request the next world, replacing an earlier request; None: cancel the request."""
+
+    join: Join | None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """End the agent."""
+
+    code: int
+    reason: str
+    message: str
+    local_rank: int = -1
+
+
+@dataclass(frozen=True)
+class Save:
+    """Write the last checkpoint; `Saved` follows."""
+
+
+Action = Spawn | Signal | Tell | Report | Ask | Save | Exit
+
+
+@dataclass(frozen=True)
+class Step:
+    """The actions to perform and the resulting group; `why` is the log line, if any."""
+
+    group: Group
+    actions: tuple[Action, ...]
+    why: str = ""
