@@ -158,10 +158,8 @@ class Keeper:
         """Write a save and have it committed; False if that failed, and may succeed at another try."""
         began = time.monotonic()
         try:
-            written = written_by_worker(message)
-            if written is None:
-                written = await asyncio.to_thread(self._store, message)
-            committed = await self._tell(written)
+            named = message if message.name else await asyncio.to_thread(self._store, message)
+            committed = await self._tell(part_of(named))
         except Exception as error:  # file systems of others raise what they like
             self._failed(message, error)
             return False
@@ -188,24 +186,14 @@ class Keeper:
         self._unwritten[message.where] = message.step, problem
         self.kept = structs.replace(self.kept, error=problem[:2048])
 
-    def _store(self, message: Copied) -> Written:
-        """Write a worker's newest block as a part. Damaged if it is another save's by now."""
+    def _store(self, message: Copied) -> Copied:
+        """Write a worker's newest block; return it with the file's name. Damaged if it is another save's."""
         save = Save(message.step, message.round)
         for held in memory.held(self._folder):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
                     stored = self._storage(message.where).write(held.head, block)
-                return Written(
-                    where=message.where,
-                    keep=message.keep,
-                    step=save.step,
-                    round=save.round,
-                    part=held.head.part,
-                    parts=held.head.parts,
-                    name=stored.name,
-                    size=stored.size,
-                    crc=stored.crc,
-                )
+                return structs.replace(message, name=stored.name, size=stored.size, crc=stored.crc)
         raise Damaged("a newer step has overwritten it in memory")
 
     def _storage(self, where: bytes) -> Storage:
@@ -289,10 +277,8 @@ class Keeper:
                         answer.raise_for_status()
 
 
-def written_by_worker(message: Copied) -> Written | None:
-    """Return the part that a worker has written by itself, None if its block is in memory."""
-    if not message.name:
-        return None
+def part_of(message: Copied) -> Written:
+    """Return the part of a save that a worker or its agent has written."""
     return Written(
         where=message.where,
         keep=message.keep,
