@@ -7,7 +7,6 @@ gets the state of the others at the *gate*: when they are at the start of a step
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import os
@@ -21,20 +20,20 @@ import torch
 from torch import Tensor, nn
 
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link import pulse
 from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import Advance, Behind, Copied, Enter, Hampered
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch import record as records
 from elasticjob.trainer.torch.buffers import Buffers
+from elasticjob.trainer.torch.copies import Copies
 from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.records.data import Loader, Place
 from elasticjob.trainer.torch.records.sampler import ENDLESS, Piece, Position, Sampler, Window
 from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.saving.flash import Flash
-from elasticjob.trainer.torch.saving.tree import is_distributed, settle, targets
+from elasticjob.trainer.torch.saving.tree import is_distributed, settle
 from elasticjob.trainer.torch.state import NOTHING, Done, State, is_behind
 from elasticjob.trainer.torch.world import link as links
 from elasticjob.trainer.torch.world.link import Stopped
@@ -103,10 +102,8 @@ class Run:
         self.peers = self.reduction.peers(ALONE)
         self.noise, self.reports = Noise(noise_every), Reports()
         self.evaluating = self.ended = False
-        self._save_every, self._memory_every = save_every, memory_every
         self._on_change, self._changed = on_change, False
         self._remedy = remedy
-        self._clone: dict[str, Any] | None = None  # to roll back to
         self._loader: Loader | None = None
         self._limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
@@ -117,17 +114,23 @@ class Run:
         self._newcomer = False  # the others began long ago, and this worker has not been at a step
         self._boundary = False  # all agreed to end this world
         self._before = Done()
-        self._settled = 0  # the step after which the script's own code has run
         self._began = 0.0
         self._records = 0  # that this worker takes in the present step
         self._record = records.from_environment(environment)
         self._page = pulse.from_environment(environment)
         self._link = links.from_environment(environment)
-        self._flash = (
-            Flash(checkpoint, keep=KEEP, environment=environment, say=self._tell) if checkpoint else None
+        flash = Flash(checkpoint, keep=KEEP, environment=environment, say=self._tell) if checkpoint else None
+        one_of_its_node = environment.get(SLOT, "0") == "0"
+        self._copies = Copies(
+            state,
+            flash,
+            save_every=save_every,
+            memory_every=memory_every,
+            together=self.reduction.together,
+            takes=one_of_its_node or self.reduction.together > 1,
+            clones=remedy is not None and remedy.rolls_back,
+            page=self._page,
         )
-        self._copies = environment.get(SLOT, "0") == "0" or self.reduction.together > 1
-        """Whether this worker copies the state: one of each node does for all, or each its part."""
         self._first_world()
 
     # what a step needs
@@ -187,8 +190,7 @@ class Run:
             return False
         self.state.left_out += 1
         self._remedy.check(self.state.done.step + 1, self.state.left_out)
-        if self._remedy.rolls_back and self._clone is not None:
-            self.state.roll_back(self._clone)
+        self._copies.roll_back()
         return True
 
     def step_optimizers(self) -> None:
@@ -240,7 +242,7 @@ class Run:
     def train(self, loader: Loader, epochs: int | None, steps: int | None) -> None:
         """Begin the loop over `loader`: until `epochs` are over, or `steps` steps are done."""
         self._loader, self._limit = loader, (epochs, steps)
-        self._settled = self.state.done.step
+        self._copies.settle()
         self.at_step()
         self.sampler.check(self.state.done.position)
         self.state.check_order(loader.told())
@@ -253,37 +255,20 @@ class Run:
         """
         if self.state.whole:
             self.state.end_epoch()
-            self._save_if_due()
+            self._copies.take_if_due(self.peers)
         if self._boundary and self.left():
             self._next_world()
         self._pass_gate()
         self._newcomer = False
-        self._settled = self.state.done.step
+        self._copies.settle()
         self._tell_change()
-
-    def _save_if_due(self) -> None:
-        """Copy the state after a step that is due."""
-        done, before = self.state.done.step, self._settled
-        self._settled = done
-        if done == before:
-            return
-        if done % self._save_every == 0 or done % self._memory_every == 0:
-            self._save(persist=done % self._save_every == 0)
-            self._clone_state()
-        elif self._flash is not None and self._copies:
-            self._flash.expect(self.state.snapshot, self.peers.rank)
-
-    def _clone_state(self) -> None:
-        """Keep a copy to roll back to, if that is wanted."""
-        if self._remedy is not None and self._remedy.rolls_back:
-            self._clone = copy.deepcopy(self.state.snapshot())
 
     def _tell_change(self) -> None:
         """Call what the script wants to know of a new world."""
         if not self._changed:
             return
         self._changed = False
-        self._clone_state()
+        self._copies.clone()
         if self._on_change is not None:
             place = self.peers.place
             self._on_change(place.round, place.size, place.lost)
@@ -301,9 +286,8 @@ class Run:
         self._report(last=True)
         if self._page is not None:
             self._page.say(Phase.ENDED)
-        self._save(persist=True)
-        if self._flash is not None:
-            self._flash.close()
+        self._copies.take(self.peers, persist=True)
+        self._copies.close()
 
     def leave_loop(self) -> None:
         """After a `break` of the script: save what was trained till then."""
@@ -314,9 +298,9 @@ class Run:
         except RuntimeError as error:  # a score is missing: the copy before stays the newest
             log.warning("step %d is not saved: %s", self.state.done.step, error)
             return
-        self._settled = self.state.done.step
+        self._copies.settle()
         self._report(last=False, at_once=True)
-        self._save(persist=True)
+        self._copies.take(self.peers, persist=True)
 
     def is_newcomer(self) -> bool:
         """Whether the others are at some step of a job that began before this worker; gets their state."""
@@ -394,10 +378,7 @@ class Run:
             try:
                 place, listener = self._link.next_world(ended, error)
             except Stopped:
-                if self.state.whole and self._settled == self.state.done.step:
-                    self._save(persist=True)
-                elif self.state.whole:
-                    log.warning("step %d is not saved: its epoch is not closed", self.state.done.step)
+                self._copies.take_before_leaving(self.peers)
                 raise
             try:
                 self._enter(place, listener, at_step=at_step)
@@ -436,7 +417,7 @@ class Run:
         ages = self.peers.gather((*self.state.age, at_step))
         holders = [rank for rank, age in enumerate(ages) if age[0] != NOTHING]
         if not holders:
-            self.state.begin(self.peers, self._start_state)
+            self.state.begin(self.peers, lambda: self._copies.restore(self.peers, self._pause))
             return
         held = [ages[rank][:2] for rank in holders]
         if self.state.whole and is_behind(self.state.age, max(held)):
@@ -468,23 +449,6 @@ class Run:
         self.state.take(self.peers, self._sources)
         self.peers.unite()
         self._gate = False
-
-    def _start_state(self) -> bool:
-        """Restore the newest checkpoint for rank 0; return whether there is one. All workers call it."""
-        if self._flash is None:
-            return False
-        found = self._flash.load(
-            self.peers.exchange,
-            self.peers.rank,
-            lambda _, tensors: targets(self.state.named(), tensors),
-            readers=lambda rank: rank < self.reduction.together,
-            pause=self._pause,
-        )
-        if found is None:
-            return False
-        if self.peers.gives(0):
-            self.state.restore(found[0])
-        return True
 
     def _wrap_what_is_trained(self) -> None:
         """Wrap the model anew if the script has frozen or unfrozen parameters since."""
@@ -542,22 +506,6 @@ class Run:
         return self.reports.progress(
             self.state.done, left=self.left(), records=self.sampler.records, standstill=standstill
         )
-
-    def _save(self, *, persist: bool) -> None:
-        """Copy the state to this node's memory, for the others too; the first node's goes to storage."""
-        if self._flash is None or not (self._copies or self.peers.rank == 0):
-            return
-        save, began = Save(self.state.done.step, self.peers.place.round), time.monotonic()
-        self._flash.save(
-            self.state.snapshot(),
-            save,
-            self.peers.rank,
-            persist=persist,
-            exchange=lambda data: [data],
-            keeps=self.peers.gives(0),
-        )
-        if self._page is not None:
-            self._page.saved(time.monotonic() - began)
 
     def _tell(self, message: Copied | Hampered) -> None:
         if self._link is not None:
