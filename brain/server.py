@@ -22,6 +22,7 @@ from sqlalchemy import Row
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.brain import AskFirst, AskRecovery, AskSizes, TellStatistics
 from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
 from elasticjob.brain.planner import Planner
 from elasticjob.brain.store import NoSuchJob, Store
@@ -110,7 +111,7 @@ class Server:
             return _problem(404, "unknown-verb", "No such verb", f"brain/{verb} is not one of {known}")
         try:
             given: Any = msgspec.json.decode(await request.read(), type=asked)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         if not self._access.is_master_of(given.job.uid, request.headers.get("Authorization", "")):
             detail = f"send the token of job {given.job.uid}: it is in the Secret of the job, as brain-token"

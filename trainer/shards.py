@@ -30,8 +30,6 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import msgspec
-
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.shards import (
     Close,
@@ -48,6 +46,7 @@ from elasticjob.api.rpc.shards import (
     Saved,
     Shard,
 )
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.link.address import SLOT, NoMaster, Way, way_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Stale, Unreachable
 
@@ -608,7 +607,7 @@ class _Feed:
             except Unreachable:
                 if loop.time() > deadline:
                     raise
-                with suppress(OSError, msgspec.MsgspecError):
+                with suppress(OSError, *UNREADABLE):
                     self._master.look_for((self.look().address,))
 
     def _finished(self) -> list[_Taken]:

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.history import Sample
 from elasticjob.brain.monitor.samples import PREFIX, Reading, sample_of
 from elasticjob.kube.http.bodies import read_bounded
@@ -102,7 +103,7 @@ class Prometheus:
         body = await _get(self._session, f"{self._url}/api/v1/query", asked)
         try:
             results = msgspec.json.decode(body, type=_Answer).data.result
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise SourceError(f"Prometheus at {self._url} answers with something else: {error}") from error
         by_job: dict[tuple[str, str], list[Reading]] = {}
         for each in results:

@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.table import Table
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.cli.demo.screen import COLOURS, Lines, Scene, screen
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop.laptop import Laptop, laptop
@@ -283,7 +284,7 @@ class LastWords(msgspec.Struct):
         """Return the words in a message; empty ones if it is of another kind."""
         try:
             return msgspec.json.decode(message or "{}", type=cls)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return cls()
 
 

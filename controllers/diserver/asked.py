@@ -15,6 +15,7 @@ import msgspec
 
 from elasticjob.api.diengine.pods import GPU
 from elasticjob.api.resources import Amount, Bytes, Cores, MalformedQuantity
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.api.v1alpha1.checks.common import is_label
 
 COUNTS: Final = ("replicas", "cpus", "cpu", "gpus", "gpu", "memory")
@@ -109,7 +110,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
         raise Refused(400, "the body is empty: send a JSON object with namespace and coordinator")
     try:
         given = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Refused(400, f"the body is not JSON: {_plain(str(error))}") from None
     if not isinstance(given, dict):
         raise Refused(400, "the body is not a JSON object: send one with namespace and coordinator")

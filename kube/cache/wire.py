@@ -205,9 +205,12 @@ class _Code(msgspec.Struct):
     code: int = 0
 
 
+_CODE = JsonReader(_Code)
+
+
 def _error(status: bytes) -> KubeError:
     try:
-        code = msgspec.json.decode(status, type=_Code).code
+        code = _CODE.decode(status).code
     except msgspec.DecodeError:
         code = 0
     return error_of(code or 500, status, "watch")

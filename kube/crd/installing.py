@@ -16,6 +16,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import deadline
 from elasticjob.kube.crd.compatibility import Change, changes
 from elasticjob.kube.errors import NotFound, Unreachable
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
 
@@ -38,6 +39,9 @@ class _Served(msgspec.Struct):
     """The discovery document of a group version."""
 
     resources: list[_Resource]
+
+
+_SERVED = JsonReader(_Served)
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ async def _is_discovered(client: Client, manifest: Manifest) -> bool:
         if version["served"]:
             try:
                 answer = await client.raw("GET", f"/apis/{spec['group']}/{version['name']}")
-                found = msgspec.json.decode(answer, type=_Served)
+                found = _SERVED.decode(answer)
             except (NotFound, msgspec.DecodeError):
                 return False
             if spec["names"]["plural"] not in {each.name for each in found.resources}:

@@ -33,6 +33,7 @@ from elasticjob.api.rpc.brain import (
     TellStatistics,
 )
 from elasticjob.api.rpc.message import JSON, PREFIX, Problem, Request, answer_type
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.http.bodies import read_bounded
 from elasticjob.master.scaling.bounds import clip
@@ -248,6 +249,6 @@ def _read(body: bytes, status: int, answer: type[Answer], where: str) -> Answer:
         if status == 200:
             return msgspec.json.decode(body, type=answer)
         problem = msgspec.json.decode(body, type=Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise OptimizerError(f"{where} answers what no Brain says (HTTP {status}): {error}") from error
     raise OptimizerError(f"{where} refuses: {problem.title}: {problem.detail}")

@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
@@ -151,7 +150,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
         return Job(spec=spec, gathering=now, account=goodput.taken_over(Account(), now))
     try:
         job = columns.decode(data)
-    except (msgspec.DecodeError, LookupError, ValueError) as error:
+    except (*UNREADABLE, LookupError, ValueError) as error:
         raise SnapshotError(
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error

@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import Clock
 from elasticjob.master.durable.store import File
@@ -210,7 +211,7 @@ class Processes:
                 wanted = msgspec.json.decode(data, type=Wanted) if data else Wanted()
                 self._running = dict(self._found(wanted))
                 self._wanted = wanted
-            except (OSError, msgspec.DecodeError) as error:
+            except (OSError, *UNREADABLE) as error:
                 raise ScalerError(f"the nodes of job {self._job} cannot be read: {error}") from error
         return self._wanted
 

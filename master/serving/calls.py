@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from elasticjob.api.rpc.message import PREFIX, Request
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.http.plain import Head, Line, Plain
 from elasticjob.kube.http.serving import DEFAULTS
 from elasticjob.master.serving import wire
@@ -67,7 +67,7 @@ class Calls(Plain[Call]):
     def serve(self, line: Line, wanted: Call, body: bytes) -> bool:
         try:
             question = wanted.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return False
         asked = self._desk.now()
         self._desk.heard_on(line.transport, question)

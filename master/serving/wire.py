@@ -11,6 +11,7 @@ import msgspec
 
 from elasticjob.api.rpc.message import JSON, MSGPACK, PREFIX, PROBLEM, Problem, Request
 from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.master.handlers.dispatch import VERBS
 
 LIMIT = 1024 * 1024  # bytes of a body
@@ -61,11 +62,11 @@ def decode(name: str, mime: str, body: bytes) -> Request[Any]:
     """Return the request in `body`; Rejected names the path of an invalid field."""
     try:
         return decoder(name, mime)(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
     except RecursionError:
         detail = f"{name}: the body is nested deeper than it can be read"
         raise Rejected(400, "malformed", "Malformed body", detail) from None
+    except UNREADABLE as error:
+        raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
 
 
 class Encoder:

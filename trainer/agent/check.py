@@ -22,6 +22,7 @@ import msgspec
 
 from elasticjob.api.rpc.check import Check, Next, Part, Peer
 from elasticjob.api.rpc.message import Message
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Terms
 from elasticjob.trainer.agent.processes import tether
 from elasticjob.trainer.link.master import MasterClient
@@ -106,7 +107,7 @@ class Bench:
                 return worst(await self._results(tasks))
         except TimeoutError:
             return Result(error=f"no result within {self._limit:.0f} s")
-        except (OSError, EOFError, msgspec.DecodeError) as error:
+        except (OSError, EOFError, *UNREADABLE) as error:
             return Result(error=f"the payload gave no result: {error}"[:LONGEST])
 
     async def _results(self, tasks: Sequence[Task]) -> list[Result]:

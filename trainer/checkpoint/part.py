@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
+
 MAGIC: Final = b"elasticjob part\n"
 VERSION: Final = 1
 START: Final = 4096
@@ -124,7 +126,7 @@ def head_of(read: Read) -> Head:
         raise Damaged("its head does not have the checksum that its first bytes tell")
     try:
         return msgspec.msgpack.decode(found, type=Head)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Damaged(f"its head is none: {error}") from error
 
 

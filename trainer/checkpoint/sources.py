@@ -108,13 +108,18 @@ class Stored:
         """Return the head of a part."""
         found = self._manifest.parts[number]
         try:
-            return part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
+            head = part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
         except (Damaged, Newer) as error:
             for _ in self._storage.chunks(self._manifest.step, found):
                 pass  # Damaged, now that all bytes were read
             if isinstance(error, Newer):
                 raise
             raise Trouble(f"{found.name} of step {self._manifest.step} was read in part: {error}") from error
+        if head.save != self._manifest.save:
+            raise Damaged(
+                f"{found.name} is of round {head.round}, and the manifest of {self._manifest.round}"
+            )
+        return head
 
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import fsspec
 import msgspec
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 
 log = logging.getLogger("elasticjob.checkpoint")
@@ -121,7 +122,7 @@ class Storage:
             found = self._files.cat_file(path)
         try:
             manifest = msgspec.json.decode(found, type=Manifest)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
         if manifest.format > FORMAT:
             raise Newer(

@@ -23,6 +23,7 @@ import aiohttp
 import msgspec
 
 from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, answer_type
+from elasticjob.api.rpc.unreadable import UNREADABLE
 
 Answer = TypeVar("Answer")
 
@@ -60,7 +61,7 @@ class Stopping(Rejected):
 
 
 REJECTIONS: dict[str, type[Rejected]] = {"stale": Stale, "refused": Refused, "stopping": Stopping}
-TRANSIENT = (aiohttp.ClientError, msgspec.MsgspecError, TimeoutError)
+TRANSIENT = (aiohttp.ClientError, *UNREADABLE, TimeoutError)
 """No response, or one that no master gives (an ssh banner, a TLS alert, HTML): a master may come yet."""
 
 
@@ -154,7 +155,7 @@ class MasterClient:
             if answer.status == 200 and answer.content_type == JSON:
                 return msgspec.json.decode(body, type=answer_type(type(request)))
             if answer.content_type == PROBLEM:
-                with suppress(msgspec.DecodeError):
+                with suppress(*UNREADABLE):
                     problem = msgspec.json.decode(body, type=Problem)
                     raise REJECTIONS.get(problem.code, Rejected)(problem)
             raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from a server that is no master")

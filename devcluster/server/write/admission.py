@@ -27,11 +27,13 @@ from elasticjob.devcluster.server.model.selectors import label_selector, matches
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
 from elasticjob.devcluster.server.schema.expressions import NoValue, condition
 from elasticjob.devcluster.server.write.patches import json_patch
+from elasticjob.kube.json import JsonReader
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = Type(_GROUP, "mutatingwebhookconfigurations")
 _VALIDATING = Type(_GROUP, "validatingwebhookconfigurations")
 _SERVICES = Type("", "services")
+_ANY: JsonReader[Any] = JsonReader(Any)
 
 
 class WebhookFailed(Exception):
@@ -176,7 +178,7 @@ class Webhooks:
                     text = raw[:200].decode(errors="replace")
                     message = f'an error on the server ("{text}") has prevented the request from succeeding'
                     raise WebhookFailed(f"failed to call webhook: {message}")
-                return msgspec.json.decode(raw)
+                return _ANY.decode(raw)
         except TimeoutError as error:
             raise WebhookFailed(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
         except aiohttp.ClientError as error:
@@ -331,7 +333,7 @@ def _operations(response: Manifest) -> list[Manifest]:
     if response.get("patchType") != "JSONPatch":
         raise WebhookFailed(f"unsupported patchType {response.get('patchType')!r}: only JSONPatch is known")
     try:
-        operations = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+        operations = _ANY.decode(base64.b64decode(response["patch"], validate=True))
     except (binascii.Error, msgspec.DecodeError) as error:
         raise WebhookFailed(f"the patch is not base64 of JSON: {error}") from error
     return operations if isinstance(operations, list) else []

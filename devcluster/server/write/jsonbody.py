@@ -11,6 +11,9 @@ import msgspec
 import yaml
 
 from elasticjob.devcluster.server.model.errors import bad_request
+from elasticjob.kube.json import JsonReader
+
+_ANY: JsonReader[Any] = JsonReader(Any)
 
 
 class Repeating(dict[str, Any]):
@@ -24,7 +27,7 @@ class Repeating(dict[str, Any]):
 def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
     """A decoded body, or BadRequest with the place of the mistake."""
     try:
-        value = msgspec.json.decode(body)
+        value = _ANY.decode(body)
     except msgspec.DecodeError as error:
         if not yaml_too:
             raise bad_request(f"the body of the request is not valid JSON: {error}") from error
@@ -55,7 +58,7 @@ def _is_written_out(value: Any) -> bool:
 def syntax_problem(body: bytes) -> str:
     """The error of Go's JSON decoder for a body; "" if it is JSON."""
     try:
-        msgspec.json.decode(body)
+        _ANY.decode(body)
     except msgspec.DecodeError as error:
         if "truncated" in str(error):
             return "unexpected end of JSON input"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier
 from typing import Any
 
@@ -222,6 +223,23 @@ def test_a_damaged_manifest_that_cannot_be_set_aside_is_no_empty_place(
         with pytest.raises(Damaged, match="step 5 is damaged"):
             Run([str(tmp_path)]).load()
     assert files(tmp_path) == before
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_manifest_with_a_wrong_byte_is_never_another_checkpoint(data: st.DataObject) -> None:
+    """Its bytes are damaged, newer, or name a part that is not there; else they say the same as before."""
+    with TemporaryDirectory() as folder:
+        save(folder, 5)
+        path = Path(folder, "step-000000005", "manifest.json")
+        found = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(found) - 1))
+        found[at] = data.draw(st.integers(0, 255))
+        path.write_bytes(found)
+        try:
+            assert Run([folder]).load() == [({"at": 5}, Save(5, 1))]
+        except (Damaged, Newer, Trouble):
+            assert {"step-000000005"} == {each.name for each in Path(folder).iterdir()}
 
 
 ACTS = st.sampled_from(["save", "again", "damage", "start"])

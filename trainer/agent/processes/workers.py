@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import psutil
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
 from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.processes.logs import Inherited, Stream
@@ -422,7 +422,7 @@ class Workers:
                     self._emit(Said(process.slot, decode_from_worker(line)))
         except (BlockingIOError, ConnectionResetError):
             return
-        except (ValueError, msgspec.DecodeError):
+        except (ValueError, *UNREADABLE):
             self.signal(process.slot, signal.SIGKILL)
         asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
 
