@@ -16,7 +16,7 @@ import typer
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import Group
 from elasticjob.trainer.checkpoint.part import Damaged, Newer
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixed
 from elasticjob.trainer.torch import exported, saved
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved
 
@@ -83,11 +83,12 @@ def show(
             saved.found(place, step)
         if any(each.step == wanted and each.manifest and each.is_usable for each in seen):
             state = Saved(*saved.found(place, wanted)).described()
+    problem = mixed([each.manifest for each in seen if each.manifest], place)
     if as_json:
-        print(json.dumps(as_data(place, seen, wanted, state), indent=2))
+        print(json.dumps({**as_data(place, seen, wanted, state), "problem": problem}, indent=2))
     else:
-        print("\n".join(as_text(place, seen, wanted, state)))
-    return Exit.DONE if all(each.is_usable for each in seen) else Exit.FAILED
+        print("\n".join([*as_text(place, seen, wanted, state), *(["", problem] if problem else [])]))
+    return Exit.DONE if not problem and all(each.is_usable for each in seen) else Exit.FAILED
 
 
 def export(

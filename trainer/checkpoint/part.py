@@ -24,6 +24,7 @@ VERSION: Final = 1
 START: Final = 4096
 ALIGNED: Final = 64
 LARGEST_HEAD: Final = 1 << 28
+OWN: Final = "give each training a folder of its own"
 _FIRST: Final = struct.Struct(
     "=16sIIQQQI"
 )  # magic, version, whole, size, place and size of the head, its CRC
@@ -45,6 +46,12 @@ class Save(NamedTuple):
 
     step: int
     round: int
+
+
+def beside(where: str, steps: Iterable[int]) -> str:
+    """Return in a sentence that another run has written steps to a place."""
+    others = ", ".join(map(str, steps))
+    return f"another training writes to {where}, too: step {others} is its own; {OWN}"
 
 
 class Tensor(msgspec.Struct, frozen=True, array_like=True):

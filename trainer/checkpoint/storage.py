@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ import fsspec
 import msgspec
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
+from elasticjob.trainer.checkpoint.part import OWN, Damaged, Head, Newer, Save
 
 log = logging.getLogger("elasticjob.checkpoint")
 
@@ -35,6 +35,7 @@ PART: Final = re.compile(r"part-\d{5,}-of-\d{5,}\.r(\d+)(?:\.[0-9a-f]{8})?")
 MANIFEST: Final = "manifest.json"
 ASIDE: Final = f"{MANIFEST}.damaged"
 FORMAT: Final = 1
+UNKNOWN: Final = -1  # the step after which a run began
 CHUNK: Final = 1 << 22  # bytes that are written or read at once
 
 
@@ -47,12 +48,17 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The parts of a checkpoint, in their order; it was written in a `format`."""
+    """The parts of a checkpoint, in their order; it was written in a `format`.
+
+    It is `by` a run, which began `after` a step of this place, 0 being anew; "" and -1: that is not known.
+    """
 
     step: int
     round: int
     parts: tuple[Part, ...]
     format: int = FORMAT
+    by: str = ""
+    after: int = UNKNOWN
 
     @property
     def save(self) -> Save:
@@ -84,18 +90,42 @@ class Storage:
             self._write(f"{folder}/{name}", block)
         return Part(name, len(block), crc)
 
-    def commit(self, manifest: Manifest, keep: int) -> None:
-        """Make the checkpoint exist; then remove what it replaces, and all but the newest `keep`."""
+    def commit(self, manifest: Manifest, keep: int) -> list[int]:
+        """Make the checkpoint exist; then remove what it replaces, and all but the newest `keep`.
+
+        Returns the steps that another run has written here since this one began; they are not removed, and
+        Trouble says that one of them is this step.
+        """
         folder = self._folder(manifest.step)
         with self._reaching(f"{folder}/{MANIFEST}"):
+            before = self._manifests()
+            if manifest.after == UNKNOWN:
+                mine = [each.after for each in before if each.by == manifest.by]
+                manifest = msgspec.structs.replace(manifest, after=mine[-1] if mine else UNKNOWN)
+            others = strangers(before, manifest)
+            if manifest.step in others:
+                raise Trouble(f"another training has written step {manifest.step} there: {OWN}")
             self._write(f"{folder}/{MANIFEST}", memoryview(msgspec.json.encode(manifest)))
             if self._local:
                 sync_folder(self._root)
             self._remove_replaced(manifest)
-            kept = self.steps()[-keep:]
+            kept = [step for step in self.steps() if step not in others][-keep:]
             for step in self._all():
-                if step < manifest.step and step not in kept:
+                if step < manifest.step and step not in kept and step not in others:
                     self._remove(step)
+        return others
+
+    def newest_of(self, run: str) -> int:
+        """Return the newest step that a run has committed, UNKNOWN if there is none."""
+        return max((each.step for each in self._manifests() if each.by == run), default=UNKNOWN)
+
+    def _manifests(self) -> list[Manifest]:
+        """Return the manifests that can be read, by ascending steps."""
+        found = []
+        for step in self.steps():
+            with suppress(Damaged, Newer):
+                found.append(self.manifest(step))
+        return found
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, ascending."""
@@ -227,6 +257,26 @@ class Storage:
         except Exception as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Trouble(shown(f"{path}: {reason}")) from error
+
+
+def strangers(all_: Sequence[Manifest], mine: Manifest) -> list[int]:
+    """Return the steps of other runs that came after the one at which the run of `mine` began."""
+    if not mine.by or mine.after == UNKNOWN:
+        return []
+    return [each.step for each in all_ if each.by not in ("", mine.by) and each.step > mine.after]
+
+
+def mixed(found: Sequence[Manifest], where: str) -> str:
+    """Return in a sentence that two runs have written to a place beside each other, "" if they have not."""
+    newest = max(found, key=lambda each: each.step, default=None)
+    others = strangers(found, newest) if newest else []
+    if newest is None or not others:
+        return ""
+    mine = ", ".join(str(each.step) for each in found if each.by == newest.by)
+    return (
+        f"two trainings have written to {shown(where)}: step {mine} is of the one, step "
+        f"{', '.join(map(str, others))} of the other: move the step-* folders of one of them away; {OWN}"
+    )
 
 
 def shown(text: str) -> str:

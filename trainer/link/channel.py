@@ -89,7 +89,8 @@ class Copied(Line, frozen=True, tag="copied"):
     It is in the block of that name. With `persist` the agent writes it to the checkpoints in `where`, of
     which it keeps the newest `keep`; without, only when the job is stopped. It never does unless this worker
     `keeps`: others have the same. With a `name` the worker has written the part there by itself, as a file of
-    that name, size and CRC-32: memory had no room for a block.
+    that name, size and CRC-32: memory had no room for a block. The run began `after` a step in that place, 0
+    being anew, -1 where the worker does not know.
     """
 
     block: str
@@ -104,6 +105,7 @@ class Copied(Line, frozen=True, tag="copied"):
     name: str = ""
     size: int = 0
     crc: int = 0
+    after: int = -1
 
 
 class Hampered(Line, frozen=True, tag="hampered"):

@@ -125,6 +125,12 @@ class Checkpoint:
     def steps(self, total: int) -> Iterator[int]:
         """Yield the numbers of the steps that are left of `total`, counted from 1; save after each."""
         first = self.load() + 1
+        if first > total and rank() == 0:
+            log.warning(
+                "nothing is left to train: the checkpoint is of step %d, and steps(%d) asks for no more",
+                first - 1,
+                total,
+            )
         for step in range(first, total + 1):
             yield step
             self.save(step, last=step == total)

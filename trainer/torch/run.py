@@ -246,6 +246,12 @@ class Run:
         self.at_step()
         self.sampler.check(self.state.done.position)
         self.state.check_order(loader.told())
+        if not self.left() and self.peers.rank == 0:
+            log.warning(
+                "nothing is left to train: step %d is done, and steps(...) asks for no more; ask for more, "
+                "or give another checkpoint folder",
+                self.state.done.step,
+            )
 
     def at_step(self) -> None:
         """Be at the start of a step: all workers are here. End the world if they agreed to.

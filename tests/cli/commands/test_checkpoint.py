@@ -8,6 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import nn
@@ -119,6 +120,14 @@ def test_a_changed_byte_is_found_by_verify_and_a_short_file_by_its_head(
     assert "\nstep 5\n" in shown  # the newest that can be used
     newest.write_bytes(content[:-5])
     assert checkpoint("show", place)[0] == 1
+
+
+def test_two_trainings_in_one_place_are_told(saved: tuple[Path, dict[str, Any]]) -> None:
+    manifest = saved[0] / "step-000000010" / "manifest.json"
+    manifest.write_bytes(msgspec.json.encode({**json.loads(manifest.read_bytes()), "by": "b", "after": 0}))
+    code, shown, _ = checkpoint("show", saved[0])
+    assert code == 1
+    assert "step 10 is of the one, step 5 of the other" in shown
 
 
 @pytest.mark.parametrize(

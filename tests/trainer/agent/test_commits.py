@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
@@ -166,3 +168,45 @@ async def test_commit_that_fails_is_tried_again(
         async with asyncio.timeout(LONG):
             assert await kept.finish(LONG) == ""
     assert Storage(str(tmp_path / "place")).steps() == [5]
+
+
+async def test_what_the_others_have_gone_beyond_is_not_missing(
+    tmp_path: Path, full: Callable[[int], None]
+) -> None:
+    """A node that was the first one could not write its save; the next one has committed a later one."""
+    full(-1)
+    async with keeper(tmp_path / "a") as old, keeper(tmp_path / "b") as new:
+        hear(old, copies(tmp_path / "a", tmp_path / "place", range(5, 6)))
+        assert "step 5 is not in" in await old.finish(0.2)
+        full(0)
+        later = copies(tmp_path / "b", tmp_path / "place", range(7, 8))
+        hear(new, later)
+        assert await new.finish(LONG) == ""
+        full(-1)
+        assert await old.finish(LONG) == ""
+        assert old.kept.error == ""
+    assert Storage(str(tmp_path / "place")).steps()[-1] == 7
+
+
+async def test_another_training_in_the_place_is_told_for_as_long_as_it_is_there(tmp_path: Path) -> None:
+    async with keeper(tmp_path / "memory") as kept:
+        stranger = Flash(str(tmp_path / "place"), keep=2, environment={}, say=lambda _: None)
+        stranger.save({}, Save(6, 1), 0, persist=True, exchange=lambda data: [data])
+        told = copies(tmp_path / "memory", tmp_path / "place", range(4, 5))
+        hear(kept, [structs.replace(each, after=0) for each in told])
+        assert await kept.finish(LONG) == ""
+        assert "another training writes to" in kept.kept.error
+    assert Storage(str(tmp_path / "place")).steps() == [4, 6]
+
+
+async def test_checkpoints_that_are_taken_away_are_told(tmp_path: Path) -> None:
+    """As by a mount that is lost: what follows goes to the disk below it."""
+    async with keeper(tmp_path / "memory") as kept:
+        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(4, 5)))
+        assert (await kept.finish(LONG), kept.kept.error) == ("", "")
+        shutil.rmtree(tmp_path / "place")
+        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(5, 6)))
+        assert await kept.finish(LONG) == ""
+        assert "step 4 was in" in kept.kept.error
+        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(6, 7)))
+        assert (await kept.finish(LONG), kept.kept.error) == ("", "")

@@ -74,11 +74,14 @@ def test_batches_that_were_taken_do_not_come_again(tmp_path: Path, dataset: Any,
     assert [batch for steps in (2, 1, 2, 3) for batch in life(steps, 8)] == expected
 
 
-def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path) -> None:
+def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoint, _, _ = training(tmp_path, every=2, save_every=4, keep=9)
     assert list(checkpoint.steps(9)) == list(range(1, 10))
     assert sorted(each.name for each in tmp_path.iterdir()) == [f"step-{n:09d}" for n in (4, 8, 9)]
     assert list(training(tmp_path)[0].steps(12)) == [10, 11, 12]
+    assert not caplog.text
+    assert list(training(tmp_path)[0].steps(12)) == []
+    assert "the checkpoint is of step 12, and steps(12) asks for no more" in caplog.text
 
 
 def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(

@@ -156,6 +156,16 @@ def simple(**more: Any) -> tuple[Elastic, nn.Sequential]:
     return Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), **more), model
 
 
+def test_a_training_that_is_over_says_that_nothing_is_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for said in (False, True):
+        elastic, _ = simple(checkpoint=tmp_path)
+        loss = lambda batch: elastic.model(batch[0]).mean()  # noqa: E731, B023  # of this turn
+        trained(elastic, elastic.loader(DATA, global_batch=5), loss, steps=4)
+        assert ("nothing is left to train: step 4 is done" in caplog.text) is said
+
+
 def test_what_is_left_by_break_is_saved(tmp_path: Path) -> None:
     elastic, _ = simple(checkpoint=tmp_path)
     for step in elastic.steps(elastic.loader(DATA, global_batch=3), epochs=9):

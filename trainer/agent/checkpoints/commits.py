@@ -8,6 +8,7 @@ also hold a copy of their neighbour's parts, and every agent serves what its nod
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import tempfile
@@ -27,7 +28,7 @@ from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
 from elasticjob.trainer.checkpoint import memory, part
-from elasticjob.trainer.checkpoint.part import Damaged, Save
+from elasticjob.trainer.checkpoint.part import Damaged, Save, beside
 from elasticjob.trainer.link.channel import Copied, Hampered
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Keeper:
         self.kept = Kept()
         self.port = 0
         self._folder, self._node, self._token, self._host = folder, node, token, host
+        self._run = hashlib.sha256(token.encode()).hexdigest()[:12]
         self._world: Callable[[], World | None] = lambda: None
         self._newest: dict[str, Copied] = {}  # by block
         self._wanted: dict[str, Copied] = {}  # to be written
@@ -66,6 +68,7 @@ class Keeper:
         self._gathering: dict[tuple[bytes, Save], Gathering] = {}
         self._stores: dict[bytes, Storage] = {}
         self._stored: dict[bytes, int] = {}  # by place: the newest step that is known to be committed there
+        self._strange: dict[bytes, str] = {}  # by place: what was seen there
         self._unwritten: dict[bytes, tuple[int, str]] = {}  # by place: the last step that failed, and why
         self._news = asyncio.Event()
         self._endpoint = Endpoint(folder, token, self._gather)
@@ -161,13 +164,29 @@ class Keeper:
             named = message if message.name else await asyncio.to_thread(self._store, message)
             committed = await self._tell(part_of(named))
         except Exception as error:  # file systems of others raise what they like
+            if await self._is_overtaken(message):
+                return True
             self._failed(message, error)
             return False
         if committed:
             self._stored[message.where] = message.step
             self._unwritten.pop(message.where, None)
             seconds = time.monotonic() - began
-            self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error="")
+            problem = self._strange.get(message.where, "")[:2048]
+            self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error=problem)
+        return True
+
+    async def _is_overtaken(self, message: Copied) -> bool:
+        """Whether this run has committed a later step by now: other nodes went on, and may have ended."""
+        try:
+            later = await asyncio.to_thread(self._storage(message.where).newest_of, self._run)
+        except OSError:
+            return False
+        if later <= message.step:
+            return False
+        self._stored[message.where] = later
+        self._unwritten.pop(message.where, None)
+        self.kept = structs.replace(self.kept, error="")
         return True
 
     def _newest_like(self, message: Copied) -> Copied:
@@ -224,15 +243,12 @@ class Keeper:
         gathering.written[written.part] = written
         if len(gathering.written) == written.parts and not gathering.done.done():
             try:
-                await asyncio.to_thread(self._commit, gathering.written)
+                strange = await asyncio.to_thread(self._commit, gathering.written)
             except Exception as error:  # as above; each node tries again
                 gathering.done.set_exception(error)
                 gathering.done.exception()
             else:
-                if written.step != self._stored.get(
-                    written.where
-                ):  # the last one may be saved again, with scores
-                    log.info("the checkpoint of step %d is in %s", written.step, shown(written.where))
+                self._say_committed(written, strange)
                 gathering.done.set_result(True)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -240,12 +256,26 @@ class Keeper:
         finally:
             self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
 
-    def _commit(self, written: dict[int, Written]) -> None:
+    def _say_committed(self, written: Written, strange: str) -> None:
+        """Log what was committed, and what is strange in its place."""
+        if written.step != self._stored.get(written.where):  # the last one may be saved again, with scores
+            log.info("the checkpoint of step %d is in %s", written.step, shown(written.where))
+        self._strange[written.where] = strange
+        if strange:
+            log.warning("%s", strange)
+
+    def _commit(self, written: dict[int, Written]) -> str:
+        """Commit a save; return in a sentence what is strange in its place, empty if nothing is."""
         from elasticjob.trainer.checkpoint.storage import Manifest, Part
 
         first = written[0]
+        storage, before = self._storage(first.where), self._stored.get(first.where, -1)
+        gone = storage.newest_of(self._run) < before
         parts = tuple(Part(each.name, each.size, each.crc) for _, each in sorted(written.items()))
-        self._storage(first.where).commit(Manifest(first.step, first.round, parts), first.keep)
+        manifest = Manifest(first.step, first.round, parts, by=self._run, after=first.after)
+        if strangers := storage.commit(manifest, first.keep):
+            return beside(shown(first.where), strangers)
+        return lost(before, first.where) if gone else ""
 
     # to the next node
 
@@ -289,12 +319,21 @@ def part_of(message: Copied) -> Written:
         name=message.name,
         size=message.size,
         crc=message.crc,
+        after=message.after,
     )
 
 
 def told(step: int, where: bytes, why: str) -> str:
     """Return in a sentence that a checkpoint is not written."""
     return f"the checkpoint of step {step} is not in {shown(where)}: {why}"
+
+
+def lost(step: int, where: bytes) -> str:
+    """Return in a sentence that checkpoints of this run were taken away."""
+    return (
+        f"the checkpoint of step {step} was in {shown(where)}, and is not any more: see that its file system "
+        "is mounted, if nobody has removed it"
+    )
 
 
 def shown(where: bytes) -> str:

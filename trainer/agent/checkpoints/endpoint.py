@@ -35,6 +35,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     size: int
     crc: int
+    after: int
 
     @property
     def save(self) -> Save:

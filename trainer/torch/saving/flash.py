@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -85,6 +86,7 @@ class Flash:
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
         self._expects = False
+        self._after, self._run = storage.UNKNOWN, secrets.token_hex(6)
         try:
             self._token = way_from(environment).token()
         except NoMaster:
@@ -144,6 +146,7 @@ class Flash:
             return opened.enter_context(reading(source, rank, targets))
 
         found: tuple[Any, Save] | None = newest.load(places, told, read, self._patience)
+        self._after = found[1].step if found else 0
         return found
 
     def close(self) -> None:
@@ -180,6 +183,7 @@ class Flash:
             persist=persist and place.keeps and self._storage is not None,
             where=os.fsencode(self._where) if self._storage else b"",
             keep=self._keep,
+            after=self._after,
         )
 
     def _write_by_itself(self, to: Storage, taken: Taken, save: Save, place: Place) -> None:
@@ -209,7 +213,9 @@ class Flash:
         parts = [msgspec.json.decode(each, type=storage.Part) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
             parts.sort(key=lambda each: each.name)
-            to.commit(Manifest(save.step, save.round, tuple(parts)), self._keep)
+            manifest = Manifest(save.step, save.round, tuple(parts), by=self._run, after=self._after)
+            if strangers := to.commit(manifest, self._keep):
+                log.warning("%s", part.beside(storage.shown(self._where), strangers))
 
     def _write_part(self, to: Storage, taken: Taken, save: Save, place: Place) -> storage.Part:
         tensors, body, at = described(taken, save, place)

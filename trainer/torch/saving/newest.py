@@ -25,7 +25,7 @@ from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
 from elasticjob.trainer.checkpoint.memory import Held
 from elasticjob.trainer.checkpoint.part import Damaged, Newer, Save
 from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
-from elasticjob.trainer.checkpoint.storage import Storage, Trouble, shown
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, mixed, shown
 
 log = logging.getLogger("elasticjob")
 
@@ -47,6 +47,7 @@ class Told(msgspec.Struct, frozen=True):
     stored: tuple[tuple[Save, int], ...] = ()
     aside: tuple[int, ...] = ()
     trouble: str = ""
+    mixed: str = ""
 
 
 class Met(msgspec.Struct, frozen=True):
@@ -84,7 +85,8 @@ def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
     """Return what `read` returns for the newest checkpoint, and which that is; None if there never was one.
 
     All workers call it at once. Trouble if storage could not be read for so many seconds, Damaged if nothing
-    is left that can be read, Newer if it was written by a newer program.
+    is left that can be read, Newer if it was written by a newer program, ValueError if two trainings have
+    written there.
     """
     told_before = False
     for seconds in (*pauses(patience), None):
@@ -133,6 +135,8 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     own = msgspec.json.encode(_told(places, mine, readers.rank))
     told = [msgspec.json.decode(each, type=Told) for each in readers.exchange(own)]
     _raise_trouble([each.trouble for each in told])
+    if problem := next((each.mixed for each in told if each.mixed), ""):
+        raise ValueError(problem)
     stored = {save: parts for each in told for save, parts in each.stored}
     wrong = ""
     for chosen in choose([each.offers for each in told], stored):
@@ -199,28 +203,29 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
     if places.storage is None or not (rank == 0 or (places.first and rank < LOOKING)):
         return told
     try:
-        stored, aside = _stored_in(places.storage)
-        return msgspec.structs.replace(told, stored=tuple(stored), aside=tuple(aside))
+        manifests, aside = _stored_in(places.storage)
+        stored = tuple((each.save, len(each.parts)) for each in manifests)
+        return msgspec.structs.replace(
+            told, stored=stored, aside=tuple(aside), mixed=mixed(manifests, places.where)
+        )
     except (OSError, Newer) as error:
         return msgspec.structs.replace(told, trouble=str(error))
 
 
-def _stored_in(storage: Storage) -> tuple[list[tuple[Save, int]], list[int]]:
-    """Return the checkpoints in storage with their numbers of parts, and the steps that are set aside.
+def _stored_in(storage: Storage) -> tuple[list[Manifest], list[int]]:
+    """Return the manifests of the checkpoints in storage, and the steps that are set aside.
 
     One whose manifest is damaged is set aside now.
     """
     steps, aside = storage.standing()
-    stored: list[tuple[Save, int]] = []
+    found: list[Manifest] = []
     for step in steps:
         try:
-            manifest = storage.manifest(step)
+            found.append(storage.manifest(step))
         except Damaged as error:
             _set_aside(storage, step, str(error))
             aside.append(step)
-        else:
-            stored.append((manifest.save, len(manifest.parts)))
-    return stored, aside
+    return found, aside
 
 
 def _source(places: Places, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
