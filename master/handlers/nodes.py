@@ -14,6 +14,7 @@ import msgspec
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Kept, Order, Orders, Progress, Report, Watch
+from elasticjob.api.rpc.rendezvous import World
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import watch as workers
@@ -168,11 +169,15 @@ def _charged(job: Job, name: str, now: datetime) -> Job:
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
-    """Record that all workers of the node succeeded; the job succeeds when all members have."""
+    """Record that all workers of the node succeeded; the job succeeds when all members have.
+
+    A node that was taken for lost may have done the last steps meanwhile, if no other world was formed.
+    """
     node = incarnations.known(job, request)
     if node.finished:
         return Turn(job, Empty())
-    if not (job.world and node.round == request.round == job.world.round):
+    world = job.world
+    if not (world and request.round == world.round and (node.round == world.round or _was_in(world, node))):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
     job = _with_alarms(job, node, request.progress, None, now)
     if request.progress:
@@ -180,6 +185,11 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     job = job.put(job.nodes[node.name].but(finished=True, joined=None))
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
+
+
+def _was_in(world: World, node: Node) -> bool:
+    """Whether a node was lost out of a world, and is in no other."""
+    return not node.round and any(each.node == node.name for each in world.members)
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:

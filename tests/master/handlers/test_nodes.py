@@ -142,6 +142,25 @@ def test_all_finished_is_success() -> None:
     assert game.order("node-0") is Order.STOP
 
 
+@pytest.mark.parametrize("names", [["node-0"], ["node-0", "node-1"]])
+def test_nodes_that_were_taken_for_lost_have_finished_if_nobody_went_on(names: list[str]) -> None:
+    """They were paused, or cut off from the master alone, and did the last steps by themselves."""
+    game = played(*names)
+    game.wait(30)
+    assert not any(game.job.nodes[name].round for name in names)
+    game.ask(*(finish(name, 1) for name in names))
+    assert game.verdict.end is End.SUCCEEDED
+
+
+def test_a_node_that_the_others_have_left_behind_has_not_finished() -> None:
+    game = played("node-0", "node-1")
+    game.wait(30, "node-0")
+    game.ask(join("node-0", after=1))
+    assert (game.names(), game.job.round) == (["node-0"], 2)
+    with pytest.raises(Stale, match="round 1 is over for node-1: the job is in round 2"):
+        game.ask(finish("node-1", 1))
+
+
 def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
     game, alarm = played("node-0"), "the loss of step 40 is nan"
     trouble = Kept(error="the checkpoint of step 30 is not in /mnt/run: No space left on device")
