@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,8 @@ from elasticjob.trainer.torch.world.link import channel_to
 from elasticjob.trainer.torch.world.peers import gathered
 
 log = logging.getLogger("elasticjob")
+
+OTHERS: Final = 1.0  # seconds until all workers of a job know that they are to end
 
 __all__ = ["Checkpoint", "RandomState", "ResumableLoader"]
 
@@ -57,6 +60,7 @@ class Checkpoint:
         save_every: int = 1000,
         keep: int = 2,
         environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if every < 1 or save_every < 1 or save_every % every:
             raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
@@ -74,6 +78,8 @@ class Checkpoint:
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
         self._flash = Flash(os.fsdecode(where), keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
+        self._leaving: tuple[int, float] | None = None  # the step and the time at which it knew that
+        self._clock = clock
         if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._ask)
 
@@ -104,7 +110,9 @@ class Checkpoint:
     def save(self, step: int, *, last: bool = False) -> None:
         """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
 
-        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143).
+        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143). Where each
+        worker has a part of it, all have to copy the same step, and are asked moments apart: then it copies
+        after each step from now on, and exits a while later.
         """
         if not (last or self.is_due(step)):
             self._flash.expect(self._snapshot, rank())
@@ -115,7 +123,7 @@ class Checkpoint:
                 if isinstance(each, RandomState):
                     each.gather(exchange)
         self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange)
-        if self._asked:
+        if self._asked and self._may_leave(step):
             raise SystemExit(128 + signal.SIGTERM)
 
     def is_due(self, step: int) -> bool:
@@ -143,6 +151,11 @@ class Checkpoint:
 
     def _ask(self, _: int, __: FrameType | None) -> None:
         self._asked = True
+
+    def _may_leave(self, step: int) -> bool:
+        """Whether a worker that was asked to end has done its part: the others were asked, too, by then."""
+        first, at = self._leaving = self._leaving or (step, self._clock())
+        return not self._flash.divided or (step > first and self._clock() >= at + OTHERS)
 
     def _say(self, message: Copied | Hampered) -> None:
         if self._channel is not None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import IterableDataset
 
@@ -217,3 +219,48 @@ def test_wrong_arguments_are_refused(
 ) -> None:
     with pytest.raises(error, match=sentence):
         Checkpoint(tmp_path, **{"state": {}, "environment": {}, **given})
+
+
+class Parts:
+    """Stands for the copies of one of several workers that have a part of the state each."""
+
+    def __init__(self, divided: bool) -> None:
+        self.divided, self.steps = divided, list[int]()
+
+    def save(self, state: Any, save: Save, rank: int, **_: Any) -> None:
+        self.steps.append(save.step)
+
+    def expect(self, *_: Any) -> None:
+        pass
+
+
+@given(st.integers(1, 9), st.floats(0, 0.9), st.floats(0.01, 3.0), st.booleans())
+def test_workers_that_are_asked_to_end_moments_apart_have_copied_one_step(
+    asked: int, apart: float, takes: float, divided: bool
+) -> None:
+    """Two workers in lockstep: each step takes as long on both, and none ends without both."""
+    now, flashes = [0.0], [Parts(divided), Parts(divided)]
+    workers = [
+        Checkpoint(
+            "memory://", {"notes": {}}, every=100, save_every=100, environment={}, clock=lambda: now[0]
+        )
+        for _ in flashes
+    ]
+    for worker, flash in zip(workers, flashes, strict=True):
+        worker._flash = flash  # type: ignore[assignment]  # a divided model takes two processes
+    left = False
+    for step in range(1, 1000):
+        now[0] = step * takes
+        for worker, late in zip(workers, (0.0, apart), strict=True):
+            worker._asked |= now[0] >= asked * takes + late
+            try:
+                worker.save(step)
+            except SystemExit:
+                left = True
+        if left:
+            break
+    assert left
+    if divided:
+        assert max(flashes[0].steps) in flashes[1].steps
+    else:
+        assert flashes[0].steps == [asked]

@@ -86,6 +86,7 @@ class Flash:
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
         self._expects = False
+        self.divided = False  # each worker has a part of what was saved last
         self._after, self._run = storage.UNKNOWN, secrets.token_hex(6)
         try:
             self._token = way_from(environment).token()
@@ -102,6 +103,7 @@ class Flash:
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
         place = replace(place, keeps=place.keeps and keeps)
+        self.divided = place.parts > 1
         if not self._copies(place):
             return
         if not self._readable:  # better now than after a crash
