@@ -144,7 +144,8 @@ class Step:
         if loss.numel() != 1:
             raise RuntimeError(f"step.backward takes a mean loss, and this has the shape {(*loss.shape,)}")
         if counts:
-            known = loss.item() if loss.device.type == "cpu" else loss.detach()
+            enough = torch.promote_types(loss.dtype, torch.float32)  # a sum of half precision may overflow
+            known = loss.item() if loss.device.type == "cpu" else loss.detach().to(enough)
             self._losses = self._losses + known * counts
             self._weights += counts
         scaled = loss if run.state.scaler is None else run.state.scaler.scale(loss)

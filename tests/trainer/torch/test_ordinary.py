@@ -24,8 +24,10 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 from elasticjob.trainer.agent.processes.warm import warm_up
 from elasticjob.trainer.torch import Elastic, PerEpoch
 from elasticjob.trainer.torch.losses import CALM, Losses
+from elasticjob.trainer.torch.records.randomness import seed_torch
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
 from elasticjob.trainer.torch.state import is_behind
+from tests.kit.training.device import DEVICE
 
 X = torch.arange(24, dtype=torch.float64).view(12, 2) / 24
 Y = (X.sum(dim=1) > 1).long()
@@ -41,7 +43,7 @@ def closed_group() -> Iterator[None]:
 
 def model_of(seed: int = 0) -> nn.Sequential:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.3), nn.Linear(4, 2)).double()
+    return nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.3), nn.Linear(4, 2)).double().to(DEVICE)
 
 
 def forked(act: Callable[[], Any]) -> Any:
@@ -238,7 +240,7 @@ def test_a_loss_of_weight_0_counts_nothing_even_if_it_is_nan(find_unused: bool) 
     for step in elastic.steps(elastic.loader(DATA, global_batch=12, micro_batch=6), epochs=2):
         with step:
             for x, _ in step:
-                mask = torch.full((6,), next(masks), dtype=torch.float64)
+                mask = torch.full((6,), next(masks), dtype=torch.float64, device=DEVICE)
                 loss = (elastic.model(x).sum(dim=1) * mask).sum() / mask.sum()
                 step.backward(loss, weight=float(mask.sum()))
     assert all(each.isfinite().all() for each in model.parameters())
@@ -247,9 +249,9 @@ def test_a_loss_of_weight_0_counts_nothing_even_if_it_is_nan(find_unused: bool) 
 
 def test_statistics_are_those_of_one_micro_batch_in_a_step() -> None:
     """Of several that a worker computes, the first, which is the main worker's in any world."""
-    model = nn.BatchNorm1d(2, affine=True).double()
+    model = nn.BatchNorm1d(2, affine=True).double().to(DEVICE)
     elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    expected, tracked = torch.zeros(2, dtype=torch.float64), 0
+    expected, tracked = torch.zeros(2, dtype=torch.float64, device=DEVICE), 0
     for step in elastic.steps(elastic.loader(DATA, global_batch=12, micro_batch=4), epochs=2):
         with step:
             for number, (x, _) in enumerate(step):
@@ -325,7 +327,8 @@ def test_losses_that_are_not_as_usual_are_noticed(losses: list[float], alarms: d
 
 def test_the_scripts_random_numbers_are_its_own() -> None:
     def drawn() -> tuple[float, ...]:
-        return random.random(), float(np.random.rand()), float(torch.rand(()))
+        torchs = [float(torch.rand((), device=each)) for each in dict.fromkeys(("cpu", DEVICE.type))]
+        return random.random(), float(np.random.rand()), *torchs
 
     def seeded() -> None:
         random.seed(7), np.random.seed(7), torch.manual_seed(7)
@@ -344,6 +347,20 @@ def test_the_scripts_random_numbers_are_its_own() -> None:
                 step.backward(F.cross_entropy(elastic.model(x), y))
         found.append(drawn())
     assert found == expected
+
+
+def test_the_generator_of_the_models_own_gpu_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    generators = (torch.Generator(), torch.Generator())
+    monkeypatch.setattr(torch.cuda, "default_generators", generators)
+    seed_torch(7, torch.device("cuda", 1))
+    assert [each.initial_seed() == 7 for each in generators] == [False, True]
+
+
+def test_losses_of_half_precision_are_added_up_in_full() -> None:
+    elastic, _ = simple()
+    data = elastic.loader(DATA, global_batch=12)
+    (step,) = trained(elastic, data, lambda batch: (elastic.model(batch[0]).mean() * 0 + 7_000).half())
+    assert step.loss == 7_000
 
 
 @pytest.mark.parametrize(

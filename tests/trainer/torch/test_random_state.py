@@ -13,6 +13,7 @@ import torch
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving import random_state
+from tests.kit.training.device import DEVICE
 
 
 def seed(number: int) -> None:
@@ -23,7 +24,8 @@ def seed(number: int) -> None:
 def draw() -> list[float]:
     """One number of each generator; the normal ones keep a second for the next call."""
     normal = [random.gauss(0, 1), float(np.random.standard_normal())]
-    return [*normal, random.random(), float(np.random.rand()), torch.rand(()).item()]
+    torchs = [torch.rand((), device=each).item() for each in ("cpu", DEVICE)]
+    return [*normal, random.random(), float(np.random.rand()), *torchs]
 
 
 def test_a_restarted_worker_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
