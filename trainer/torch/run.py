@@ -37,6 +37,7 @@ from elasticjob.trainer.torch.saving.tree import is_distributed, settle
 from elasticjob.trainer.torch.state import NOTHING, Done, State, is_behind
 from elasticjob.trainer.torch.world import link as links
 from elasticjob.trainer.torch.world.link import Stopped
+from elasticjob.trainer.torch.world.nccl import wait_for_ends
 from elasticjob.trainer.torch.world.peers import Peers
 from elasticjob.trainer.torch.world.replicated import Replicated
 
@@ -332,8 +333,9 @@ class Run:
                 self._next_world(str(error))
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group, at the end of the process."""
         self._leave_group()
+        wait_for_ends()
 
     def report(self, metrics: Mapping[str, float]) -> None:
         """Add metrics to the progress in the job's status."""
@@ -363,6 +365,7 @@ class Run:
         if self._link is None:
             self._enter(ALONE, None, at_step=False)
             return
+        self.peers.warm_up()
         self.say(Phase.WAITING)
         place, listener = self._link.first_world()
         try:

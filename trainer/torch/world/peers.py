@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import stat
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.torch.saving.tree import Taken, together
 from elasticjob.trainer.torch.world.chunks import empty, form_of, hand_over, side_by_side
+from elasticjob.trainer.torch.world.nccl import Nccl, warm_up
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
 REACH = 2.0  # seconds of one try; a store listens before its world is formed. Less than an aborted worker has
@@ -74,8 +74,7 @@ class Peers:
         self._before = connections()
         self._links: frozenset[Connection] | None = None
         self._aborted = False
-        self._aborting = threading.Lock()
-        self._nccl: dist.ProcessGroup | None = None  # the group, if operations on GPUs are among its own
+        self._nccl: Nccl | None = None  # if operations on GPUs are among the group's own
         self._some: dist.ProcessGroup | None = None
         self._lent = False  # the group is another's
 
@@ -120,7 +119,14 @@ class Peers:
             forget_groups()
             raise
         self._links = connections() - self._before
-        self._nccl = dist.group.WORLD if cuda else None
+        self._nccl = Nccl(self._device) if cuda else None
+
+    def warm_up(self) -> None:
+        """Make ready what a GPU needs to train, if this worker uses one, before others wait for it."""
+        if self._device.type == "cuda" and not dist.is_initialized():
+            self.open(None)
+            warm_up(self._device)
+            self.close()
 
     def start_sum(self, numbers: Tensor) -> Sum:
         """Begin to add `numbers` over all workers, beside the collectives that follow."""
@@ -229,7 +235,8 @@ class Peers:
         """Fail all pending collectives of this group on this worker."""
         self._aborted = True
         self._shut()
-        self._abort_nccl()
+        if self._nccl is not None:
+            self._nccl.abort()
 
     def check(self) -> None:
         """Raise DistNetworkError after an abort."""
@@ -238,9 +245,11 @@ class Peers:
 
     def close(self, *, broken: bool = False) -> None:
         """Leave the group; the others see their connections close. `broken`: what is pending never ends."""
-        if broken:
-            self._abort_nccl()
-        if dist.is_initialized() and not self._lent:
+        if self._lent or not dist.is_initialized():
+            return
+        if self._nccl is not None:
+            self._nccl.leave(broken=broken)
+        else:
             dist.destroy_process_group()
 
     def _shut(self) -> None:
@@ -248,12 +257,6 @@ class Peers:
         mine = connections() - self._before
         for link in mine if self._links is None else mine & self._links:
             link.shut()
-
-    def _abort_nccl(self) -> None:
-        """Abort what is pending on the GPU; returns when that is done, whoever began it."""
-        with self._aborting:
-            if self._nccl is not None:
-                self._nccl.abort()
 
     def _store(self, listener: socket.socket | None) -> Store:
         if listener is None:
