@@ -93,6 +93,11 @@ class Flash:
         except NoMaster:
             self._token = ""
 
+    @property
+    def where(self) -> str:
+        """The place of the checkpoints."""
+        return self._where
+
     def save(
         self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange, keeps: bool = True
     ) -> None:
