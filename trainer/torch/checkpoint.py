@@ -22,10 +22,12 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
+from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.random_state import RandomState
@@ -92,19 +94,15 @@ class Checkpoint:
         if found is None:
             return 0
         state, save = found
+        of = f"the checkpoint of step {save.step} in {self._flash.where}"
         if not self._takes(state):
             raise ValueError(
-                f"the checkpoint of step {save.step} has {sorted(state)}, and Checkpoint(...) got "
-                f"{sorted(self._state)}: give the same names, or another folder"
+                f"{of} has {sorted(state)}, and Checkpoint(...) got {sorted(self._state)}: give the same "
+                "names, or another folder; elasticjob.trainer.torch.saved.read returns what is in this one"
             )
-        for name, mine in self._state.items():
-            if name not in state:
-                log.warning("the checkpoint has no random numbers: those of the script go on")
-            elif isinstance(mine, dict):
-                mine.clear()
-                mine.update(state[name])
-            else:
-                mine.load_state_dict(state[name])
+        for warning in restoring.told(self._restore(state, of), of, "checkpoint.load()"):
+            if rank() == 0:
+                log.warning("%s", warning)
         return save.step
 
     def save(self, step: int, *, last: bool = False) -> None:
@@ -148,6 +146,18 @@ class Checkpoint:
             name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
         }
         return plain(state)
+
+    def _restore(self, state: Mapping[str, Any], of: str) -> list[str]:
+        """Load each object's state; return which arguments of the script that changes."""
+        schedulers = [each for each in self._state.values() if isinstance(each, LRScheduler)]
+        models_first = sorted(self._state.items(), key=lambda item: not isinstance(item[1], nn.Module))
+        changes: list[str] = []
+        for name, mine in models_first:  # what does not fit another model, an optimizer does not fit either
+            if name in state:
+                changes += restoring.load(f"state[{name!r}]", mine, state[name], of, schedulers)
+            else:
+                log.warning("the checkpoint has no random numbers: those of the script go on")
+        return changes
 
     def _ask(self, _: int, __: FrameType | None) -> None:
         self._asked = True

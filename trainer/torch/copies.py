@@ -99,7 +99,9 @@ class Copies:
         if found is None:
             return False
         if peers.gives(0):
-            self._state.restore(found[0])
+            for warning in self._state.restore(found[0], self._flash.where):
+                if peers.rank == 0:
+                    log.warning("%s", warning)
         return True
 
     def clone(self) -> None:

@@ -15,6 +15,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
 from elasticjob.trainer.torch.records.sampler import Position
 from elasticjob.trainer.torch.saving.tree import joined, local, settle
@@ -23,6 +24,7 @@ from elasticjob.trainer.torch.world.peers import Peers
 log = logging.getLogger("elasticjob")
 
 PROGRESS: Final = ("done", "evaluated", "scores", "scheduled", "order", "left_out")
+OTHERS: Final = "the state of the others"
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
 
@@ -129,18 +131,28 @@ class State:
         """Return everything as plain tensors and numbers."""
         return {"model": self.model.state_dict(), **self._trained(), "keep": self._kept()}
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take over a `snapshot`. ValueError if it was made with other optimizers, schedulers or `keep`."""
-        self.model.load_state_dict(snapshot["model"])
-        self._restore_trained(snapshot)
-        if (before := snapshot.get("frozen")) is not None and before != self._frozen():
-            log.warning(
-                "the checkpoint was made while %d parameters were frozen, and now %d are: see that the "
-                "script freezes and unfreezes by `elastic.epoch` or `elastic.progress.step`",
-                len(before),
-                len(self._frozen()),
+    def restore(self, snapshot: dict[str, Any], where: str = "memory") -> list[str]:
+        """Take over a `snapshot` from `where`; return warnings: where the script and the snapshot differ.
+
+        ValueError if it was made with another model, other optimizers or schedulers, or a `keep` that is not
+        here.
+        """
+        of = f"the checkpoint of step {snapshot['done']['step']} in {where}"
+        changes = restoring.load("the model", self.model, snapshot["model"], of)
+        changes += self._restore_trained(snapshot, of)
+        warnings = restoring.told(changes, of, "Elastic(...)")
+        if bool(snapshot["scaler"]) != (self.scaler is not None and self.scaler.is_enabled()):
+            use = "is not used" if snapshot["scaler"] else "is not there, so this one begins anew"
+            warnings.append(f"{of} and the script differ: the state of a GradScaler {use}")
+        if (before := snapshot.get("frozen")) is not None and before != (now := self._frozen()):
+            warnings.append(
+                f"{of} was made while {len(before)} parameters were frozen, and now {len(now)} are: see that "
+                "the script freezes and unfreezes by `elastic.epoch` or `elastic.progress.step`"
             )
-        self._restore_kept(snapshot["keep"])
+        if new := sorted(self.keep.keys() - snapshot["keep"].keys()):
+            warnings.append(f"{of} has no keep {new}: they begin as the script has made them")
+        self._restore_kept(snapshot["keep"], of, new=new)
+        return warnings
 
     def named(self) -> dict[str, Any]:
         """Return what holds tensors by its name in a snapshot."""
@@ -245,15 +257,18 @@ class State:
             "frozen": self._frozen(),
         }
 
-    def _restore_trained(self, state: dict[str, Any]) -> None:
-        _restore_all("optimizers", self.optimizers, state)
-        _restore_all("schedulers", self._all_schedulers(), state)
-        if self.scaler is not None and state["scaler"] is not None:
-            self.scaler.load_state_dict(state["scaler"])
+    def _restore_trained(self, state: dict[str, Any], of: str = OTHERS) -> list[str]:
+        """Take over what an optimizer step changes, and progress; return what arguments that changes."""
+        schedulers = self._all_schedulers()
+        changes = _restore_all("optimizers", self.optimizers, state, of, schedulers)
+        changes += _restore_all("schedulers", schedulers, state, of, schedulers)
+        if self.scaler is not None and state["scaler"]:
+            changes += restoring.load("scaler", self.scaler, state["scaler"], of)
         self.done = Done(**state["done"])
         self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
+        return changes
 
     def _frozen(self) -> list[int]:
         """Return the places of the parameters that are not trained."""
@@ -274,19 +289,15 @@ class State:
             for name, each in self.keep.items()
         }
 
-    def _restore_kept(self, kept: dict[str, Any]) -> None:
-        if kept.keys() != self.keep.keys():
+    def _restore_kept(self, kept: dict[str, Any], of: str = OTHERS, new: Sequence[str] = ()) -> None:
+        """Take over what the user keeps, but for `new` names. ValueError if there are others."""
+        if kept.keys() != self.keep.keys() - set(new):
             raise ValueError(
-                f"the saved state keeps {sorted(kept)}, Elastic(keep=...) has {sorted(self.keep)}: give the "
-                "same names, or another checkpoint folder"
+                f"{of} keeps {sorted(kept)}, and Elastic(keep=...) has {sorted(self.keep)}: give the names "
+                "that it keeps, or another checkpoint folder"
             )
         for name, saved in kept.items():
-            mine = self.keep[name]
-            if isinstance(mine, dict):
-                mine.clear()
-                mine.update(saved)
-            else:
-                mine.load_state_dict(saved)
+            restoring.load(f"keep[{name!r}]", self.keep[name], saved, of)
 
     def _parameters(self) -> list[Tensor]:
         settle(self.model)
@@ -332,14 +343,18 @@ def check_keep(keep: Mapping[str, Any]) -> None:
             )
 
 
-def _restore_all(what: str, mine: Sequence[Stateful], state: Mapping[str, Any]) -> None:
+def _restore_all(
+    what: str, mine: Sequence[Any], state: Mapping[str, Any], of: str, schedulers: Sequence[LRScheduler]
+) -> list[str]:
     if len(state[what]) != len(mine):
         raise ValueError(
-            f"the saved state has {len(state[what])} {what}, Elastic(...) got {len(mine)}: give the same "
-            "ones in the same order, or another checkpoint folder"
+            f"{of} has {len(state[what])} {what}, and Elastic(...) got {len(mine)}: give the same ones in "
+            "the same order, or another checkpoint folder"
         )
-    for each, saved in zip(mine, state[what], strict=True):
-        each.load_state_dict(saved)
+    changes: list[str] = []
+    for index, (each, saved) in enumerate(zip(mine, state[what], strict=True)):
+        changes += restoring.load(f"{what.removesuffix('s')} {index}", each, saved, of, schedulers)
+    return changes
 
 
 def plain(value: Any) -> Any:
