@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
 from elasticjob.trainer.torch.records.sampler import Position
+from elasticjob.trainer.torch.saving.loader import FINISH
 from elasticjob.trainer.torch.saving.tree import joined, local, settle
 from elasticjob.trainer.torch.world.peers import Peers
 
@@ -169,7 +170,7 @@ class State:
         changes = ", ".join(f"{name} {before[name]} became {told[name]}" for name in other)
         raise ValueError(
             f"the checkpoint has taken {self.done.offset} records of epoch {self.done.epoch} in another "
-            f"order: {changes}; finish the epoch with what it had, or give another checkpoint folder"
+            f"order: {changes}; {FINISH}"
         )
 
     def roll_back(self, snapshot: dict[str, Any]) -> None:

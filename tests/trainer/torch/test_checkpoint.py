@@ -76,6 +76,15 @@ def test_batches_that_were_taken_do_not_come_again(tmp_path: Path, dataset: Any,
     assert [batch for steps in (2, 1, 2, 3) for batch in life(steps, 8)] == expected
 
 
+def test_other_batches_within_an_epoch_are_refused() -> None:
+    before = ResumableLoader(list(range(10)), batch_size=4)
+    next(iter(before))
+    with pytest.raises(ValueError, match="1 batches of epoch 0 in another order: batch size 4 became 5; fin"):
+        ResumableLoader(list(range(10)), batch_size=5).load_state_dict(before.state_dict())
+    assert len(list(before)) == 2  # the epoch is over: what follows may have any size
+    ResumableLoader(list(range(10)), batch_size=5).load_state_dict(before.state_dict())
+
+
 def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoint, _, _ = training(tmp_path, every=2, save_every=4, keep=9)
     assert list(checkpoint.steps(9)) == list(range(1, 10))

@@ -248,7 +248,7 @@ class Loader:
 
     def told(self) -> dict[str, Any]:
         """Return what the records of each step depend on."""
-        return {**self.order.told(), "global batch": self.global_batch, "counted records": self.records}
+        return {**self.order.told(), "global batch": self.global_batch, "records of an epoch": self.records}
 
     def sampler(self, slots: int) -> Sampler:
         """Return how the records are cut into steps for a job of `slots` workers at most."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader
+
+FINISH: Final = (
+    "finish the epoch with what it had, after which it may change, or give another checkpoint folder"
+)
+"""The way out where a checkpoint is within an epoch of another order."""
 
 
 class ResumableLoader(DataLoader[Any]):
@@ -36,13 +41,28 @@ class ResumableLoader(DataLoader[Any]):
         while True:
             yield from self
 
-    def state_dict(self) -> dict[str, int]:
-        """Return where the loader is: `batch` is the next one of the epoch."""
-        return {"epoch": self.epoch, "batch": self.batch}
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader is: `batch` is the next one of the epoch, of batches in this `order`."""
+        return {"epoch": self.epoch, "batch": self.batch, "order": self._order()}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Begin the next epoch there."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch there. ValueError if it is within an epoch of other batches."""
+        mine, theirs = self._order(), state.get("order", {})
+        changes = [
+            f"{name} {was} became {mine.get(name)}" for name, was in theirs.items() if mine.get(name) != was
+        ]
+        if changes and state["batch"]:
+            raise ValueError(
+                f"the checkpoint has taken {state['batch']} batches of epoch {state['epoch']} in another "
+                f"order: {', '.join(changes)}; {FINISH}"
+            )
         self.epoch, self.batch = state["epoch"], state["batch"]
+
+    def _order(self) -> dict[str, Any]:
+        """Return what the batches depend on."""
+        sized = hasattr(self.dataset, "__len__")
+        records = {"records": len(self.dataset)} if sized else {}  # type: ignore[arg-type]  # as asked
+        return {"batch size": self.batch_size, "seed": self.seed, "drop_last": self.drop_last, **records}
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
