@@ -257,11 +257,12 @@ class Keeper:
             self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
 
     def _say_committed(self, written: Written, strange: str) -> None:
-        """Log what was committed, and what is strange in its place."""
+        """Log what was committed, and what is strange in its place, once for as long as it is."""
         if written.step != self._stored.get(written.where):  # the last one may be saved again, with scores
             log.info("the checkpoint of step %d is in %s", written.step, shown(written.where))
-        self._strange[written.where] = strange
-        if strange:
+        known = self._strange.get(written.where, "")
+        self._strange[written.where] = strange and (known or strange)
+        if strange and not known:
             log.warning("%s", strange)
 
     def _commit(self, written: dict[int, Written]) -> str:
