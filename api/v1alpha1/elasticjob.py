@@ -138,6 +138,10 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
+FINISHED: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+"""Phases after which nothing makes a job run again."""
+
+
 class Bounds(NamedTuple):
     """The allowed sizes of a role; `most` is None if only resourceLimits bound it."""
 

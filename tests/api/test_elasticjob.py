@@ -243,9 +243,23 @@ def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:
     assert [len(found) for found in (unknown, mounts, shapes)] == [100, 100, 100]
 
 
-def test_a_changed_template_is_told_how_it_can_change() -> None:
-    [problem] = problems(job(**main(image="b")), job())
-    assert "set suspend: true first" in problem.message
+FINISHED = "once the job has finished: delete it and create it again; it goes on from its last checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("phase", "suspend", "words"),
+    [
+        ("Running", False, "while the job runs: set suspend: true first"),
+        ("Succeeded", False, FINISHED),
+        ("Failed", False, FINISHED),
+        ("Succeeded", True, FINISHED),  # suspending it has no effect any more
+    ],
+)
+def test_a_changed_template_is_told_how_it_can_change(phase: str, suspend: bool, words: str) -> None:
+    before = {"spec/suspend": suspend, "status/phase": phase}
+    [problem] = problems(job(**before, **main(image="b")), job(**before))
+    assert words in problem.message
+    assert problems(job(**before, **{f"{W}/replicas": 3}), job(**before)) == []
 
 
 @pytest.mark.parametrize(

@@ -396,3 +396,15 @@ async def test_older_plans_are_stored_as_todays(written: dict[str, Any], stored:
     new, wanted = changed(base, written), changed(base, {"metadata/labels": labels, **stored})
     assert await admitted(scaleplan.WEBHOOK, new) == wanted
     assert await admitted(scaleplan.WEBHOOK, new, wanted) == wanted, "the same manifest again"
+
+
+async def test_a_change_of_a_finished_job_is_let_through_with_a_warning() -> None:
+    over = {"status/phase": "Succeeded"}
+    for changes in ({"spec/suspend": True}, {"spec/replicaSpecs/worker/replicas": 3}):
+        found = await answer(elasticjob.WEBHOOK, {**over, **changes}, over)
+        assert found.allowed
+        assert found.warnings == [
+            "spec: the job has finished and does not start again; "
+            "runPolicy still says how long it and its pods are kept"
+        ]
+    assert await answer(elasticjob.WEBHOOK, over, over) == Answer(True, warnings=[])

@@ -6,16 +6,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang, OptimizeMode
+from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
 from elasticjob.kube.objects.problem import Problem
 
 Advice = Callable[[ElasticJob], Iterable[Problem]]
+
+OVER: Final = (
+    "the job has finished and does not start again; runPolicy still says how long it and its pods are kept"
+)
 
 
 def advice(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
     """Return the warnings of a job that is created, or whose spec differs from `old`'s."""
     if old is not None and new.spec == old.spec:
         return []
+    if old is not None and old.status.phase in FINISHED:
+        return [Problem("spec", OVER)]
     return [problem for each in ADVICE for problem in each(new)]
 
 

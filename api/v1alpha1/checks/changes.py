@@ -2,7 +2,8 @@
 
 Sizes, limits, suspend, restart and run policy, optimizer and priority may change at any time. Fields from
 which running nodes were made (roles, templates, envs, nodeUnit, gang) may change only while the job is
-suspended, so that all nodes come from the same template. The strategy and managedBy never change.
+suspended, so that all nodes come from the same template, and not after its end. The strategy and managedBy
+never change.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
 from elasticjob.kube.objects.problem import Problem
 
 Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
+
+WHILE_IT_RUNS: Final = "while the job runs: set suspend: true first, change it, and set suspend: false"
+AFTER_ITS_END: Final = (
+    "once the job has finished: delete it and create it again; it goes on from its last checkpoint"
+)
 
 
 def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
@@ -32,24 +38,25 @@ def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
 
 def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
     """Roles, templates, envs and nodeUnit change only while the job is suspended, and so has no nodes."""
-    if old.spec.suspend:
+    finished = old.status.phase in FINISHED
+    if old.spec.suspend and not finished:
         return
-    advice = "set suspend: true first, change it, and set suspend: false"
+    when = AFTER_ITS_END if finished else WHILE_IT_RUNS
     for role in sorted(old.spec.replica_specs.keys() ^ new.spec.replica_specs.keys()):
         word = "added" if role in new.spec.replica_specs else "removed"
-        yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} while the job runs: {advice}")
+        yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} {when}")
     for role in sorted(old.spec.replica_specs.keys() & new.spec.replica_specs.keys()):
         before, now = old.spec.replica_specs[role].template, new.spec.replica_specs[role].template
         if before != now:
             path = difference(f"spec.replicaSpecs[{role}].template", before, now)
-            yield Problem(path, f"the template cannot change while the job runs: {advice}")
+            yield Problem(path, f"the template cannot change {when}")
     if old.spec.envs != new.spec.envs:
-        yield Problem("spec.envs", f"envs cannot change while the job runs: {advice}")
+        yield Problem("spec.envs", f"envs cannot change {when}")
     if old.spec.node_unit != new.spec.node_unit:
-        yield Problem("spec.nodeUnit", f"it cannot change while the job runs: {advice}")
+        yield Problem("spec.nodeUnit", f"it cannot change {when}")
     if old.spec.run_policy.scheduling.gang != new.spec.run_policy.scheduling.gang:
         path = "spec.runPolicy.scheduling.gang"
-        yield Problem(path, f"the gang cannot change while the job runs: {advice}")
+        yield Problem(path, f"the gang cannot change {when}")
 
 
 CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)
