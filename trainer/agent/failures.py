@@ -30,7 +30,7 @@ def why_hopeless(group: Group) -> str:
         return "the others have finished, and without checkpoint= it would train the whole job again"
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
-        return "it failed twice without any progress, so it is not started again"
+        return "it failed twice without any progress, so it is not started again here"
     known = remembered(group)
     spent = tuple(failed for failed in known if failed.round not in free_rounds(known))
     charged = restarts(tuple(failed for failed in spent if not failed.echo))

@@ -437,7 +437,9 @@ def test_script_that_fails_twice_without_progress_is_given_up(recovery: Recovery
     assert story.did == ["failure final", "exit 3 WorkerFailed"]
     ending = story.group.ending
     assert ending is not None
-    assert "RuntimeError: no data; it failed twice without any progress" in ending.message
+    assert ending.message.endswith(
+        "RuntimeError: no data; it failed twice without any progress, so it is not started again here"
+    )  # another pod may start it again, and says this of the pod that it replaces
 
 
 @pytest.mark.parametrize(
