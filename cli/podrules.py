@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -79,12 +79,13 @@ class OperatorsRules:
         found = tuple(life for pod in pods if (life := life_of(pod, EVERYWHERE)))
         seen = Seen(resource.model_copy(update={"spec": spec}), ours, found, master)
         plan = decide(seen, now)
+        aloud = replace(plan, quiet=False)  # no other controller says it
         return Work(
             create=tuple(action.manifest for action in plan.actions if isinstance(action, Create)),
             delete=tuple(Deletion(a.name, a.uid, a.grace) for a in plan.actions if isinstance(a, Delete)),
             resize=tuple(_patch(action) for action in plan.actions if isinstance(action, Resize)),
             status=describe(seen, plan, now).manifest(),
-            sentences=tuple(f"{note.reason}: {note.sentence}" for note in plan.notes),
+            sentences=tuple(f"{note.reason}: {note.sentence}" for note in aloud.notes),
             again_in=plan.again_in,
         )
 

@@ -27,6 +27,8 @@ from elasticjob.controllers.passes import rules
 from elasticjob.controllers.passes.conclusions import FAILED, is_over
 from elasticjob.controllers.passes.plan import (
     LATER,
+    NAME_TAKEN,
+    REFUSED,
     Action,
     Create,
     Note,
@@ -46,6 +48,7 @@ from elasticjob.controllers.passes.rules import (
     leave_it_to_the_collector,
     silence_ends_in,
 )
+from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 
@@ -56,6 +59,25 @@ KEPT_LIVES: Final = 3
 
 CONVERGING: Final = "Converging"
 """The reason of plans that bring nodes closer to what they should be."""
+CREATED: Final = "NodesCreated"
+MADE_AGAIN: Final = "NodesMadeAgain"
+REMOVED: Final = "NodesRemoved"
+
+READY: Final = "Ready"
+BLOCKED: Final = frozenset(
+    {
+        "JobNotFound",
+        "ManagedByOther",
+        "Suspended",
+        "WaitingForMaster",
+        "Deleting",
+        FINISHED,
+        FAILED,
+        NAME_TAKEN,
+        REFUSED,
+    }
+)
+"""Reasons of plans for which the nodes are not as the spec says, on purpose."""
 
 Place = tuple[str, int]
 
@@ -187,7 +209,7 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     going = [life for life in seen.lives if life.to_be_freed]
     verdict = seen.job is not None and not seen.job.spec.needs_master
     deletions = (deletion(life, as_seen=verdict) for life in going)
-    return Plan("Suspended", "the job is suspended", groups=group(deletions))
+    return Plan("Suspended", "the job is suspended", groups=group(deletions), quiet=True)  # the job tells it
 
 
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
@@ -289,12 +311,20 @@ def _stand_in_note(for_: Node, name: str) -> Note:
 def _birth_note(seen: Seen, node: Node, name: str) -> Note:
     end = node.latest.ended if node.latest else None
     if node.latest is None or end is None:
-        return Note("NodesCreated", name)
+        return Note(MADE_AGAIN if node.latest is None and _had_all_nodes(seen) else CREATED, name)
     policy = seen.policy(node.role)
     spent = f"; restart {node.charged(policy)} of {policy.budget}" if end.consequence.counts else ""
     why = seen.sizing.exhausted(node.latest) if seen.sizing else ""
     sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}{f'; {why}' if why else ''}"
     return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
+
+
+def _had_all_nodes(seen: Seen) -> bool:
+    """Whether each wanted node had a pod when the status was written: one without was deleted since."""
+    status = seen.resource.status
+    ready = find(status.conditions, READY)
+    same = status.observed_generation == seen.resource.metadata.generation
+    return same and ready is not None and ready.reason not in BLOCKED
 
 
 def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
@@ -375,7 +405,7 @@ def _let_go(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
         if life.alive and (left := standins.stays_for(life, seen.wanted, now)) > timedelta(0):
             yield Step(again_in=left)
         else:
-            yield Step((deletion(life),), Note("NodesRemoved", life.name))
+            yield Step((deletion(life),), Note(REMOVED, life.name))
 
 
 def _may_leave(seen: Seen, life: Life) -> bool:
@@ -409,7 +439,7 @@ def _container(seen: Seen, role: str) -> Manifest:
 
 def _gathered(notes: tuple[Note, ...]) -> tuple[Note, ...]:
     """Notes of the same reason about single nodes, as one: `created a, b, c`."""
-    plural = {"NodesCreated": "created", "NodesRemoved": "removed"}
+    plural = {CREATED: "created", MADE_AGAIN: "made again after their pods were deleted:", REMOVED: "removed"}
     gathered = [note for note in notes if note.reason not in plural]
     for reason, verb in plural.items():
         if named := [note.sentence for note in notes if note.reason == reason]:

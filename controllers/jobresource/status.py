@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
 
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
-from elasticjob.controllers.jobresource.decide import Seen, differing
+from elasticjob.controllers.jobresource.decide import BLOCKED, READY, Seen, differing
 from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.relaunch import (
@@ -22,27 +21,9 @@ from elasticjob.controllers.nodes.relaunch import (
     Standing,
 )
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.conclusions import FAILED
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan
-from elasticjob.controllers.passes.rules import FINISHED
+from elasticjob.controllers.passes.plan import Plan
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
-
-READY: Final = "Ready"
-BLOCKED: Final = frozenset(
-    {
-        "JobNotFound",
-        "ManagedByOther",
-        "Suspended",
-        "WaitingForMaster",
-        "Deleting",
-        FINISHED,
-        FAILED,
-        NAME_TAKEN,
-        REFUSED,
-    }
-)
-"""Reasons of plans for which the nodes are not as the spec says, on purpose."""
 
 
 def describe(

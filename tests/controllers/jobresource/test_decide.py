@@ -343,6 +343,36 @@ def test_notes_say_what_happens_and_why() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("generation", "reason", "note"),
+    [
+        (2, "Starting", "NodesMadeAgain: made again after their pods were deleted: digits-worker-0"),
+        (2, "AsSpecified", "NodesMadeAgain: made again after their pods were deleted: digits-worker-0"),
+        (1, "AsSpecified", "NodesCreated: created digits-worker-0"),  # a larger size is asked for
+        (2, "WaitingForMaster", "NodesCreated: created digits-worker-0"),
+        (2, "Refused", "NodesCreated: created digits-worker-0"),
+        (None, "", "NodesCreated: created digits-worker-0"),
+    ],
+)
+def test_an_event_says_that_a_pod_was_deleted(generation: int | None, reason: str, note: str) -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": at(NOW),
+    }
+    status = {"observedGeneration": generation, "conditions": [ready]} if generation else {}
+    given = seen(life(1), resource_=resource(generation=2, status=status))
+    assert [f"{each.reason}: {each.sentence}" for each in decide(given, NOW).notes] == [note]
+
+
+def test_one_event_says_that_a_job_is_suspended() -> None:
+    plan = decide(seen(life(0), resource_=resource(suspend=True)), NOW)
+    assert plan.actions
+    assert plan.notes == ()  # the job's controller has said it
+
+
 def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
     (action,) = decide(seen(ended(0, 1, restarts_before=1), life(1)), NOW).actions
     assert isinstance(action, Create)

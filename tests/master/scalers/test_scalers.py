@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -332,6 +333,15 @@ async def test_a_new_size_by_the_user_is_carried_out_once(own: ByMaster) -> None
     assert len(await own.nodes()) == 2
     status = (await own.client.get(JOBRESOURCE, "digits", own.job.metadata.namespace)).status
     assert status.replica_statuses[WORKER].desired == 2
+
+
+async def test_the_master_says_itself_that_its_job_is_suspended(own: ByMaster) -> None:
+    await own.nodes()
+    suspended = own.job.model_copy(update={"spec": own.job.spec.model_copy(update={"suspend": True})})
+    resource = JOBRESOURCE.convert(OperatorsRules().first(own.job))
+    work = OperatorsRules().work(suspended, resource, own.cache.pods, "10.0.0.1:1", datetime.now(UTC))
+    assert len(work.delete) == len(own.cache.pods) > 0
+    assert work.sentences == ("Suspended: the job is suspended",)
 
 
 async def test_a_process_that_fails_is_replaced_until_its_budget_is_spent(machine: OnMachine) -> None:
