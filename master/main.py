@@ -105,7 +105,7 @@ async def in_cluster(
         yield master
         feeding.cancel()
         if not master.retired:
-            await cluster.write_status()
+            await cluster.write_last_status()
 
 
 async def _brain(stack: AsyncExitStack, job: ElasticJob, settings: Settings) -> Brain | None:

@@ -25,6 +25,7 @@ from elasticjob.api.v1alpha1.common import (
 from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
+    FINISHED,
     ElasticJob,
     ExitCodeOperator,
     FailureRule,
@@ -109,9 +110,13 @@ def pods_of(job: str, pods: Iterable[Pod]) -> list[nodes.Pod]:
 
 
 def training_status(job: Job) -> Manifest:
-    """Return `status.training`, a pure function of the job: equal jobs cause no write."""
-    training, world = job.training, job.running
-    latest, rate, ends = training.progress, progress.speed(training), _end(training)
+    """Return `status.training`, a pure function of the job: equal jobs cause no write.
+
+    Without nodes that train there is no speed, and no end in sight.
+    """
+    training, world = job.training, None if job.spec.suspended else job.running
+    latest = training.progress
+    rate, ends = (progress.speed(training), _end(training)) if world else (None, None)
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
     known = {
         "step": latest and latest.step,
@@ -221,6 +226,17 @@ class Cluster:
             self._end_when_refused(error)
             return
         self._written, self._refused = status, None
+
+    async def write_last_status(self) -> None:
+        """Write the status of a master that ends, as its job is now: suspended or over it trains no more."""
+        try:
+            found = await self._client.get(ELASTICJOB, self._key.name, self._key.namespace)
+        except KubeError as error:
+            log.warning("job %s cannot be read: %s", self._key.name, error)
+        else:
+            rests = found.spec.suspend or found.status.phase in FINISHED
+            self._master.observe(lambda job, now: job.but(spec=job.spec.but(suspended=rests)))
+        await self.write_status()
 
     def _end_when_refused(self, error: KubeError) -> None:
         """Retire the master whose credentials have been refused for long."""

@@ -29,7 +29,7 @@ from elasticjob.master.health.watch import named
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.job import Bounds, Limits, Spot
+from elasticjob.master.state.job import Bounds, End, Limits, Spot, Verdict
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.training import Account
 from tests.kit.master.turns import Played, played, ran, report, watch
@@ -121,6 +121,19 @@ def test_status_says_how_training_goes() -> None:
         "round": 1,
         "goodput": 1.0,
     }
+
+
+def test_status_of_a_job_without_a_world_has_no_speed() -> None:
+    game = played("node-0", "node-1")
+    for step in (10, 20):
+        game.ask(report("node-0", 1, step, total_steps=100))
+        game.now += timedelta(seconds=5)
+    suspended = game.job.but(spec=game.job.spec.but(suspended=True))
+    over = game.job.but(verdict=Verdict(End.SUCCEEDED, "Finished", "done", game.now))
+    for job in (suspended, over):
+        known = training_status(job)
+        assert (known["step"], known["progress"], known["worldSize"]) == (20, 0.2, 0)
+        assert known.keys().isdisjoint({"stepsPerSecond", "samplesPerSecond", "eta"})
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,20 @@ async def test_a_successor_continues_and_the_job_says_how_training_goes(place: P
         assert (orders.order, orders.round) == (Order.TRAIN, 1)
 
 
+async def test_the_master_of_a_suspended_job_leaves_no_speed_behind(place: Place) -> None:
+    """It may be told to end before it sees that the job is suspended."""
+    await place.declare(replicas=1)
+    async with in_cluster(place.settings, SystemClock()) as master:
+        await master.ask(watch("digits-worker-0"))
+        await master.ask(join("digits-worker-0"))
+        await master.ask(report("digits-worker-0", 1, 7, samples=448))
+        await place.client.merge_patch(ELASTICJOB, "digits", {"spec": {"suspend": True}}, place.namespace)
+        master.observe(lambda job, now: job.but(spec=job.spec.but(suspended=False)))
+    training = (await place.client.get(ELASTICJOB, "digits", place.namespace)).status.training
+    assert training is not None
+    assert (training.step, training.world_size, training.steps_per_second) == (7, 0, None)
+
+
 @pytest.mark.parametrize("many", [2, 2_000])
 async def test_a_snapshot_of_many_nodes_fits_into_its_config_map(place: Place, many: int) -> None:
     await place.declare(replicas=2)
