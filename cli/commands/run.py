@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.standalone import hosting
 from elasticjob.cli.standalone.hosted import BESIDE, Hosted
-from elasticjob.cli.standalone.hosting import own_address, own_name
+from elasticjob.cli.standalone.hosting import is_told_here_alone, own_address, own_name
 from elasticjob.cli.standalone.torchrun import (
     KEYS,
     RANKED,
@@ -76,7 +75,6 @@ def underscored(name: str) -> str:
     return "--" + name[2:].replace("-", "_") if name.startswith("--") else name
 
 
-WORLD = re.compile(r"round \d+: \d+ worker\(s\)")
 ACCEPTED = "Accepted for torchrun's sake"
 
 
@@ -272,8 +270,8 @@ def run(
     checked(settings)
     form = f"elasticjob {place.node} %(asctime)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%H:%M:%S")
-    if parent or standalone or not (place.master or host):  # the master's log is in this terminal
-        logging.getLogger("elasticjob.agent").addFilter(is_not_of_a_world)
+    if parent:  # the master's log is in this terminal
+        logging.getLogger("elasticjob.agent").addFilter(is_told_here_alone)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     if log_dir is None and (settings.redirects or settings.tee):
         settings = replace(settings, log_dir=Path(tempfile.mkdtemp(prefix="elasticjob-")))
@@ -291,11 +289,6 @@ def run(
         low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler, beside=beside
     )
     return asyncio.run(hosting.host_or_join(settings, job))
-
-
-def is_not_of_a_world(record: logging.LogRecord) -> bool:
-    """Whether a line of the agent is not about a new world, which the master tells, too."""
-    return not WORLD.match(record.getMessage())
 
 
 def fitting(low: int, high: int, workers: int) -> int:

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import secrets
 import socket
 from contextlib import suppress
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("elasticjob.run")
 
 LOOPBACK = "127.0.0.1"
+TOLD = re.compile(r"round \d+: \d+ workers? |found the master ")
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
 
 
@@ -113,14 +115,23 @@ class Seat:
         return host_port(listen or LOOPBACK, parts(master.address)[1])
 
     async def _run(self, master: Master, ready: asyncio.Future[None]) -> None:
+        agent = logging.getLogger("elasticjob.agent")
         try:
             async with master:
+                agent.addFilter(is_told_here_alone)  # the master's log is in this terminal
                 ready.set_result(None)
                 await self._over.wait()
         except OSError as error:
             if ready.done():
                 raise
             ready.set_exception(error)
+        finally:
+            agent.removeFilter(is_told_here_alone)
+
+
+def is_told_here_alone(record: logging.LogRecord) -> bool:
+    """Whether a line of the agent is not one that the master in the same terminal tells, too."""
+    return not TOLD.match(record.getMessage())
 
 
 async def host_or_join(settings: Settings, job: Hosted) -> int:

@@ -134,7 +134,7 @@ def why_waiting(job: Job, now: datetime) -> str:
     else:
         missing = f"{job.nodes.count(is_missing)} more"
     left = (_last_call(job, survivors) - now).total_seconds()
-    return f"{joined} nodes joined; waiting for {missing}, {left:.0f} s at most"
+    return f"{joined} node{'s' * (joined != 1)} joined; waiting for {missing}, {left:.0f} s at most"
 
 
 def sentence(job: Job, now: datetime) -> str:
@@ -143,7 +143,7 @@ def sentence(job: Job, now: datetime) -> str:
         return job.verdict.message
     if world := job.running:
         return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
-    why = f" ({job.ending.reason})" if job.ending else ""
+    why = f" ({job.ending.reason})" if job.ending else " yet"
     return f"no world{why}: {why_waiting(job, now)}"
 
 

@@ -288,8 +288,8 @@ class Master:
         elif job.ending and job.ending != before.ending:
             log.info("round %d ends: %s", job.round, job.ending.reason)
         elif job.running and job.world is not before.world:
-            names = ", ".join(member.node for member in job.running.members[:8])
-            log.info("round %d: %d workers on %s", job.running.round, job.running.size, names)
+            names, size = ", ".join(member.node for member in job.running.members[:8]), job.running.size
+            log.info("round %d: %d worker%s on %s", job.running.round, size, "s" * (size != 1), names)
 
     async def _tick(self) -> None:
         """Apply all timeouts, forever."""

@@ -143,7 +143,7 @@ def still_saving(terms: Terms, problem: str, limit: float) -> str:
         "succeeds without it" if terms.may_lose_save else f"fails (exit code {NOT_SAVED}; --allow-unsaved)"
     )
     why = problem or "the last checkpoint is being written"
-    return f"all workers ended with code 0; {why}; tried for {limit:.0f} s, after which the run {after}"
+    return f"all workers ended with code 0; {why}; tried for up to {limit:.0f} s; then the run {after}"
 
 
 def fail_without_the_last_checkpoint(group: Group, problem: str) -> Step:
@@ -517,10 +517,10 @@ def describe_world(group: Group) -> str:
     """Return a sentence about the current world."""
     world = group.world
     if world is None:
-        return f"round {group.round}: 0 worker(s)"
+        return f"round {group.round}: 0 workers"
     names = ", ".join(member.node for member in world.members)
     more = f" and others, {world.count} nodes" if world.count > len(world.members) else ""
-    return f"round {group.round}: {world.size} worker(s) on {names}{more}"
+    return f"round {group.round}: {world.size} worker{'s' * (world.size != 1)} on {names}{more}"
 
 
 def with_all(group: Group, workers: Iterable[Worker]) -> Group:

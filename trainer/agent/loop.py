@@ -322,7 +322,7 @@ class Agent:
 
     async def _watch(self) -> None:
         """Keep a Watch pending at the master, and emit its orders."""
-        seen = 0
+        seen, found = 0, False
         while True:
             try:
                 orders = await self._master.call(self._heartbeat(seen))
@@ -332,6 +332,9 @@ class Agent:
             except MasterError as error:
                 self._events.put_nowait(Dismissed(AGAIN, type(error).__name__, str(error)))
                 return
+            if not found:  # the workers may import for long before they join
+                found = True
+                log.info("found the master at %s", self._master.address)
             if orders.succession is not None:
                 self._left = orders.succession
                 orders = msgspec.structs.replace(orders, succession=None)

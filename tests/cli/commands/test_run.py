@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.message import UNRANKED
-from elasticjob.cli.commands.run import is_not_of_a_world
 from elasticjob.cli.main import application
 from elasticjob.cli.standalone import hosting
 from elasticjob.cli.standalone.hosted import Hosted
@@ -248,15 +246,3 @@ def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings,
     assert settings.log_dir is not None
     assert list(settings.log_dir.iterdir()) == []
     settings.log_dir.rmdir()
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("round 12: 3 worker(s) on a, b", False),
-        ("round 12 ends: a lost a worker", True),
-        ("round 1 lost b", True),
-    ],
-)
-def test_the_world_is_told_by_the_master_alone(line: str, told: bool) -> None:
-    assert is_not_of_a_world(logging.LogRecord("agent", logging.INFO, "", 1, line, (), None)) is told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 
@@ -103,3 +104,28 @@ async def test_job_without_a_secret_is_warned_of_where_others_reach_it(
 ) -> None:
     assert await run(monkeypatch, Hosted(1, 1, host, 0, name), lambda _: None) == 3
     assert ("the job has no secret" in caplog.text) is warns
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("round 12: 3 workers on a, b", False),
+        ("round 1: 1 worker on a", False),
+        ("found the master at 127.0.0.1:29400", False),
+        ("round 12 ends: a lost a worker", True),
+        ("round 1 lost b", True),
+    ],
+)
+async def test_the_node_that_holds_the_master_does_not_say_the_same_twice(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str, told: bool
+) -> None:
+    agent = logging.getLogger("elasticjob.agent")
+
+    def tells(settings: Settings) -> None:
+        agent.warning("%s", line)
+
+    for host in ("", "127.0.0.1"):
+        await run(monkeypatch, Hosted(1, 2, host, 0, "job"), tells)
+        assert (line in caplog.messages) is told
+    tells(Settings(place=place_from({}), script=Script("train.py")))
+    assert caplog.messages[-1] == line, "the master is gone, and another one is elsewhere"

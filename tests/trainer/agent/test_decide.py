@@ -10,10 +10,7 @@ import pytest
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
 from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Tell
-from elasticjob.trainer.agent.decide import (
-    again_at,
-    decide,
-)
+from elasticjob.trainer.agent.decide import again_at, decide, describe_world, still_saving
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -429,6 +426,21 @@ def failing(recovery: Recovery, *ends: tuple[int, str]) -> Story:
         story.then(formed(round_, "a"))
         story.then(Ended(0, code, message))
     return story
+
+
+def test_a_world_of_one_worker_is_not_one_of_workers() -> None:
+    member = Member(node="a", incarnation="1", slots=1, address="10.0.0.9", port=7000, since=1)
+    group = Group(
+        terms=TERMS, recovery=Recovery.RESTART, world=World(round=1, members=(member,), batch_slots=1)
+    )
+    assert describe_world(group) == "round 1: 1 worker on a"
+
+
+def test_a_last_checkpoint_that_takes_long_has_a_time_limit_in_words() -> None:
+    assert still_saving(TERMS, "", 600.0) == (
+        "all workers ended with code 0; the last checkpoint is being written; "
+        "tried for up to 600 s; then the run fails (exit code 74; --allow-unsaved)"
+    )
 
 
 @pytest.mark.parametrize("recovery", Recovery)

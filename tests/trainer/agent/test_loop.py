@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.nodes import Watch
+from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, Member, World
 from elasticjob.trainer.agent.actions import Exit
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
@@ -75,6 +76,29 @@ async def test_agent_whose_own_task_fails_ends_with_that_error(
     assert words["message"] == "LookupError: a bug of ours"
     assert "Traceback" in caplog.text
     assert caplog.text.count(words["message"]) == 2  # with its traceback, and as the reason of the end
+
+
+class Answers(Alone):
+    """A master that responds to the first two heartbeats."""
+
+    beats = 0
+
+    async def call(self, request: Any, *, patience: float | None = None) -> Any:
+        self.beats += isinstance(request, Watch)
+        if isinstance(request, Watch) and self.beats <= 2:
+            return Orders(version=self.beats, order=Order.TRAIN, round=0, reason="")
+        return await super().call(request, patience=patience)
+
+
+async def test_a_node_says_once_that_it_has_found_the_master(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "elasticjob.agent")
+    given, master = settings(tmp_path, "sleep", "0.1"), Answers("127.0.0.1:1")
+    async with asyncio.timeout(PATIENCE):
+        await Agent(given, os.environ, master, tmp_path, keeper(tmp_path)).run()
+    assert master.beats == 3
+    assert caplog.messages.count("found the master at 127.0.0.1:1") == 1
 
 
 @pytest.mark.parametrize(("counted", "reason"), [("1", "OOMKilled"), ("0", "WorkerFailed")])

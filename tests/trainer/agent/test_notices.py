@@ -60,6 +60,11 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
             10,
             "rank 1 has made no step for 10 s: it waits for the others for 10 s; its last step was 47",
         ),
+        (
+            replace(WAITS, since=-9.5),  # what it does at 10 s began a moment before
+            10,
+            "rank 1 has made no step for 10 s; its last step was 47",
+        ),
         (STOPPED, 9, "rank 1 is stopped (SIGSTOP) for 10 s; its last step was 47"),
         (SLOW, 30, "rank 1 has made no step for 30 s: it computes for 30 s; its last step was 47"),
         (FIRST, 30, "rank 1 has made no step for 30 s: it waits for its records for 30 s"),
@@ -67,7 +72,7 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
         (PLAIN, None, ""),
         (AWAY, None, ""),
     ],
-    ids=["waits", "stopped", "slow", "first", "plain stopped", "plain", "evaluates"],
+    ids=["waits", "just waits", "stopped", "slow", "first", "plain stopped", "plain", "evaluates"],
 )
 def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
     state: WorkerState, said_after: int | None, sentence: str
@@ -108,16 +113,37 @@ def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
             ),
             90.0,
             101.0,
-            "waiting for 11 s at the master at 10.0.0.9:29400: 1 of at least 2 nodes joined; "
+            "joined 10.0.0.9:29400; 1 of at least 2 nodes joined; the job fails after 900 s",
+        ),
+        (
+            WAITING,
+            70.0,
+            101.0,
+            "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined; "
+            "the job fails after 900 s",
+        ),
+        (
+            dataclasses.replace(TRAINING, workers={}),
+            90.0,
+            101.0,
+            "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined; "
             "the job fails after 900 s",
         ),
     ],
-    ids=["heard", "trains on", "waits", "nodes"],
+    ids=["heard", "trains on", "waits", "joined", "nodes", "lost its world"],
 )
 def test_agent_says_what_it_waits_for(
     group: Group, joined: float | None, now: float, sentence: str | None
 ) -> None:
     assert [each.sentence for each in waits(group, MASTER, joined, now)] == ([sentence] if sentence else [])
+
+
+@pytest.mark.parametrize(
+    ("group", "at"), [(WAITING, [1, 31]), (dataclasses.replace(TRAINING, workers={}), [4, 34])]
+)
+def test_a_node_says_soon_that_it_has_joined(group: Group, at: list[int]) -> None:
+    notices, heard = Notices(), dataclasses.replace(MASTER, heard=1000.0)
+    assert [s for s in range(60) if notices.due(waits(group, heard, 100.0, 100.0 + s), 100.0 + s)] == at
 
 
 def test_condition_that_has_passed_is_said_again_when_it_returns() -> None:

@@ -14,7 +14,9 @@ from elasticjob.api.rpc.nodes import Doing, WorkerState
 from elasticjob.trainer.agent.group import Group
 
 AGAIN: Final = 30.0  # seconds
+JOINED: Final = 1.0  # a node that has not been in any world waits for others: it has joined, and goes on
 WAITS: Final = 4.0  # for a master, which responds at least every 2.5 s, or for other nodes
+SHORT: Final = 1.0  # too short to say what a worker does
 STILL: Final = 10.0  # without a step
 FIRST: Final = 30.0  # the same before the first step of a round, which may compile
 
@@ -72,14 +74,15 @@ def waits(group: Group, master: Master, joined: float | None, now: float) -> Ite
             f"this node gives up in {max(0.0, master.patience - silent):.0f} s",
         )
     elif joined is not None and not group.training:
-        reason = group.orders.reason if group.orders else ""
-        yield Condition(
-            "nodes",
-            joined,
-            WAITS,
-            f"waiting for {now - joined:.0f} s at the master at {master.address}: "
-            f"{reason or 'the other nodes have not joined'}; the job fails after {master.patience:.0f} s",
+        new, waited = not group.round, now - joined
+        reason = (group.orders.reason if group.orders else "") or "the other nodes have not joined"
+        begins = (
+            f"joined {master.address}; "
+            if new and waited < AGAIN
+            else f"waiting for {waited:.0f} s at the master at {master.address}: "
         )
+        fails = f"the job fails after {master.patience:.0f} s"
+        yield Condition("nodes", joined, JOINED if new else WAITS, f"{begins}{reason}; {fails}")
 
 
 def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[Condition]:
@@ -99,8 +102,8 @@ def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[
         elif state.doing in IN_A_STEP:
             still = state.since if state.idle is None else state.idle
             after = max(STILL, 10 * state.usual) if state.usual else FIRST
-            does = f"{DOES[state.doing]} for {state.since:.0f} s"
-            sentence = f"rank {rank} has made no step for {still:.0f} s: it {does}{known}"
+            does = f": it {DOES[state.doing]} for {state.since:.0f} s" if state.since >= SHORT else ""
+            sentence = f"rank {rank} has made no step for {still:.0f} s{does}{known}"
             yield Condition(f"still {key}", now - still, after, sentence)
 
 
