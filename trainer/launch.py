@@ -22,11 +22,11 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.agent.processes import warm
@@ -60,22 +60,30 @@ def launch(
     nodes: int | str = 1,
     recovery: str = "auto",
     flags: Sequence[str] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    **other: Never,
 ) -> Any:
-    """Run `fn(*args)` in `nproc` workers on each of `nodes` nodes, all here; return what rank 0 returned.
+    """Run `fn(*args, **kwargs)` in `nproc` workers on each of `nodes` nodes, all here.
+
+    Return what rank 0 returned: numbers, strings, lists and dicts, which travel as JSON. For anything else,
+    such as a tensor, a warning says so and None comes back: let `fn` return float(loss).
 
     Workers that fail are started again, as by `elasticjob run`, whose `flags` may be given, such as
-    ("--max-restarts", "0"). `nodes` may be "1:3". What `fn` returns comes back as JSON, None if it cannot.
+    ("--max-restarts", "0"). `nodes` may be "1:3".
     `recovery` is "in-process" for a function that makes an `Elastic`, "restart" for others; "auto" looks for
     that in its code. A worker computes with one thread, as with torchrun; see torch.set_num_threads.
 
     Raises LaunchFailed with the last lines of the workers, RuntimeError if this process cannot be forked.
     """
+    for name in other:
+        raise TypeError(f"launch has no argument {name!r}: fn's go into kwargs={{{name!r}: …}}")
     check(nproc)
+    named = dict(kwargs or {})
     if "torch" in sys.modules:
         warm.warm_up()  # once here, not in each warm process
     most = most_of(nodes)
     if recovery == "auto":
-        recovery = "in-process" if uses_elastic(fn, args) else "restart"
+        recovery = "in-process" if uses_elastic(fn, (*args, *named.values())) else "restart"
     with tempfile.TemporaryDirectory(prefix="elasticjob-launch-") as made, output() as (reading, writing):
         folder = Path(made)
         given = [*meeting(nodes, most), "--nproc-per-node", str(nproc), "--recovery", recovery, *flags]
@@ -83,17 +91,17 @@ def launch(
         job = Running(reading, folder)
         try:
             for node in range(most):
-                work = Work(fn, args, folder / "result.json")
+                work = Work(fn, args, named, folder / "result.json")
                 job.agents.append(start(command, work, folder / f"end-{node}", writing))
             os.close(writing)
             job.wait()
-        except BaseException:
-            job.stop()
+        except BaseException as error:
+            job.stop(type(error).__name__)
             raise
         reason = job.reason()
         if reason:
             raise LaunchFailed(reason, [*job.tail])
-        return result(folder / "result.json")
+        return result(folder / "result.json", getattr(fn, "__name__", "the function"))
 
 
 def most_of(nodes: int | str) -> int:
@@ -140,12 +148,13 @@ class Work:
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
     result: Path
 
     def __call__(self, _: warm.Fork) -> None:
         """Call the function; SystemExit(1) if it fails."""
         try:
-            value = self.fn(*self.args)
+            value = self.fn(*self.args, **self.kwargs)
         except Exception as error:
             trace = error.__traceback__.tb_next if error.__traceback__ else None
             traceback.print_exception(type(error), error, trace)
@@ -160,17 +169,32 @@ class Work:
 
 
 def keep(value: Any, path: Path) -> None:
-    """Write what rank 0 returned, if JSON has it."""
-    with suppress(TypeError, ValueError):
-        text = json.dumps(value)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(text)
-        temporary.replace(path)
+    """Write what rank 0 returned, or what it is if JSON has it not."""
+    unfit: list[str] = []
+
+    def refuse(part: Any) -> Any:
+        unfit.append(type(part).__name__)
+        raise TypeError
+
+    try:
+        text = json.dumps({"value": value}, default=refuse)
+    except (TypeError, ValueError, RecursionError) as error:
+        whole = type(value).__name__
+        part = "" if unfit in ([], [whole]) else f" with a {unfit[0]}"
+        why = "" if unfit else f" ({error})"
+        text = json.dumps({"unfit": f"a {whole}{part}, which is not JSON{why}"})
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
-def result(path: Path) -> Any:
-    """Return what rank 0 returned, None if there is nothing."""
-    return json.loads(path.read_text()) if path.exists() else None
+def result(path: Path, name: str) -> Any:
+    """Return what rank 0 returned from the function `name`; None if there is nothing, or JSON has it not."""
+    found = json.loads(path.read_text()) if path.exists() else {}
+    if "unfit" in found:
+        what = f"{name} returned {found['unfit']}: launch returns None; return float(loss) or the like"
+        warnings.warn(what, stacklevel=3)
+    return found.get("value")
 
 
 def start(command: list[str], work: Work, end: Path, writing: int) -> int:

@@ -52,11 +52,13 @@ class Running:
             self._pass_on_until(lambda: not watched, watched, None)
         self._pass_on_until(lambda: False, {}, time.monotonic() + LAST_LINES)
 
-    def stop(self) -> None:
+    def stop(self, why: str) -> None:
         """End all agents, which end their workers; kill them when they take too long."""
         left = [pid for pid in self.agents if pid not in self.ended]
         for pid in left:
             os.kill(pid, signal.SIGTERM)
+        if left:
+            print(f"{OWN.strip()}: the launch ends, with all its workers ({why})", flush=True)
         with pidfds(left) as watched:
             self._pass_on_until(lambda: not watched, watched, time.monotonic() + GRACE)
             for pid in watched.values():

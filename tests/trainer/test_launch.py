@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,37 @@ def test_several_nodes_meet_at_an_endpoint_with_a_secret_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("value", "back"),
-    [({"a": [1.5, (2,)]}, {"a": [1.5, [2]]}), (None, None), (print, None), ({1: 2}, {"1": 2})],
+    [({"a": [1.5, (2,)]}, {"a": [1.5, [2]]}), (None, None), ({1: 2}, {"1": 2})],
 )
 def test_what_json_has_comes_back(tmp_path: Path, value: Any, back: Any) -> None:
+    path = tmp_path / "result.json"
+    assert result(path, "train") is None, "rank 0 has not returned"
+    keep(value, path)
+    assert result(path, "train") == back
+
+
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (torch.ones(1), "a Tensor, which is not JSON"),
+        ({"loss": [1, torch.ones(1)]}, "a dict with a Tensor, which is not JSON"),
+        ({(1, 2): 3}, "a dict, which is not JSON (keys must be str, int, float, bool or None, not tuple)"),
+        (ITSELF, "a list, which is not JSON (Circular reference detected)"),
+    ],
+)
+def test_what_json_has_not_is_told(tmp_path: Path, value: Any, told: str) -> None:
     keep(value, tmp_path / "result.json")
-    assert result(tmp_path / "result.json") == back
+    with pytest.warns(UserWarning, match=re.escape(f"train returned {told}: launch returns None")):
+        assert result(tmp_path / "result.json", "train") is None
+
+
+def test_keyword_arguments_of_the_function_have_a_place() -> None:
+    with pytest.raises(TypeError, match=r"'ck'.*kwargs=\{'ck': …\}"):
+        elasticjob.launch(summed, 16, ck="x")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +196,7 @@ def test_functions_run_again_and_again_in_one_process(
         return elasticjob.launch(lambda: summed(2), nodes=2, nproc=1)
 
     assert asyncio.run(cell()) == {"sum": 2.0}
+    assert elasticjob.launch(summed, nproc=2, kwargs={"scale": 3}) == {"sum": 3.0}
     assert capsys.readouterr().out.count("learnt 2 as one of 2") == 4
     assert not dist.is_initialized()
 
@@ -200,7 +228,9 @@ def test_a_failure_is_raised_with_the_last_lines(
 
 
 @pytest.mark.story
-def test_an_interrupt_ends_everything(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> None:
+def test_an_interrupt_ends_everything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], nothing_left: None
+) -> None:
     def interrupted(self: Running) -> bool:
         found = read(self)
         if any("at work" in line for line in self.tail):
@@ -217,6 +247,9 @@ def test_an_interrupt_ends_everything(monkeypatch: pytest.MonkeyPatch, nothing_l
     monkeypatch.setattr(Running, "_read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         elasticjob.launch(work, nproc=1)
+    assert (
+        "elasticjob: the launch ends, with all its workers (KeyboardInterrupt)\n" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.story
