@@ -137,6 +137,8 @@ class Checkpoint:
                 first - 1,
                 total,
             )
+        if first > total and not self._flash.is_stored:  # the save after the last step may have failed
+            self.save(first - 1, last=True)
         for step in range(first, total + 1):
             yield step
             self.save(step, last=step == total)

@@ -206,6 +206,19 @@ def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, age
     assert content(state) == before
 
 
+def test_a_last_step_that_is_in_memory_alone_is_written(
+    tmp_path: Path, agent: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its save may have failed, and those that had the other parts may be gone."""
+    told: list[Any] = []
+    monkeypatch.setattr(Checkpoint, "_say", lambda _, message: told.append(message))
+    for _ in range(2):
+        told.clear()
+        checkpoint = Checkpoint(tmp_path / "kept", {"notes": {}}, every=1, save_every=5, environment=agent)
+        list(checkpoint.steps(3))
+        assert (told[-1].step, told[-1].persist) == (3, True)
+
+
 def test_another_state_than_that_of_the_checkpoint_is_told(tmp_path: Path) -> None:
     training(tmp_path)[0].save(5)
     mine = nn.Linear(3, 2)

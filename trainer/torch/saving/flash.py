@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import memory, part, storage
+from elasticjob.trainer.checkpoint.choice import Chosen
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
 from elasticjob.trainer.checkpoint.part import Head, Save
 from elasticjob.trainer.checkpoint.sources import Source
@@ -87,6 +88,7 @@ class Flash:
         self._full = False  # said that there is no room
         self._expects = False
         self.divided = False  # each worker has a part of what was saved last
+        self.is_stored = True  # what was loaded is in storage, not in memory alone
         self._after, self._run = storage.UNKNOWN, secrets.token_hex(6)
         try:
             self._token = way_from(environment).token()
@@ -152,9 +154,10 @@ class Flash:
         def read(source: Source, opened: ExitStack) -> Callable[[], Any]:
             return opened.enter_context(reading(source, rank, targets))
 
-        found: tuple[Any, Save] | None = newest.load(places, told, read, self._patience)
-        self._after = found[1].step if found else 0
-        return found
+        found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
+        self._after = found[1].save.step if found else 0
+        self.is_stored = found is None or not found[1].holders
+        return (found[0], found[1].save) if found else None
 
     def close(self) -> None:
         """Let go of the memory; what is in it stays."""

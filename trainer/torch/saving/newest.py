@@ -82,7 +82,7 @@ class Readers:
 
 
 def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
-    """Return what `read` returns for the newest checkpoint, and which that is; None if there never was one.
+    """Return what `read` returns for the newest checkpoint, and the `Chosen`; None if there never was one.
 
     All workers call it at once. Trouble if storage could not be read for so many seconds, Damaged if nothing
     is left that can be read, Newer if it was written by a newer program, ValueError if two trainings have
@@ -153,7 +153,7 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
                 msgspec.json.decode(each, type=Met) for each in readers.exchange(msgspec.json.encode(met))
             ]
             if all(each == Met() for each in all_):
-                return (found() if found else None), chosen.save
+                return (found() if found else None), chosen
         damaged = next((each.damaged for each in all_ if each.damaged), "")
         if chosen.holders:
             wrong = damaged or next(each.trouble for each in all_ if each.trouble)
