@@ -329,5 +329,5 @@ def test_what_is_kept_travels_with_the_checkpoint(tmp_path: Path) -> None:
     assert resumed.progress.step == again["steps"] == 3
     assert torch.equal(other.weight, ema.weight)
     dist.destroy_process_group()
-    with pytest.raises(ValueError, match=r"keeps \['ema', 'notes'\], Elastic\(keep=...\) has \[\]"):
+    with pytest.raises(ValueError, match=r"keeps \['ema', 'notes'\], and Elastic\(keep=...\) has \[\]"):
         linear(checkpoint=tmp_path)
