@@ -25,6 +25,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 FOLDER: Final = "ELASTICJOB_MEMORY"  # the folder for the blocks of a node, which its agent sets
 SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent serves them
 SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that memory has no room for
+SEEN: Final = "seen-"  # begins the name of a file with the newest step that was seen in a place
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
 ZEROS: Final = memoryview(bytes(1 << 20))
@@ -197,7 +198,7 @@ def held(folder: Path, mark: str = "") -> list[Held]:
     """Return all whole blocks of a node, or those with a mark, the newest ones first."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir() or not path.stem.endswith(mark):
+        if path.is_dir() or path.name.startswith(SEEN) or not path.stem.endswith(mark):
             continue
         with suppress(Damaged), reading(path) as block:
             head = part.head_of(lambda at, size, block=block: block[at : at + size])  # type: ignore[misc]

@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elasticjob.trainer.checkpoint.memory import FOLDER
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.torch.saving.flash import Flash
@@ -69,6 +70,7 @@ class Run:
     places: list[str]
     waited: list[float] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    memory: Path | None = None
 
     def load(self, patience: float = 8.0) -> list[tuple[Any, Save] | None]:
         """Return what each worker begins with."""
@@ -88,6 +90,7 @@ class Run:
                 barrier.wait(10)
 
             environment = {PATIENCE: str(patience)}
+            environment |= {FOLDER: str(self.memory)} if self.memory else {}
             flash = Flash(self.places[rank], keep=2, environment=environment, say=self._say)
             return flash.load(exchange, rank, lambda rest, tensors: {}, pause=pause)
 
@@ -207,6 +210,27 @@ def test_no_start_begins_anew_beside_damaged_checkpoints(tmp_path: Path) -> None
     Storage(str(tmp_path)).commit(Storage(str(tmp_path)).manifest(95), keep=1)
     assert parts < files(tmp_path).keys()
     assert Run([str(tmp_path)]).load() == [({"at": 95}, Save(95, 1))]
+
+
+def test_a_place_that_was_seen_with_a_checkpoint_is_no_new_one_when_it_is_empty(tmp_path: Path) -> None:
+    """As on a node whose mount is lost while the others, who still have it, are gone."""
+    place, aside, memory = (tmp_path / name for name in ("place", "aside", "memory"))
+    memory.mkdir()
+    save(str(place), 5)
+    run = Run([str(place)], memory=memory)
+    assert run.load() == [({"at": 5}, Save(5, 1))]
+    place.rename(aside)
+    for _ in range(2):
+        with pytest.raises(Trouble, match=f"step 5 was in {place} before, and nothing is now"):
+            run.load()
+    kept = Flash(str(place), keep=1, environment={FOLDER: str(memory)}, say=lambda _: None)
+    kept.save({"at": 7}, Save(7, 1), 0, persist=False, exchange=lambda data: [data])
+    assert run.load() == [({"at": 7}, Save(7, 1))]
+    for each in memory.glob("slot-*"):
+        each.unlink()
+    aside.rename(place)
+    assert run.load() == [({"at": 5}, Save(5, 1))]
+    kept.close()
 
 
 def test_a_damaged_manifest_that_cannot_be_set_aside_is_no_empty_place(

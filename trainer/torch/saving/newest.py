@@ -48,6 +48,7 @@ class Told(msgspec.Struct, frozen=True):
     aside: tuple[int, ...] = ()
     trouble: str = ""
     mixed: str = ""
+    emptied: str = ""
 
 
 class Met(msgspec.Struct, frozen=True):
@@ -166,6 +167,8 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
     if aside or wrong:
         raise Damaged(none_left(shown(places.where), aside, wrong))
+    if emptied := next((each.emptied for each in told if each.emptied), ""):
+        raise Trouble(emptied)
     return None
 
 
@@ -206,10 +209,26 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
         manifests, aside = _stored_in(places.storage)
         stored = tuple((each.save, len(each.parts)) for each in manifests)
         return msgspec.structs.replace(
-            told, stored=stored, aside=tuple(aside), mixed=mixed(manifests, places.where)
+            told,
+            stored=stored,
+            aside=tuple(aside),
+            mixed=mixed(manifests, places.where),
+            emptied=_emptied(places, manifests),
         )
     except (OSError, Newer) as error:
         return msgspec.structs.replace(told, trouble=str(error))
+
+
+def _emptied(places: Places, found: Sequence[Manifest]) -> str:
+    """Return in a sentence that a place in which this node has seen a checkpoint is empty now, else ""."""
+    if places.folder is None:
+        return ""
+    seen = places.folder / f"{memory.SEEN}{places.mark}"
+    if found:
+        seen.write_text(str(found[-1].step))
+    elif seen.exists():
+        return f"step {seen.read_text()} was in {places.where} before, and nothing is now"
+    return ""
 
 
 def _stored_in(storage: Storage) -> tuple[list[Manifest], list[int]]:
