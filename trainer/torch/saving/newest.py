@@ -11,9 +11,10 @@ decision: a job that did by itself would overwrite what is there.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,10 @@ Read = Callable[[Source, ExitStack], Any]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A worker's knowledge of checkpoints: what its node holds and serves, what it sees in storage."""
+    """A worker's knowledge of checkpoints: what its node holds and serves, what it sees in storage.
+
+    `seen` is the newest step that was in storage when its node looked before.
+    """
 
     offers: tuple[Offer, ...]
     server: str
@@ -48,7 +52,7 @@ class Told(msgspec.Struct, frozen=True):
     aside: tuple[int, ...] = ()
     trouble: str = ""
     mixed: str = ""
-    emptied: str = ""
+    seen: str = ""
 
 
 class Met(msgspec.Struct, frozen=True):
@@ -139,6 +143,7 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     if problem := next((each.mixed for each in told if each.mixed), ""):
         raise ValueError(problem)
     stored = {save: parts for each in told for save, parts in each.stored}
+    _remember(places, stored)
     wrong = ""
     for chosen in choose([each.offers for each in told], stored):
         found, met = None, Met()
@@ -167,8 +172,8 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
     if aside or wrong:
         raise Damaged(none_left(shown(places.where), aside, wrong))
-    if emptied := next((each.emptied for each in told if each.emptied), ""):
-        raise Trouble(emptied)
+    if seen := next((each.seen for each in told if each.seen), ""):
+        raise Trouble(f"step {seen} was in {shown(places.where)} before, and nothing is now")
     return None
 
 
@@ -202,7 +207,7 @@ def _raise_trouble(told: Sequence[str]) -> None:
 def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
     """Return what this worker tells the others; the first one of each node looks into storage."""
     offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
-    told = Told(offers, places.server)
+    told = Told(offers, places.server, seen=_seen(places))
     if places.storage is None or not (rank == 0 or (places.first and rank < LOOKING)):
         return told
     try:
@@ -213,21 +218,26 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
             stored=stored,
             aside=tuple(aside),
             mixed=mixed(manifests, places.where),
-            emptied=_emptied(places, manifests),
         )
     except (OSError, Newer) as error:
         return msgspec.structs.replace(told, trouble=str(error))
 
 
-def _emptied(places: Places, found: Sequence[Manifest]) -> str:
-    """Return in a sentence that a place in which this node has seen a checkpoint is empty now, else ""."""
+def _remember(places: Places, stored: Mapping[Save, int]) -> None:
+    """Note on this node that there are checkpoints in storage, whichever node sees them."""
+    if places.folder is not None and stored:
+        note = places.folder / f"{memory.SEEN}{places.mark}"
+        temporary = note.with_name(f"{note.name}.{os.getpid()}")
+        temporary.write_text(str(max(stored).step))
+        temporary.replace(note)
+
+
+def _seen(places: Places) -> str:
+    """Return the newest step that was noted on this node, "" if there is none."""
     if places.folder is None:
         return ""
-    seen = places.folder / f"{memory.SEEN}{places.mark}"
-    if found:
-        seen.write_text(str(found[-1].step))
-    elif seen.exists():
-        return f"step {seen.read_text()} was in {places.where} before, and nothing is now"
+    with suppress(FileNotFoundError):
+        return (places.folder / f"{memory.SEEN}{places.mark}").read_text()
     return ""
 
 
