@@ -135,9 +135,11 @@ def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:
         wrong.append(f"began at step {min(begun)} although all checkpoints are damaged")
     elif begun and min(begun) < life.before.newest:
         wrong.append(f"began at step {min(begun)} although step {life.before.newest} was stored")
-    ended = min((line["at"] for line in lines if line.get("done") == life.steps), default=None)
-    again = [each["begins"] for each in lines if ended and "begins" in each and each["at"] > ended]
-    wrong += [f"began at step {each} after the last step was done" for each in again if each < life.steps]
+    wrong += [
+        f"began at step {line['begins']} after the last step was done"
+        for line in lines
+        if line.get("begins", life.steps) < life.steps and held_by_another(life, lines, line)
+    ]
     if not life.succeeded and not life.stopped and not life.still:
         if life.after.newest < life.before.newest:
             wrong.append(f"refused, and step {life.before.newest} cannot be read any more")
@@ -146,6 +148,12 @@ def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:
         elif not names_it(life):
             wrong.append(f"failed without a sentence that names {life.asks} and a next step: {refusal(life)}")
     return [where + sentence for sentence in wrong]
+
+
+def held_by_another(life: Lived, lines: Sequence[Line], begun: Line) -> bool:
+    """Whether two workers had done the last step when a process began: a lone one may be lost with it."""
+    last = (line for line in lines if line.get("done") == life.steps and line["at"] < begun["at"])
+    return len({line.get("pid") for line in last}) > 1
 
 
 def between(life: Lived, following: Lived, lines: Sequence[Line]) -> list[str]:

@@ -72,7 +72,8 @@ def test_a_case_is_drawn_from_its_seed_and_number_alone() -> None:
 
 GHOST = [*lines(), {**lines()[1], "records": [1]}]  # of a worker without records of its own
 TWICE = [*lines(), {**lines()[1], "records": [3]}]
-AGAIN = [*lines(), *({**line, "at": line["at"] + 50} for line in lines(1, 2, round=2))]
+ANEW = [{**line, "at": line["at"] + 50} for line in lines(1, 2, round=2)]
+AGAIN = [*lines(), *({**line, "pid": 2} for line in lines() if "done" in line), *ANEW]
 STOPPED = replace(WELL, succeeded=False, stopped="SIGTERM", after=Stored(2, any=True))
 SECOND = replace(WELL, number=2, before=STOPPED.after)
 REFUSED = replace(
@@ -101,6 +102,12 @@ BOTH = [*lines(1, 2), *lines(3, life=2)]
         ),
         ([WELL], [x for x in lines() if x.get("done") != 3], Outcome.WRONG, "steps [3] were never done"),
         ([WELL], AGAIN, Outcome.WRONG, "began at step 0 after the last step was done"),
+        (
+            [WELL],
+            [*lines(), *ANEW, *lines(3, round=3)],
+            Outcome.EQUAL,
+            "",
+        ),  # a lone worker was lost at the end
         ([replace(WELL, after=Stored(2, any=True))], lines(), Outcome.WRONG, "step 2 of 4 is the newest"),
         ([replace(WELL, before=Stored(2, any=True))], lines(), Outcome.WRONG, "although step 2 was stored"),
         ([replace(WELL, before=Stored(0, any=True))], lines(), Outcome.WRONG, "all checkpoints are damaged"),
