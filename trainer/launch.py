@@ -13,6 +13,7 @@ Each call starts an agent for each node and waits for them; nothing of it is lef
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import secrets
@@ -218,6 +219,7 @@ def start(command: list[str], work: Work, end: Path, writing: int) -> int:
 
 def become_agent(command: list[str], work: Work, end: Path, writing: int, launcher: int) -> None:
     """In a fork: be the agent. In its fork, the warm process, and in those of that, workers: end at last."""
+    gc.freeze()  # what the launcher has not collected yet belongs to threads that are not here
     atexit._clear()  # what a notebook does at its end; multiprocessing does so
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):

@@ -162,7 +162,11 @@ async def test_a_website_says_how_it_is_doing(installed: Client, namespace: str,
         """A Deployment's own controller, where there is one, knows better, and soon says so again."""
         up = {"status": {"replicas": 1, "readyReplicas": 1}}
         await installed.merge_patch(website.DEPLOYMENT, "hello", up, namespace, subresource="status")
-        return (await status())[0] == 1
+        for _ in range(20):
+            if (await status())[0] == 1:
+                return True
+            await asyncio.sleep(0.01)
+        return False
 
     async def has_url() -> bool:
         return (await status())[1] == f"http://hello.{namespace}.svc"

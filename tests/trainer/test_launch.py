@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
 import os
 import re
@@ -199,6 +200,28 @@ def test_functions_run_again_and_again_in_one_process(
     assert elasticjob.launch(summed, nproc=2, kwargs={"scale": 3}) == {"sum": 3.0}
     assert capsys.readouterr().out.count("learnt 2 as one of 2") == 4
     assert not dist.is_initialized()
+
+
+class Native:
+    """A cycle that must end in the process that made it, as a process group of torch."""
+
+    def __init__(self, told: Path) -> None:
+        self.me, self.told, self.owner = self, told, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.owner:
+            self.told.touch()
+
+
+@pytest.mark.story
+def test_what_the_launcher_has_not_collected_is_left_alone(tmp_path: Path, nothing_left: None) -> None:
+    gc.disable()
+    try:
+        Native(tmp_path / "collected")
+        assert elasticjob.launch(lambda: gc.collect() >= 0, nproc=1) is True
+    finally:
+        gc.enable()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.story
