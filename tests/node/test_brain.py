@@ -8,6 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from hack.cluster.node import Node
 from tests.kit.brain.story import LIMITS, PACED, tell
 from tests.kit.e2e import STEPS
 from tests.kit.helm import CHART, helm, program
+from tests.kit.node.kubectl import CommandFailed
 from tests.kit.node.site import READY, SYSTEM, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.kit.node.timeline import Row
@@ -50,12 +52,21 @@ class OnNode:
 
     async def let_go(self, name: str) -> None:
         kubectl = self.site.kubectl
+        over = ("-n", self.namespace, "wait", "--for=condition=Complete", f"elasticjob/{name}", READY)
+        waiting = asyncio.ensure_future(kubectl(*over))
+        while not waiting.done():  # Brain may add a pod at any time
+            await self._open_gates(name)
+            await asyncio.wait([waiting], timeout=5)
+        await waiting
+
+    async def _open_gates(self, name: str) -> None:
+        """Let the workers that run now do their last step."""
+        kubectl, program = self.site.kubectl, ("python3", "-c", f"open({GATE!r}, 'w')")
         chosen = ("-l", f"{NAME}={name},{ROLE}=worker", "--field-selector=status.phase=Running")
         pods = await kubectl("-n", self.namespace, "get", "pods", *chosen, "-o", "name")
         for pod in pods.split():
-            program = ("python3", "-c", f"open({GATE!r}, 'w')")
-            await kubectl("-n", self.namespace, "exec", pod, "--", *program)
-        await kubectl("-n", self.namespace, "wait", "--for=condition=Complete", f"elasticjob/{name}", READY)
+            with suppress(CommandFailed):  # it has ended since
+                await kubectl("-n", self.namespace, "exec", pod, "--", *program)
 
     async def known(self, name: str) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {TOKEN}"}
