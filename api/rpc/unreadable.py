@@ -1,4 +1,4 @@
-"""What msgspec raises for bytes that are no message of the wanted type."""
+"""The errors of msgspec for bytes that are no message of the wanted type."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_whatever_the_bytes_are(text: bytes) -> None:
 
 
 def caught(tree: ast.AST) -> Iterator[ast.expr]:
-    """What the handlers and `suppress` of a module name."""
+    """Yield the names in the handlers and in `suppress` of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             yield node.type

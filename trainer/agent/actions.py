@@ -1,4 +1,4 @@
-"""What the agent does: the actions of a step, which its rules decide and its loop performs."""
+"""The actions of an agent, in steps that its rules decide and its loop performs."""
 
 from __future__ import annotations
 

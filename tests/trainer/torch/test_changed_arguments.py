@@ -364,7 +364,7 @@ def set_again(optimizer: Any, _: Any) -> None:
 
 
 def scaled(optimizer: Any, scheduler: Any) -> None:
-    """What docs/training.md has for a rate with a schedule; a worker that comes later does it again."""
+    """The recipe of docs/training.md for a rate with a schedule; a worker that comes later does it again."""
     for group in optimizer.param_groups:
         group["lr"] *= 0.25 / group["initial_lr"]
         group["initial_lr"] = 0.25
@@ -401,7 +401,7 @@ def test_a_rate_with_a_schedule_is_set_again_by_its_beginning(tmp_path: Path) ->
 
 
 def test_a_new_folder_begins_with_the_old_model_and_moments_and_the_scripts_rate(tmp_path: Path) -> None:
-    """What docs/training.md has for a new folder."""
+    """The recipe of docs/training.md for a new folder."""
     life(tmp_path / "old", 2, 0.05)
     before, model = saved.read(tmp_path / "old"), nn.Linear(2, 2)
     optimizer = sgd(model, lr=0.01)

@@ -1,4 +1,4 @@
-"""How NCCL's part of a group ends, where stand-ins do for it."""
+"""The end of NCCL's part of a group, where stand-ins do for it."""
 
 from __future__ import annotations
 
