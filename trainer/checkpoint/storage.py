@@ -20,7 +20,7 @@ import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import fsspec
 import msgspec
@@ -66,6 +66,13 @@ class Manifest(msgspec.Struct, frozen=True):
         return Save(self.step, self.round)
 
 
+class Committed(NamedTuple):
+    """The steps of other runs beside a committed checkpoint, and the newest of its own run before it."""
+
+    strangers: list[int]
+    before: int
+
+
 class Trouble(OSError):
     """Storage cannot be read or written now. That says nothing about the bytes that are there."""
 
@@ -90,11 +97,10 @@ class Storage:
             self._write(f"{folder}/{name}", block)
         return Part(name, len(block), crc)
 
-    def commit(self, manifest: Manifest, keep: int) -> list[int]:
+    def commit(self, manifest: Manifest, keep: int) -> Committed:
         """Make the checkpoint exist; then remove what it replaces, and all but the newest `keep`.
 
-        Returns the steps that another run has written here since this one began; they are not removed, and
-        Trouble says that one of them is this step.
+        What another run has written here since this one began is not removed; Trouble says that this step is.
         """
         folder = self._folder(manifest.step)
         with self._reaching(f"{folder}/{MANIFEST}"):
@@ -113,11 +119,11 @@ class Storage:
             for step in self._all():
                 if step < manifest.step and step not in kept and step not in others:
                     self._remove(step)
-        return others
+        return Committed(others, newest_of(before, manifest.by))
 
     def newest_of(self, run: str) -> int:
         """Return the newest step that a run has committed, UNKNOWN if there is none."""
-        return max((each.step for each in self._manifests() if each.by == run), default=UNKNOWN)
+        return newest_of(self._manifests(), run)
 
     def _manifests(self) -> list[Manifest]:
         """Return the manifests that can be read, by ascending steps."""
@@ -257,6 +263,11 @@ class Storage:
         except Exception as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Trouble(shown(f"{path}: {reason}")) from error
+
+
+def newest_of(found: Sequence[Manifest], run: str) -> int:
+    """Return the newest step of a run, UNKNOWN if there is none."""
+    return max((each.step for each in found if each.by == run), default=UNKNOWN)
 
 
 def strangers(all_: Sequence[Manifest], mine: Manifest) -> list[int]:

@@ -1,7 +1,7 @@
 """The state of a checkpoint given to what a script has made: a misfit is refused, changed arguments are told.
 
-What torch calls a state holds arguments of the script as well, such as learning rates and the horizons of
-schedules. `load_state_dict` takes them in silence, and those of another class of optimizer, too.
+The state of torch's optimizers and schedules holds arguments of the script as well, such as learning
+rates and horizons. `load_state_dict` takes them in silence, and those of another class of optimizer, too.
 """
 
 from __future__ import annotations

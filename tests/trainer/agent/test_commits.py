@@ -156,11 +156,11 @@ async def test_commit_that_fails_is_tried_again(
 ) -> None:
     commit, left = Storage.commit, [2]
 
-    def failing(self: Storage, *given: Any) -> None:
+    def failing(self: Storage, *given: Any) -> Any:
         if left[0]:
             left[0] -= 1
             raise Trouble("/mnt/run: Connection timed out")
-        commit(self, *given)
+        return commit(self, *given)
 
     monkeypatch.setattr(Storage, "commit", failing)
     async with keeper(tmp_path / "memory") as kept:

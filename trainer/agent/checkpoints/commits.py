@@ -271,12 +271,12 @@ class Keeper:
 
         first = written[0]
         storage, before = self._storage(first.where), self._stored.get(first.where, -1)
-        gone = storage.newest_of(self._run) < before
         parts = tuple(Part(each.name, each.size, each.crc) for _, each in sorted(written.items()))
         manifest = Manifest(first.step, first.round, parts, by=self._run, after=first.after)
-        if strangers := storage.commit(manifest, first.keep):
-            return beside(shown(first.where), strangers)
-        return lost(before, first.where) if gone else ""
+        done = storage.commit(manifest, first.keep)
+        if done.strangers:
+            return beside(shown(first.where), done.strangers)
+        return lost(before, first.where) if done.before < before else ""
 
     # to the next node
 

@@ -224,7 +224,7 @@ class Flash:
         if place.keeps and place.part == 0:
             parts.sort(key=lambda each: each.name)
             manifest = Manifest(save.step, save.round, tuple(parts), by=self._run, after=self._after)
-            if strangers := to.commit(manifest, self._keep):
+            if strangers := to.commit(manifest, self._keep).strangers:
                 log.warning("%s", part.beside(storage.shown(self._where), strangers))
 
     def _write_part(self, to: Storage, taken: Taken, save: Save, place: Place) -> storage.Part:
