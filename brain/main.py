@@ -1,4 +1,4 @@
-"""Brain as a process: the database, the server, and, with a cluster, the monitor and the reconciler."""
+"""Brain as a process: the database, the server, and, with a cluster, the monitor and the plans."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
-from elasticjob.brain.administor import Pace
-from elasticjob.brain.algorithms import installed
+from elasticjob.brain.answers import Answers
+from elasticjob.brain.events import Pace
 from elasticjob.brain.fulfilment.planners import PLANNERS
 from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
-from elasticjob.brain.planner import Planner
-from elasticjob.brain.reconciler import Plans
+from elasticjob.brain.plans import Plans
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
@@ -38,9 +37,10 @@ from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
 from elasticjob.kube.operator.operator import Group, Operator
+from elasticjob.sizing.table import installed
 
 NAME: Final = "elasticjob-brain"
-COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-all-reduce")
+COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-model", "worker-growth")
 """They decide numbers of workers by what one job gains: a planner of the whole cluster takes their place."""
 
 
@@ -64,11 +64,11 @@ async def run(settings: Settings) -> None:
 @asynccontextmanager
 async def served(settings: Settings, store: Store, registry: CollectorRegistry) -> AsyncIterator[Server]:
     """Serve masters and readers."""
-    planner = Planner(store, installed(), plans=settings.cluster)
+    answers = Answers(store, installed(), plans=settings.cluster)
     access = Access(settings.key_file, settings.reading_token_file)
     now = SystemClock().now
     async with AsyncExitStack() as stack:
-        server = Server(store, planner, access, now, registry, host=settings.host, port=settings.port)
+        server = Server(store, answers, access, now, registry, host=settings.host, port=settings.port)
         yield await stack.enter_async_context(server)
 
 

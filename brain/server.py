@@ -20,20 +20,18 @@ from prometheus_client import CollectorRegistry, Histogram
 from sqlalchemy import Row
 
 from elasticjob.api.rpc.address import host_port
-from elasticjob.api.rpc.brain import AskFirst, AskRecovery, AskSizes, TellStatistics
+from elasticjob.api.rpc.brain import AskSizes, TellStatistics
 from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
-from elasticjob.brain.planner import Planner
+from elasticjob.brain.answers import Answers
 from elasticjob.brain.store import NoSuchJob, Store
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
 
 log = logging.getLogger("elasticjob.brain")
 
-VERBS: Final[Mapping[str, type[Request[Any]]]] = {
-    each.PATH: each for each in (AskSizes, AskRecovery, AskFirst, TellStatistics)
-}
+VERBS: Final[Mapping[str, type[Request[Any]]]] = {each.PATH: each for each in (AskSizes, TellStatistics)}
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a request."""
 BOUNDS: Final = Bounds(connections=8192)
@@ -55,7 +53,7 @@ class Server:
     def __init__(
         self,
         store: Store,
-        planner: Planner,
+        answers: Answers,
         access: Access,
         now: Callable[[], datetime],
         registry: CollectorRegistry,
@@ -63,7 +61,7 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self._store, self._planner, self._access, self._now = store, planner, access, now
+        self._store, self._answers, self._access, self._now = store, answers, access, now
         self._host, self._port = host, port
         self._stack = AsyncExitStack()
         self._seconds = Histogram(
@@ -117,7 +115,7 @@ class Server:
             detail = f"send the token of job {given.job.uid}: it is in the Secret of the job, as brain-token"
             return _problem(401, "unauthenticated", "Wrong or missing token", detail)
         with self._seconds.labels(verb, "200").time():
-            answer = await self._planner.answer(given, self._now())
+            answer = await self._answers.answer(given, self._now())
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
     # readers

@@ -21,7 +21,7 @@ from elasticjob.brain.fulfilment.observed import Objects, observed
 from elasticjob.brain.fulfilment.planners import Row
 from elasticjob.brain.fulfilment.speeds import trained
 from elasticjob.brain.fulfilment.state import Delta, Job, Plan, Waiting
-from elasticjob.brain.reconciler import Plans
+from elasticjob.brain.plans import Plans
 from elasticjob.brain.store import Kept, NoSuchJob
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.recorder import Recorder, reference

@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.brain import JobFacts, Statistics
+from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.brain.history import History, Killed, Past, Planned, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
@@ -179,11 +179,11 @@ class Store:
 
     # what is told
 
-    async def tell(self, job: JobFacts, records: Sequence[Statistics], now: datetime) -> None:
+    async def tell(self, job: JobFacts, records: Sequence[Sample], now: datetime) -> None:
         """Keep what a master tells."""
         async with self._engine.begin() as connection:
             await self._know(connection, job, now)
-            await self._add_samples(connection, job.uid, map(sample_of, records))
+            await self._add_samples(connection, job.uid, records)
 
     async def add_samples(self, uid: str, found: Iterable[Sample]) -> None:
         """Keep samples of a known job. Raises NoSuchJob."""
@@ -401,7 +401,8 @@ class Store:
                 "samples": each.samples,
                 "goodput": each.goodput,
                 "nodes": [
-                    [use.name, use.role, use.cpu, use.memory, use.cores, use.bytes] for use in each.nodes
+                    [use.name, use.role, use.cpu, use.memory, use.cores, use.bytes, use.peak]
+                    for use in each.nodes
                 ],
             }
             for each in found
@@ -472,12 +473,6 @@ def planned_of(kept: Kept) -> Planned:
     counts = {role: group["count"] for role, group in groups.items() if group.get("count") is not None}
     resources = {role: Resources.parse(group.get("resource")) for role, group in groups.items()}
     return Planned(kept.at, kept.algorithm, counts, resources, kept.number, kept.plan, kept.outcome)
-
-
-def sample_of(told: Statistics) -> Sample:
-    """Return what a master tells as a sample."""
-    uses = tuple(Use(n.name, n.role, n.cpu, n.memory, n.cores, n.bytes) for n in told.nodes)
-    return Sample(told.at, told.workers, told.steps, told.samples, uses)
 
 
 def _sample(row: Row[Any]) -> Sample:

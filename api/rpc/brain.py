@@ -1,4 +1,4 @@
-"""Requests of masters to Brain: statistics in, sizes out. Amounts are quantities, as in manifests.
+"""Requests of masters to Brain: facts and samples (api/sizes) in, sizes out. Amounts are quantities.
 
 Each is `POST /v1/brain/<verb>` with a bearer token; errors are problem+json (message.py). Brain keys what it
 keeps by the uid of the job, and a token is good for one uid: the operator and Brain share the key, masters do
@@ -9,85 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request
+from elasticjob.api.resources import Resources
+from elasticjob.api.rpc.message import Count, Empty, Message, Request
+from elasticjob.api.sizes.change import LONGEST, Change, Group
+from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage
+from elasticjob.api.sizes.role import Quantities
 
-Quantities = dict[str, str]
-Text = Annotated[str, msgspec.Meta(max_length=1024)]
+Text = Annotated[str, msgspec.Meta(max_length=LONGEST)]
 MOST_RECORDS = 256
-MOST_NODES = 4096
 
 
 def job_token(key: bytes, uid: str) -> str:
     """Return the token of a job: HMAC-SHA256 of its uid, in hexadecimal digits."""
     return hmac.new(key, uid.encode(), hashlib.sha256).hexdigest()
-
-
-class StageName(StrEnum):
-    """How far the sizing of a job is; the same on both sides."""
-
-    CREATE = "Create"
-    WORKER_INITIAL = "WorkerInitial"
-    PS_INITIAL = "PSInitial"
-    RUNNING = "Running"
-
-
-class RoleFacts(Message, frozen=True, kw_only=True):
-    """The user's settings of a role; without `count` the optimizer decides the number of nodes."""
-
-    count: Count | None = None
-    least: Count = 1
-    most: Count | None = None
-    unit: Count = 1
-    auto: bool = True
-    resource: Quantities = msgspec.field(default_factory=dict)
-
-
-class JobFacts(Message, frozen=True, kw_only=True):
-    """The job's identity and its user's settings."""
-
-    namespace: Name
-    name: Name
-    uid: Name
-    strategy: str = ""
-    roles: dict[str, RoleFacts] = msgspec.field(default_factory=dict)
-    limits: Quantities = msgspec.field(default_factory=dict)
-
-
-class NodeUse(Message, frozen=True, kw_only=True):
-    """Configured and used resources of a node: cores, bytes; 0 if unknown."""
-
-    name: Name
-    role: Name
-    cpu: float = 0.0
-    memory: Count = 0
-    cores: float = 0.0
-    bytes: Count = 0
-
-
-class Statistics(Message, frozen=True, kw_only=True):
-    """The job at one time while all its nodes train: steps and records a second."""
-
-    at: datetime
-    workers: Count
-    steps: float = 0.0
-    samples: float = 0.0
-    nodes: Annotated[tuple[NodeUse, ...], msgspec.Meta(max_length=MOST_NODES)] = ()
-
-
-class Placement(Message, frozen=True, kw_only=True):
-    """Desired sizes and resources, and the capacity left in the cluster."""
-
-    sizes: dict[str, Count] = msgspec.field(default_factory=dict)
-    resources: dict[str, Quantities] = msgspec.field(default_factory=dict)
-    nodes: dict[str, Quantities] = msgspec.field(default_factory=dict)
-    room: dict[str, Count] | None = None
-    machine: Quantities | None = None
 
 
 class Size(Message, frozen=True, kw_only=True):
@@ -98,15 +36,32 @@ class Size(Message, frozen=True, kw_only=True):
 
 
 class Sizes(Message, frozen=True, kw_only=True):
-    """Brain's answer: what it does not name stays as it is. `reason` is a sentence for people."""
+    """A change (api/sizes/change.py) as a message."""
 
     groups: dict[str, Size] = msgspec.field(default_factory=dict)
     nodes: dict[str, Quantities] = msgspec.field(default_factory=dict)
     reason: Text = ""
     algorithm: str = ""
 
+    @classmethod
+    def of(cls, change: Change) -> Self:
+        """Return the message of a change."""
+        groups = {
+            role: Size(count=group.count, resource=group.resource.manifest())
+            for role, group in change.groups.items()
+        }
+        nodes = {name: resource.manifest() for name, resource in change.nodes.items()}
+        return cls(groups=groups, nodes=nodes, reason=change.reason[:LONGEST], algorithm=change.algorithm)
 
-Records = Annotated[tuple[Statistics, ...], msgspec.Meta(max_length=MOST_RECORDS)]
+    @property
+    def change(self) -> Change:
+        """The change. Raises MalformedQuantity."""
+        groups = {role: Group(s.count, Resources.parse(s.resource)) for role, s in self.groups.items()}
+        nodes = {name: Resources.parse(resource) for name, resource in self.nodes.items()}
+        return Change(groups, nodes, self.reason, algorithm=self.algorithm)
+
+
+Records = Annotated[tuple[Sample, ...], msgspec.Meta(max_length=MOST_RECORDS)]
 
 
 class AskSizes(Request[Sizes], frozen=True, kw_only=True):
@@ -115,30 +70,11 @@ class AskSizes(Request[Sizes], frozen=True, kw_only=True):
     PATH: ClassVar[str] = "brain/sizes"
 
     job: JobFacts
-    stage: StageName
+    stage: Stage
     placed: Placement = Placement()
     records: Records = ()
     settled: bool = False
     """Whether all nodes train at the present size for long enough, so that numbers may change."""
-
-
-class AskRecovery(Request[Sizes], frozen=True, kw_only=True):
-    """Request new sizes after these pods were killed for memory."""
-
-    PATH: ClassVar[str] = "brain/recovery"
-
-    job: JobFacts
-    nodes: tuple[Name, ...]
-    placed: Placement = Placement()
-    records: Records = ()
-
-
-class AskFirst(Request[Sizes], frozen=True, kw_only=True):
-    """Request default sizes for a job without history."""
-
-    PATH: ClassVar[str] = "brain/first"
-
-    job: JobFacts
 
 
 class TellStatistics(Request[Empty], frozen=True, kw_only=True):

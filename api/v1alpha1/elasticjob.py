@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.common import (
     CHIEF,
     GROUP,
@@ -140,18 +141,6 @@ class Phase(StrEnum):
 
 FINISHED: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 """Phases after which nothing makes a job run again."""
-
-
-class Bounds(NamedTuple):
-    """The allowed sizes of a role; `most` is None if only resourceLimits bound it."""
-
-    least: int
-    most: int | None
-
-    def clamp(self, replicas: int) -> int:
-        """The allowed size nearest to `replicas`."""
-        at_least = max(self.least, replicas)
-        return at_least if self.most is None else min(self.most, at_least)
 
 
 class EnvVar(Part):
@@ -349,11 +338,16 @@ class ReplicaSpec(Part):
     named main, else the first, is the main container: its end alone is the end of the node."""
 
     @property
-    def bounds(self) -> Bounds:
-        """The allowed sizes of this role; absent bounds default to `replicas`, else to 1 and unbounded."""
+    def bounds(self) -> Range:
+        """The sizes of this role by itself; absent bounds default to `replicas`, else to 1 and unbounded."""
         least = self.min_replicas if self.min_replicas is not None else self.replicas
         most = self.max_replicas if self.max_replicas is not None else self.replicas
-        return Bounds(least if least is not None else min(1, most if most is not None else 1), most)
+        return Range(least=least if least is not None else min(1, most if most is not None else 1), most=most)
+
+    @property
+    def wanted(self) -> int:
+        """The number of nodes at first: replicas, else the minimum."""
+        return self.replicas if self.replicas is not None else self.bounds.least
 
     @property
     def elastic(self) -> bool:
@@ -476,6 +470,22 @@ class ElasticJobSpec(Part):
     def training_roles(self) -> tuple[str, ...]:
         """The roles that train together: chief and worker if there are any, else all."""
         return tuple(role for role in (CHIEF, WORKER) if role in self.roles) or tuple(self.roles)
+
+    def range_of(self, role: str) -> Range:
+        """The allowed sizes of a role: with chiefs, workers train in multiples of nodeUnit."""
+        bounds = self.roles[role].bounds
+        if role != WORKER or self.node_unit == 1:
+            return bounds
+        chiefs = self.roles[CHIEF].wanted if CHIEF in self.roles else 0
+        return bounds.but(unit=self.node_unit, beside=chiefs)
+
+    @property
+    def world(self) -> Range:
+        """The allowed numbers of nodes that train together; no bound where a role has none."""
+        bounds = [self.roles[role].bounds for role in self.training_roles]
+        known = [each.most for each in bounds if each.most is not None]
+        most = max(1, sum(known)) if len(known) == len(bounds) else None
+        return Range(least=max(1, sum(each.least for each in bounds)), most=most, unit=self.node_unit)
 
     @property
     def leader(self) -> tuple[str, int] | None:

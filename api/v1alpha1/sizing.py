@@ -1,13 +1,13 @@
-"""The sizes that a job's objects ask for, as masters and Brain tell each other (api/rpc/brain.py)."""
+"""The facts about sizes that a job's objects hold (api/sizes/facts.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elasticjob.api.resources import pod_requests
-from elasticjob.api.rpc.brain import JobFacts, Placement, RoleFacts
-from elasticjob.api.v1alpha1.common import WORKER
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.resources import container_requests, pod_requests
+from elasticjob.api.sizes.facts import JobFacts, Mode, Placement
+from elasticjob.api.sizes.role import Role
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.jobresource import JobResource
 
 
@@ -18,20 +18,24 @@ def facts_of(job: ElasticJob) -> JobFacts:
         name=job.metadata.name,
         uid=job.metadata.uid,
         strategy=job.spec.distribution_strategy.value,
-        roles={role: _role(job, role) for role in job.spec.roles},
+        mode=Mode(job.spec.optimize_mode.value),
+        roles={role: role_of(job, role) for role in job.spec.roles},
         limits=_text(job.spec.resource_limits),
     )
 
 
-def _role(job: ElasticJob, role: str) -> RoleFacts:
-    spec = job.spec.roles[role]
-    return RoleFacts(
+def role_of(job: ElasticJob, role: str) -> Role:
+    """Return the user's settings of a role."""
+    spec, range_ = job.spec.roles[role], job.spec.range_of(role)
+    return Role(
         count=spec.replicas,
-        least=spec.bounds.least,
-        most=spec.bounds.most,
-        unit=job.spec.node_unit if role == WORKER else 1,
+        least=range_.least,
+        most=range_.most,
+        unit=range_.unit,
+        beside=range_.beside,
         auto=spec.auto_scale,
-        resource=pod_requests(spec.pod).manifest(),
+        resource=container_requests(spec.main_container or {}).manifest(),
+        around=_around(spec),
     )
 
 
@@ -45,6 +49,12 @@ def placement_of(resource: JobResource) -> Placement:
         room=dict(status.room) if status.room else None,
         machine=_text(status.machine) if status.machine else None,
     )
+
+
+def _around(spec: ReplicaSpec) -> dict[str, str]:
+    """What the pod asks for beside its main container."""
+    containers = [each for each in spec.pod.get("containers") or [] if each is not spec.main_container]
+    return pod_requests({**spec.pod, "containers": containers}).manifest()
 
 
 def _text(amounts: Mapping[str, object]) -> dict[str, str]:

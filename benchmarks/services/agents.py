@@ -32,12 +32,13 @@ from elasticjob.api.rpc.message import PREFIX, Request, answer_type
 from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Result
+from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import SystemClock
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.handlers import dispatch
 from elasticjob.master.main import collect_rarely
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.job import Job, Spec
 
 TOKEN: Final = "secret"
 AGENTS: Final = (1_000, 4_000, 10_000)
@@ -187,7 +188,7 @@ class Agent:
 def turns(agents: int) -> dict[str, object]:
     """Measure the turns by which so many agents form a world."""
     now = datetime.now(UTC)
-    job = Job(spec=Spec(job="agents", bounds=Bounds(minimum=agents, maximum=agents)), gathering=now)
+    job = Job(spec=Spec(job="agents", bounds=Range(least=agents, most=agents)), gathering=now)
     crowd = [Agent(index) for index in range(agents)]
     requests: list[Request[Any]] = [agent.watch_of() for agent in crowd]
     requests += [agent.join_of() for agent in crowd]
@@ -351,7 +352,7 @@ async def serving(nodes: int) -> AsyncIterator[tuple[int, psutil.Process]]:
 async def serve(nodes: int) -> None:
     """Be the master until the standard input ends."""
     collect_rarely()
-    spec = Spec(job="agents", bounds=Bounds(minimum=nodes, maximum=nodes))
+    spec = Spec(job="agents", bounds=Range(least=nodes, most=nodes))
     clock = SystemClock()
     async with Master(Job(spec=spec, gathering=clock.now()), TOKEN, Nowhere(), clock=clock) as master:
         print(master.address.rpartition(":")[2], flush=True)

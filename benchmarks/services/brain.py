@@ -25,19 +25,10 @@ import asyncpg
 import msgspec
 
 from benchmarks.figures import Sheet, growth, machine, number, quantile, show
-from elasticjob.api.rpc.brain import (
-    AskRecovery,
-    AskSizes,
-    JobFacts,
-    NodeUse,
-    Placement,
-    RoleFacts,
-    StageName,
-    Statistics,
-    TellStatistics,
-    job_token,
-)
+from elasticjob.api.rpc.brain import AskSizes, TellStatistics, job_token
 from elasticjob.api.rpc.message import PREFIX, Request
+from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
+from elasticjob.api.sizes.role import Role
 from elasticjob.brain.store import Kept, SeenJob, SeenPod, Store, opened
 from elasticjob.cli.laptop.ports import free_port
 from tests.kit.brain import postgres
@@ -68,23 +59,23 @@ def facts(at: int) -> JobFacts:
         name=f"job-{at}",
         uid=f"uid-{at}",
         strategy="AllreduceStrategy",
-        roles={"worker": RoleFacts(least=1, most=64)},
+        roles={"worker": Role(least=1, most=64)},
         limits={"cpu": "512", "memory": "2Ti"},
     )
 
 
-def samples(at: int, count: int) -> list[Statistics]:
+def samples(at: int, count: int) -> list[Sample]:
     """Return a job's samples, one a minute, four workers and a master."""
     chance = random.Random(at)
     names = [("master", f"job-{at}-master-0"), *(("worker", f"job-{at}-worker-{i}") for i in range(4))]
     return [
-        Statistics(
+        Sample(
             at=NOW - timedelta(minutes=count - minute),
             workers=4,
             steps=chance.uniform(3, 4),
             samples=chance.uniform(300, 400),
             nodes=tuple(
-                NodeUse(
+                Use(
                     name=name,
                     role=role,
                     cpu=chance.uniform(4, 6),
@@ -218,13 +209,10 @@ async def ask(filled: Filled, folder: Path, requests: int) -> dict[str, list[flo
         about = {uid: facts(int(uid.removeprefix("uid-"))) for uid in some}
         kinds: Mapping[str, Callable[[str], Awaitable[None]]] = {
             "plan at the start": lambda uid: post(
-                AskSizes(job=about[uid], stage=StageName.CREATE, placed=PLACED), uid
+                AskSizes(job=about[uid], stage=Stage.CREATE, placed=PLACED), uid
             ),
             "plan while running": lambda uid: post(
-                AskSizes(job=about[uid], stage=StageName.RUNNING, placed=PLACED, settled=True), uid
-            ),
-            "plan after OOM": lambda uid: post(
-                AskRecovery(job=about[uid], nodes=(f"{about[uid].name}-worker-0",), placed=PLACED), uid
+                AskSizes(job=about[uid], stage=Stage.RUNNING, placed=PLACED, settled=True), uid
             ),
             "one sample": lambda uid: post(TellStatistics(job=about[uid], records=tuple(samples(1, 1))), uid),
             "GET a job": lambda uid: get(f"/v1/jobs/{about[uid].namespace}/{about[uid].name}"),

@@ -17,11 +17,11 @@ from typing import Any, Final, Protocol, TypeVar
 from benchmarks.simulator.physics import GIB
 from benchmarks.simulator.world import Pod, Simulated
 from elasticjob.api.resources import Bytes, Cores, Resources
-from elasticjob.controllers.nodes.out_of_memory import CEILING, MOST_AT_ONCE
+from elasticjob.api.sizes.change import Change, Group
 from elasticjob.master.scaling import stages, statistics
 from elasticjob.master.scaling.local import LocalOptimizer
-from elasticjob.master.scaling.plan import Change, Group
 from elasticjob.master.state.job import Job
+from elasticjob.sizing.rules.oom import next_memory
 
 T = TypeVar("T")
 MIB: Final = 2**20
@@ -78,7 +78,7 @@ class Fixed:
         if row.servers:
             servers, cores = (self.servers, self.cores) if known else (found.servers, found.server_cores)
             groups["ps"] = Group(servers, amount(cores, mib["ps"]))
-        simulated.apply(Change(key="fixed", reason="the user's", groups=groups))
+        simulated.apply("fixed", Change(groups, reason="the user's"))
 
 
 @dataclass
@@ -92,11 +92,11 @@ class Ours:
     def turn(self, simulated: Simulated) -> None:
         now = simulated.now
         job = statistics.take(simulated.job(self._job or simulated.first_job()), now)
-        if question := stages.question(job, now):
-            plan = stages.allowed(job, question, drive(self.optimizer.plan(question)))
-            if change := stages.change(job, question, plan):
-                simulated.apply(change)
-            job = stages.answered(job, question, plan, now)
+        if facts := stages.question(job, now):
+            change = stages.allowed(job, facts, drive(self.optimizer.plan(facts)))
+            if change:
+                simulated.apply(stages.name_of(job, facts), change)
+            job = stages.answered(job, facts, change, now)
         self._job = job
         for pod in simulated.oom:
             self._grow(simulated, pod)
@@ -107,13 +107,13 @@ class Ours:
         if pod.gib is None:
             return
         had = Bytes(int(pod.gib * GIB))
-        given = min(had * 2, had + MOST_AT_ONCE, CEILING)
+        given = next_memory(had)
         spec = simulated.resource.spec.replica_resource_specs[pod.role]
-        if "memory" in spec.resource and Bytes.parse(spec.resource["memory"]) > had:
+        if given is None or ("memory" in spec.resource and Bytes.parse(spec.resource["memory"]) > had):
             return
         self._kills += 1
         group = Group(resource=Resources({"memory": given}))
-        simulated.apply(Change(key=f"memory-{self._kills}", reason="out of memory", groups={pod.role: group}))
+        simulated.apply(f"memory-{self._kills}", Change({pod.role: group}, reason="out of memory"))
 
 
 @dataclass
@@ -264,4 +264,4 @@ class Peer:
 
     def _apply(self, simulated: Simulated, groups: Mapping[str, Group]) -> None:
         self._key += 1
-        simulated.apply(Change(key=f"peer-{self._key}", reason="the peer's", groups=groups))
+        simulated.apply(f"peer-{self._key}", Change(groups, reason="the peer's"))

@@ -17,15 +17,17 @@ from benchmarks.simulator.rows import Row
 from elasticjob.api.resources import Bytes, Cores
 from elasticjob.api.rpc.nodes import Progress, Usage
 from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.api.sizes.change import Change
+from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.sizing import facts_of
 from elasticjob.controllers.scaleplan.fold import Impossible, fold
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.master.scalers.scaleplan import manifest
-from elasticjob.master.scaling.observed import placed_of, wish_of
-from elasticjob.master.scaling.plan import Change
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.scaling.observed import placed_of
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Scaling
@@ -105,9 +107,9 @@ class Simulated:
     def over(self) -> bool:
         return self.steps >= self.total
 
-    def apply(self, change: Change) -> bool:
+    def apply(self, key: str, change: Change) -> bool:
         """Carry out a change as the operator does; return whether it could be."""
-        plan = SCALEPLAN.convert(manifest(JOB, change))
+        plan = SCALEPLAN.convert(manifest(JOB, key, change))
         self.outcome.plans += 1
         try:
             folded = fold(self.elastic, self.resource, plan).manifest()
@@ -150,9 +152,9 @@ class Simulated:
 
     def first_job(self) -> Job:
         """Return the job of a new master."""
-        bounds = Bounds(minimum=1, maximum=self.row.workers)
+        bounds = Range(least=1, most=self.row.workers)
         return Job(
-            spec=Spec(job="job", bounds=bounds, roles=("worker",), wish=wish_of(self.elastic)),
+            spec=Spec(job="job", bounds=bounds, roles=("worker",), sizes=facts_of(self.elastic)),
             scaling=Scaling(),
         )
 

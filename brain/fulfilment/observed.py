@@ -86,7 +86,8 @@ def job_of(
     placed = resource.spec.replica_resource_specs.get(WORKER)
     if spec is None or placed is None or placed.replicas is None or not _is_ours(job):
         return None
-    least, most = spec.bounds
+    range_ = job.spec.range_of(WORKER)
+    least, most = range_.smallest, range_.largest
     if not spec.auto_scale or most is None or least >= most:
         return None
     newest = sorted(plans, key=lambda plan: (str(plan.metadata.creation_timestamp), plan.metadata.name))
@@ -103,7 +104,7 @@ def job_of(
         amount=one_pod(pod_requests(pod)),
         machines=tuple(each.spec.node_name or None for each in stay[:now]) + (None,) * (now - len(stay)),
         submitted=begun,
-        step=job.spec.node_unit,
+        step=range_.unit,
         permitted=permitted(pod, machines),
         priority=max((each.spec.priority or 0 for each in pods), default=0),
         changed=newest[-1].metadata.creation_timestamp if newest else None,

@@ -65,7 +65,7 @@ def master(
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
     except ValueError as error:  # Pydantic's, which names the field
         raise Failure(f"the settings are wrong: {error}", code=Exit.USAGE) from error
-    if not settings.namespace and (why := settings.spec.bounds.problem()):
+    if not settings.namespace and (why := settings.spec.bounds.problem("nodes")):
         raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
     try:
         return asyncio.run(run(settings, rules=_rules))

@@ -172,7 +172,8 @@ async def begin(seat: Seat, job: Hosted) -> str:
 
 def new_job(job: Hosted) -> MasterJob:
     """Return the state in which the job's master starts."""
-    from elasticjob.master.state.job import Bounds, Job, Limits, Spec, Waits
+    from elasticjob.api.sizes.role import Range
+    from elasticjob.master.state.job import Job, Limits, Spec, Waits
 
     waits = Waits(
         reading=timedelta(seconds=job.conf.hang_reading),
@@ -189,14 +190,14 @@ def new_job(job: Hosted) -> MasterJob:
         waits=waits,
         quiet=timedelta(seconds=job.conf.quiet),
     )
-    bounds = Bounds(minimum=job.low, maximum=job.high)
+    bounds = Range(least=job.low, most=job.high)
     name, slow = name_of(job.name), job.exclude_stragglers
     spec = Spec(job=name, bounds=bounds, limits=limits, exclude_stragglers=slow)
     if not job.beside:
         return Job(spec=spec)
-    from elasticjob.cli.standalone.peers import pace, wish_of
+    from elasticjob.cli.standalone.peers import facts_of, pace
 
-    return Job(spec=spec.but(wish=wish_of(job), limits=limits.but(pace=pace(os.environ))))
+    return Job(spec=spec.but(sizes=facts_of(job), limits=limits.but(pace=pace(os.environ))))
 
 
 def with_master(settings: Settings, master: str, token: str) -> Settings:

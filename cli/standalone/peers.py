@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.api.sizes.change import Change, Group
+from elasticjob.api.sizes.facts import JobFacts, Mode
+from elasticjob.api.sizes.role import Role
 from elasticjob.cli.standalone.hosted import BESIDE, Hosted
 from elasticjob.master.cluster.autoscaler import EVERY, Autoscaler
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaler import Scaler
 from elasticjob.master.scaling.local import LocalOptimizer
-from elasticjob.master.scaling.plan import Change, Group
 from elasticjob.master.state.job import Job
-from elasticjob.master.state.scaling import Mode, Pace, Placed, Role, Wish
+from elasticjob.master.state.scaling import Placed
+from elasticjob.sizing.facts import Pace
 from elasticjob.trainer.agent.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,12 +66,11 @@ def machine(workers: int, environment: Mapping[str, str], driver: Path = DRIVER)
     return Machine(cores, tuple(map(str, range(count))), workers)
 
 
-def wish_of(job: Hosted) -> Wish:
+def facts_of(job: Hosted) -> JobFacts:
     """Return what the optimizer may decide: the number of nodes, if --nnodes is a range."""
     count = job.low if job.low == job.high else None
-    return Wish(
-        mark="run", mode=Mode.SINGLE_JOB, roles={WORKER: Role(count=count, least=job.low, most=job.high)}
-    )
+    role = Role(count=count, least=job.low, most=job.high)
+    return JobFacts(name=job.name, mode=Mode.SINGLE_JOB, roles={WORKER: role})
 
 
 def pace(environment: Mapping[str, str]) -> Pace:
@@ -82,13 +84,13 @@ class Beside:
     def __init__(self, others: Scaler) -> None:
         self._others = others
 
-    async def apply(self, change: Change) -> None:
+    async def apply(self, key: str, change: Change) -> None:
         """Have one process fewer than there shall be nodes; resources of processes mean nothing."""
         groups = {
             role: Group(None if group.count is None else max(0, group.count - 1))
             for role, group in change.groups.items()
         }
-        await self._others.apply(replace(change, groups=groups, create=(), remove=(), migrate={}))
+        await self._others.apply(key, replace(change, groups=groups, nodes={}))
 
 
 @asynccontextmanager
@@ -119,7 +121,7 @@ async def beside(settings: Settings, job: Hosted, master: Master, address: str) 
 
         others = Processes(folder, master.job.spec.job, command, master.clock, grace=settings.grace + 10)
         scaler = Beside(others)
-        await scaler.apply(Change("start", f"{job.low} nodes", {WORKER: Group(job.low)}))
+        await scaler.apply("start", Change({WORKER: Group(job.low)}, reason=f"{job.low} nodes"))
         os.environ.update(here.environment(0))
         tasks = [
             asyncio.create_task(others.run()),

@@ -20,7 +20,6 @@ from elasticjob.controllers.elasticjob.sizes import (
     scale_plan,
     suspension,
 )
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
@@ -51,6 +50,7 @@ from elasticjob.controllers.passes.rules import (
     silence_ends_in,
 )
 from elasticjob.kube.objects.conditions import TRUE, find
+from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
 FOREVER: Final = timedelta(days=36_500)
@@ -393,7 +393,11 @@ def _growth(seen: Seen) -> Growth | None:
 def _fewest(seen: Seen, role: str) -> int:
     """The fewest nodes of a role with which the job goes on: its minimum if it is elastic, else all."""
     spec, size = seen.job.spec.replica_specs[role], seen.sizes[role]
-    return size if role in CRITICAL or not spec.elastic else max(1, min(spec.bounds.least, size))
+    return (
+        size
+        if role in CRITICAL or not spec.elastic
+        else max(1, min(seen.job.spec.range_of(role).lowest, size))
+    )
 
 
 def _why_spent(seen: Seen, node: Node) -> tuple[str, str]:

@@ -11,12 +11,12 @@ from msgspec import structs
 
 from elasticjob.api.v1alpha1.elasticjob import Gang as Word
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of, possible
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import LATER, Action, Apply, Create, Note, Plan
+from elasticjob.sizing.exits import ExitReason
 
 GANG_UNAVAILABLE: Final = "GangUnavailable"
 ONE_BY_ONE: Final = "pods are placed one by one"
@@ -93,7 +93,7 @@ def _sizes(seen: Seen) -> dict[str, int]:
 
     Where a node waits for a pod, those that have done their work are not counted: they will not run again.
     """
-    found = {role: spec.bounds.least for role, spec in seen.job.spec.roles.items()} | dict(seen.sizes)
+    found = {role: seen.job.spec.range_of(role).lowest for role in seen.job.spec.roles} | dict(seen.sizes)
     if not any(_waits(node) for node in seen.wanted):
         return found
     done = Counter(node.role for node in seen.wanted if _is_done(node))

@@ -12,7 +12,7 @@ import msgspec
 from elasticjob.api.rpc import environment as env
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Node, Policy
 from elasticjob.controllers.parts import environment, names
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
@@ -20,6 +20,7 @@ from elasticjob.controllers.passes.plan import Create, Outcome
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
+from elasticjob.sizing.exits import ExitReason
 
 COMMAND: Final = ["elasticjob", "master"]
 CONTAINER: Final = "main"

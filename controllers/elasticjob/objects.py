@@ -57,7 +57,7 @@ def foundation(
 
 def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
     """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan."""
-    sizes = {role: {"replicas": count} for role, count in asked(job).items()}
+    sizes = {role: {"replicas": job.spec.range_of(role).clamp(n)} for role, n in asked(job).items()}
     spec = {
         "selector": {"name": job.metadata.name},
         "suspend": job.spec.suspend,

@@ -11,12 +11,12 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.gang import Gang, kept
 from elasticjob.controllers.passes import rules
+from elasticjob.sizing.exits import ExitReason
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
     """The nearest allowed sizes of roles that are out of bounds, unless plan `name` exists already."""
     if any(plan.metadata.name == name for plan in seen.plans):
         return {}
-    nearest = {role: seen.job.spec.roles[role].bounds.clamp(count) for role, count in seen.sizes.items()}
+    nearest = {role: seen.job.spec.range_of(role).clamp(count) for role, count in seen.sizes.items()}
     return {role: count for role, count in nearest.items() if count != seen.sizes[role]}
 
 

@@ -16,7 +16,6 @@ from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
@@ -26,6 +25,7 @@ from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan
 from elasticjob.controllers.passes.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
+from elasticjob.sizing.exits import ExitReason
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def budget(seen: Seen, now: datetime) -> Budget | None:
         not _is_over(seen, node, now) and (end is None or end > now)
         for node, end in zip(nodes, ends, strict=True)
     )
-    least = min(seen.job.spec.roles[WORKER].bounds.least, seen.desired[WORKER])
+    least = min(seen.job.spec.range_of(WORKER).lowest, seen.desired[WORKER])
     again_in = soonest(end - now for end in ends if end and end > now)
     return Budget(max(least, counted - 1, 0), again_in)
 

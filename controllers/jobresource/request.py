@@ -88,7 +88,7 @@ def scale_plan(resource: JobResource, job: ElasticJob) -> Create:
     asked, remarks = requests.sizes(resource.spec), list[str]()
     for role, one in asked.items():
         if role in job.spec.roles and "replicas" in one:
-            wanted, one["replicas"] = one["replicas"], job.spec.roles[role].bounds.clamp(one["replicas"])
+            wanted, one["replicas"] = one["replicas"], job.spec.range_of(role).clamp(one["replicas"])
             if wanted != one["replicas"]:
                 remarks.append(f"{role} {wanted}, of which the job allows {one['replicas']}")
     why = f"JobResource {resource.metadata.name} asks for it" + "".join(f"; {remark}" for remark in remarks)

@@ -3,7 +3,7 @@
 By what pods ask for, as the scheduler counts it: a machine has what it can allocate, without the requests of
 all pods on it that have not ended. A pod that waits for a machine takes a place, too. Machines that take no
 pods now, or whose labels and taints keep the role away, do not count. Spreading, affinity between pods and
-quotas are not looked at: a node that was added and waits is given up again (master/scaling/growth.py).
+quotas are not looked at: a node that was added and waits is given up again (sizing/rules/growth.py).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def learns(job: ElasticJob, resource: JobResource) -> bool:
     sizes = resource.spec.replica_resource_specs
     for role, spec in job.spec.roles.items():
         now = sizes[role].replicas if role in sizes else None
-        most = spec.bounds.most
+        most = job.spec.range_of(role).largest
         if spec.auto_scale and spec.replicas is None and (now is None or most is None or now < most):
             return True
     return False

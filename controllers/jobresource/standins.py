@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.nodes.drains import SILENT
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.relaunch import Life, Node
+from elasticjob.sizing.exits import ExitReason
 
 JOINS: Final = timedelta(seconds=20)
 """How long a pod that was placed on its machine needs to import torch and to join."""

@@ -11,7 +11,6 @@ from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import BLOCKED, READY, Seen, differing
 from elasticjob.controllers.jobresource.room import Room
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.relaunch import (
     CANNOT_START,
     OUT_OF_MEMORY,
@@ -24,6 +23,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Plan
 from elasticjob.kube.objects.conditions import set_condition
 from elasticjob.kube.objects.views import Condition
+from elasticjob.sizing.exits import ExitReason
 
 
 def describe(

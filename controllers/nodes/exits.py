@@ -1,8 +1,7 @@
-"""How a pod ended, and what follows from it: one table from exit reason to consequence.
+"""How a pod ended, and what follows from it by the table of sizing/exits.py.
 
 `classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the main
 container, its exit code. Containers beside it decide nothing, whether they fail or go on.
-75 is the agent's "run me again"; 201, 202 and 14 are a broken GPU; 126 and 127: there is no such program.
 Only restartPolicy Always gives a pod that succeeded a successor, and not to nodes that the master waits for.
 A job's failurePolicy changes the consequence of failures that the program is to blame for (`ruled`).
 """
@@ -13,25 +12,27 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from types import MappingProxyType
 
 import msgspec
 
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
-from elasticjob.api.v1alpha1.elasticjob import FailureRule, RestartPolicy
+from elasticjob.api.v1alpha1.elasticjob import FailureRule
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.views import ContainerTerminated, Pod
+from elasticjob.sizing.exits import (
+    CONSEQUENCES,
+    EVEN_NEVER,
+    RUN_AGAIN,
+    Consequence,
+    ExitReason,
+    of_code,
+)
 
-RUN_AGAIN = 75
 LEFT = "Left"
 """The reason in an agent's termination message when it was stopped before the training was over."""
 INIT_FAILED = "InitContainerFailed"
-OOM_CODE = 247
-HARDWARE_CODES = frozenset({14, 201, 202})
-KILLED_CODES = frozenset({137, 143})
-NOT_FOUND_CODES = frozenset({126, 127})
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun", "CannotStart"})
 """Reasons of a container whose program the runtime, or the agent, could not start."""
 TAKEN_AWAY = frozenset(
@@ -49,55 +50,11 @@ NO_ROOM = "OutOf"
 """How the reason begins, such as OutOfcpu, if the kubelet had no room left: another pod came first."""
 
 
-class ExitReason(StrEnum):
-    """Why a pod is over."""
-
-    SUCCEEDED = "Succeeded"
-    TAKEN_AWAY = "TakenAway"  # evicted, preempted, its node shut down
-    OOM_KILLED = "OOMKilled"
-    KILLED = "Killed"  # SIGKILL or SIGTERM from outside
-    RUN_AGAIN = "RunAgain"  # the agent asks for it
-    HARDWARE_ERROR = "HardwareError"
-    CANNOT_START = "CannotStart"  # no such program, or the runtime cannot run it
-    FATAL_ERROR = "FatalError"  # other exit codes below 128: the program gave up
-    CRASHED = "Crashed"  # exit codes from 128: a signal, or a retryable error
-
-
 SUDDEN = frozenset({ExitReason.OOM_KILLED, ExitReason.KILLED})
 """Ends from outside: the last line of the program's log does not explain them."""
 
 FRAME = " \t│╭╮╰╯─"
 """Characters around the lines of programs that draw boxes."""
-
-ON_ANY_FAILURE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
-ON_RETRYABLE = ON_ANY_FAILURE | {RestartPolicy.EXIT_CODE}
-EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so running it again is no restart
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """Under which restart policies a successor follows, whether it uses the budget and avoids the machine."""
-
-    relaunch_under: frozenset[RestartPolicy]
-    counts: bool
-    elsewhere: bool = False
-    fails_job: bool = False
-
-
-CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
-    {
-        ExitReason.SUCCEEDED: Consequence(frozenset({RestartPolicy.ALWAYS}), counts=False),
-        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False),
-        ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
-        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False),
-        ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
-        ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
-        ExitReason.CANNOT_START: Consequence(ON_ANY_FAILURE, counts=True),
-        ExitReason.FATAL_ERROR: Consequence(ON_ANY_FAILURE, counts=True),
-        ExitReason.CRASHED: Consequence(ON_RETRYABLE, counts=True),
-    }
-)
-
 
 BY_RULE: Mapping[FailureAction, Consequence] = MappingProxyType(
     {
@@ -207,23 +164,6 @@ def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
         return ExitReason.OOM_KILLED
     never_ran = any(each in (terminated.reason, reason) for each in NEVER_RAN)  # a message may say anything
     return ExitReason.CANNOT_START if never_ran else of_code(terminated.exit_code)
-
-
-def of_code(code: int) -> ExitReason:
-    """Return the reason that an exit code alone stands for."""
-    if code == 0:
-        return ExitReason.SUCCEEDED
-    if code == OOM_CODE:
-        return ExitReason.OOM_KILLED
-    if code in KILLED_CODES:
-        return ExitReason.KILLED
-    if code == RUN_AGAIN:
-        return ExitReason.RUN_AGAIN
-    if code in HARDWARE_CODES:
-        return ExitReason.HARDWARE_ERROR
-    if code in NOT_FOUND_CODES:
-        return ExitReason.CANNOT_START
-    return ExitReason.FATAL_ERROR if code < 128 else ExitReason.CRASHED
 
 
 def last_error(words: str) -> str:

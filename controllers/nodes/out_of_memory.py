@@ -20,22 +20,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 from elasticjob.api.resources import Bytes, Raw, Resources, pod_requests
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-
-MOST_AT_ONCE: Final = Bytes.parse("8Gi")
-"""The most that one plan adds."""
-CEILING: Final = Bytes.parse("64Gi")
-"""The most memory of a node whose job has no resourceLimits, where no machine is known either."""
+from elasticjob.sizing.exits import ExitReason
+from elasticjob.sizing.rules.oom import CEILING, next_memory
 
 Place = tuple[str, int]
 Group = Place | str
@@ -108,8 +103,7 @@ class Sizing:
         had, sizes = limit_of(life), self.resource.spec.replica_resource_specs
         if had is None or self._fixed(life.role) or life.role not in sizes:
             return None
-        wanted = min(had * 2, had + MOST_AT_ONCE, self._ceiling((life.role, life.index)).memory)
-        return wanted if wanted > had else None
+        return next_memory(had, self._ceiling((life.role, life.index)).memory)
 
     def exhausted(self, life: Life) -> str:
         """Return why a pod that was OOMKilled gets no more memory, and what to do; "" if it may get more."""

@@ -30,10 +30,11 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_RO
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers.nodes.drains import Notice
-from elasticjob.controllers.nodes.exits import Exit, ExitReason, ending
+from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
+from elasticjob.sizing.exits import ExitReason
 
 LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)

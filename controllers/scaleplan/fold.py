@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from elasticjob.api.resources import Excess, Resources, pod_requests
+from elasticjob.api.resources import Resources, pod_requests
+from elasticjob.api.sizes.need import Need, Nodes
+from elasticjob.api.sizes.need import told as _told
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import MOST_NODES, WORKER
+from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import sized
@@ -73,8 +75,8 @@ def touches(plan: ScalePlan) -> frozenset[str]:
 def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
-    Sizes are clamped to the role's bounds, rounded down to a multiple of nodeUnit (workers), and lowered
-    until the job fits its resourceLimits; what the plan does not name stays as it is. Of a role that shrinks
+    Sizes are those that the role may have (api/sizes/role.py), lowered until the job fits its resourceLimits;
+    what the plan does not name stays as it is. Of a role that shrinks
     the nodes leave that the plan removes by name, else those with the highest indices. A role that grows gets
     the nodes that the plan creates by name, else those with the lowest free indices; one that is there is not
     created again.
@@ -88,14 +90,14 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     asked = dict(_asked(job, plan, old, added, removed))
     sizes, remarks = dict(old), dict[str, str]()
     for role, size in asked.items():
-        allowed, remarks[role] = _within_bounds(job, role, size.replicas)
+        allowed, remarks[role] = _allowed(job, role, size.replicas)
         if removed[role] and (allowed or 0) > (size.replicas or 0):
             node = names.node(job.metadata.name, role, min(removed[role]))
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
         sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
     own = known | {node: {**known.get(node, {}), **given} for node, given in _given(job, plan).items()}
-    sizes = _within_limits(job, old, sizes, own, remarks)
+    sizes = _within_limits(job, old, sizes, known, own, remarks)
     sizes = {
         role: _placed(size, old.get(role, Size()), added.get(role, ()), removed.get(role))
         for role, size in sizes.items()
@@ -184,62 +186,49 @@ def _check(job: ElasticJob, plan: ScalePlan, role: str) -> None:
         raise Impossible(f"role {role} has autoScale: false, so only a manual plan may change it")
 
 
-def _within_bounds(job: ElasticJob, role: str, count: int | None) -> tuple[int | None, str]:
+def _allowed(job: ElasticJob, role: str, count: int | None) -> tuple[int | None, str]:
+    """The number of nodes for a request of `count`, and a sentence where it differs."""
     if count is None:
         return None, ""
-    least, most = bounds = job.spec.roles[role].bounds
-    allowed = bounds.clamp(count)
-    unit = job.spec.node_unit if role == WORKER else 1
-    allowed = max(allowed - allowed % unit, least)
-    if allowed == count:
-        return count, ""
-    range_ = f"{least} to {most}" if most is not None else f"{least} or more"
-    return allowed, f"{count} was asked for, {range_}{f' by {unit}' if unit > 1 else ''} is allowed"
+    range_ = job.spec.range_of(role)
+    allowed = range_.clamp(count)
+    return allowed, "" if allowed == count else f"{count} was asked for, {range_} is allowed"
 
 
 def _within_limits(
     job: ElasticJob,
     old: Mapping[str, Size],
-    sizes: dict[str, Size],
+    sizes: Mapping[str, Size],
+    before: Mapping[str, Amounts],
     own: Mapping[str, Amounts],
     remarks: dict[str, str],
 ) -> dict[str, Size]:
     """Lower the sizes that would grow until the job fits its limits. Raises Impossible."""
-    unit = {role: job.spec.node_unit if role == WORKER else 1 for role in sizes}
-    while over := _total(job, sizes, own).over(Resources.parse(job.spec.resource_limits)):
-        role = next(
-            (role for role, size in sizes.items() if _may_shrink(job, old, role, size, unit[role])), None
-        )
-        if role is None:
-            raise Impossible(f"the job would need {_told(over)}: raise spec.resourceLimits, or ask for less")
-        count = sizes[role].replicas or 0
-        sizes = {**sizes, role: Size(count - unit[role], sizes[role].resource)}
-        remarks[role] = f"more would need {_told(over)}"
-    return sizes
+    limits = Resources.parse(job.spec.resource_limits)
+    wanted, now = _need(job, sizes, own), _need(job, old, before)
+    found = wanted.within(limits, now, {role: job.spec.range_of(role) for role in wanted.roles})
+    if over := found.over(limits, now):
+        raise Impossible(f"the job would need {_told(over)}: raise spec.resourceLimits, or ask for less")
+    lowered = {role: nodes.count for role, nodes in found.roles.items() if nodes != wanted.roles[role]}
+    remarks |= dict.fromkeys(lowered, f"more would need {_told(wanted.over(limits, now))}")
+    return {**sizes, **{role: replace(sizes[role], replicas=count) for role, count in lowered.items()}}
 
 
-def _may_shrink(job: ElasticJob, old: Mapping[str, Size], role: str, size: Size, unit: int) -> bool:
-    """Whether a role grows by this plan, so that it may grow less."""
-    before = old.get(role, Size()).replicas
-    least = max(job.spec.roles[role].bounds.least, before or 0)
-    return size.replicas is not None and size.replicas - unit >= least
+def _need(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]) -> Need:
+    """What the job needs; `own` are the resources of single nodes."""
+    return Need(
+        {role: _nodes(job, role, size, own) for role, size in sizes.items() if role in job.spec.roles}
+    )
 
 
-def _total(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]) -> Resources:
-    """What the whole job needs; `own` are the resources of single nodes."""
-    total = Resources({})
-    for role, size in sizes.items():
-        spec = job.spec.roles.get(role)
-        if spec is None or not size.replicas:
-            continue
-        known = (place_of(job.metadata.name, (role,), name) for name in own)
-        single = [amounts for place, amounts in zip(known, own.values(), strict=True) if place][
-            : size.replicas
-        ]
-        for amounts in single:
-            total = total + pod_requests(sized(spec, {**size.resource, **amounts}))
-        total = total + pod_requests(sized(spec, size.resource)) * (size.replicas - len(single))
-    return total
+def _nodes(job: ElasticJob, role: str, size: Size, own: Mapping[str, Amounts]) -> Nodes:
+    spec, name = job.spec.roles[role], job.metadata.name
+    single = (amounts for node, amounts in own.items() if place_of(name, (role,), node))
+    return Nodes(
+        size.replicas or 0,
+        pod_requests(sized(spec, size.resource)),
+        tuple(pod_requests(sized(spec, {**size.resource, **amounts})) for amounts in single),
+    )
 
 
 def _moved(
@@ -309,10 +298,6 @@ def _changes(
         for name, amount in resource.items():
             if amount != nodes_before.get(node, {}).get(name):
                 yield f"{node} {name} to {amount}"
-
-
-def _told(over: tuple[Excess, ...]) -> str:
-    return ", ".join(f"{excess.wanted} {excess.name} of {excess.limit}" for excess in over)
 
 
 def _text(resource: Mapping[str, Any]) -> dict[str, str]:

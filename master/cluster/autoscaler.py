@@ -7,9 +7,9 @@ from typing import Final
 
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling import stages
-from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError, Question
-from elasticjob.master.scaling.plan import ResourcePlan
+from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.serving.server import Master
+from elasticjob.sizing.facts import Facts
 
 log = logging.getLogger("elasticjob.master")
 
@@ -26,23 +26,19 @@ class Autoscaler:
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            if question := stages.question(self._master.job, self._master.now()):
+            if facts := stages.question(self._master.job, self._master.now()):
                 try:
-                    await self._answer(question)
+                    await self._answer(facts)
                 except (OptimizerError, ScalerError) as error:
-                    log.warning("job %s is not sized now, again in a second: %s", question.job, error)
+                    log.warning("job %s is not sized now, again in a second: %s", facts.job.name, error)
             await self._master.clock.sleep(EVERY)
 
-    async def _answer(self, question: Question) -> None:
-        """Carry out the answer to a question; what was carried out is remembered. Raises what failed."""
+    async def _answer(self, facts: Facts) -> None:
+        """Carry out the answer; what was carried out is remembered. Raises what failed."""
         job = self._master.job
-        plan = stages.allowed(job, question, await self._ask(question))
-        if change := stages.change(job, question, plan):
-            log.info("scale plan %s: %s", change.key, change.reason)
-            await self._scaler.apply(change)
-        self._master.observe(lambda job, now: stages.answered(job, question, plan, now))
-
-    async def _ask(self, question: Question) -> ResourcePlan:
-        if question.killed:
-            return await self._optimizer.recovery_plan(question, question.killed)
-        return await self._optimizer.plan(question)
+        change = stages.allowed(job, facts, await self._optimizer.plan(facts))
+        if change:
+            name = stages.name_of(job, facts)
+            log.info("scale plan %s: %s", name, change.reason)
+            await self._scaler.apply(name, change)
+        self._master.observe(lambda job, now: stages.answered(job, facts, change, now))

@@ -16,31 +16,18 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from elasticjob.api.resources import MalformedQuantity, Resources
-from elasticjob.api.rpc.brain import (
-    MOST_NODES,
-    MOST_RECORDS,
-    AskFirst,
-    AskRecovery,
-    AskSizes,
-    JobFacts,
-    NodeUse,
-    Placement,
-    RoleFacts,
-    Sizes,
-    StageName,
-    Statistics,
-    TellStatistics,
-)
+from elasticjob.api.resources import MalformedQuantity
+from elasticjob.api.rpc.brain import MOST_RECORDS, AskSizes, Sizes, TellStatistics
 from elasticjob.api.rpc.message import JSON, PREFIX, Problem, Request, answer_type
 from elasticjob.api.rpc.unreadable import UNREADABLE
+from elasticjob.api.sizes.change import Change
+from elasticjob.api.sizes.facts import MOST_NODES, Placement, Sample
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.http.bodies import read_bounded
-from elasticjob.master.scaling.bounds import clip
-from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError, Question
-from elasticjob.master.scaling.plan import Group, ResourcePlan
+from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.state.job import Job
-from elasticjob.master.state.scaling import Placed, Record, Wish
+from elasticjob.sizing.bounds import clip
+from elasticjob.sizing.facts import Facts
 
 log = logging.getLogger("elasticjob.master")
 
@@ -83,36 +70,19 @@ class Brain:
 class BrainOptimizer:
     """Asks Brain, whose answers are clipped to what a plan may sensibly say."""
 
-    def __init__(self, brain: Brain, namespace: str, uid: str) -> None:
-        self._brain, self._namespace, self._uid = brain, namespace, uid
+    def __init__(self, brain: Brain) -> None:
+        self._brain = brain
 
-    async def plan(self, question: Question) -> ResourcePlan:
-        """Return what the job should have at this stage."""
+    async def plan(self, facts: Facts) -> Change:
+        """Return what the job should have; an empty change says why nothing changes."""
         asked = AskSizes(
-            job=self._facts(question),
-            stage=StageName(question.stage.value),
-            placed=_placement(question.placed),
-            records=_statistics(question.records),
-            settled=question.settled,
+            job=facts.job,
+            stage=facts.stage,
+            placed=_plain(facts.placed),
+            records=_bounded(facts.samples),
+            settled=facts.settled,
         )
-        return _plan(await self._brain.call(asked))
-
-    async def recovery_plan(self, question: Question, nodes: tuple[str, ...]) -> ResourcePlan:
-        """Return what nodes get that were out of memory."""
-        asked = AskRecovery(
-            job=self._facts(question),
-            nodes=nodes,
-            placed=_placement(question.placed),
-            records=_statistics(question.records),
-        )
-        return _plan(await self._brain.call(asked))
-
-    async def first_plan(self, question: Question) -> ResourcePlan:
-        """Return what a job starts with of which nothing is known."""
-        return _plan(await self._brain.call(AskFirst(job=self._facts(question))))
-
-    def _facts(self, question: Question) -> JobFacts:
-        return facts(self._namespace, question.job, self._uid, question.wish)
+        return _change(await self._brain.call(asked))
 
 
 class WithStandIn:
@@ -122,47 +92,30 @@ class WithStandIn:
         self._first, self._other = first, other
         self._away = False
 
-    async def plan(self, question: Question) -> ResourcePlan:
-        """Return what the job should have at this stage."""
+    async def plan(self, facts: Facts) -> Change:
+        """Return what the job should have; an empty change says why nothing changes."""
         try:
-            return self._back(await self._first.plan(question))
+            change = await self._first.plan(facts)
         except OptimizerError as error:
-            return self._said(error, await self._other.plan(question))
-
-    async def recovery_plan(self, question: Question, nodes: tuple[str, ...]) -> ResourcePlan:
-        """Return what nodes get that were out of memory."""
-        try:
-            return self._back(await self._first.recovery_plan(question, nodes))
-        except OptimizerError as error:
-            return self._said(error, await self._other.recovery_plan(question, nodes))
-
-    async def first_plan(self, question: Question) -> ResourcePlan:
-        """Return what a job starts with of which nothing is known."""
-        try:
-            return self._back(await self._first.first_plan(question))
-        except OptimizerError as error:
-            return self._said(error, await self._other.first_plan(question))
-
-    def _back(self, plan: ResourcePlan) -> ResourcePlan:
+            return self._said(error, await self._other.plan(facts))
         if self._away:
             log.info("Brain answers again")
         self._away = False
-        return plan
+        return change
 
-    def _said(self, error: OptimizerError, plan: ResourcePlan) -> ResourcePlan:
+    def _said(self, error: OptimizerError, change: Change) -> Change:
         if not self._away:
             log.warning("sizes are decided without Brain: %s", error)
         self._away = True
-        return replace(plan, reason=f"{error}, so the job decides alone: {plan.reason}")
+        return replace(change, reason=f"{error}, so the job decides alone: {change.reason}")
 
 
 class Reporter:
     """Sends the records of a job to Brain as they come; while Brain is away it drops the oldest."""
 
-    def __init__(self, brain: Brain, namespace: str, uid: str, job: Callable[[], Job], clock: Clock) -> None:
-        self._brain, self._namespace, self._uid = brain, namespace, uid
-        self._job, self._clock = job, clock
-        self._waiting = deque[Record](maxlen=KEPT)
+    def __init__(self, brain: Brain, job: Callable[[], Job], clock: Clock) -> None:
+        self._brain, self._job, self._clock = brain, job, clock
+        self._waiting = deque[Sample](maxlen=KEPT)
         self._seen: datetime | None = None
         self.dropped = 0
 
@@ -187,8 +140,8 @@ class Reporter:
             return
         job = self._job()
         told = TellStatistics(
-            job=facts(self._namespace, job.spec.job, self._uid, job.spec.wish),
-            records=_statistics(self._waiting),
+            job=job.spec.sizes,
+            records=_bounded(self._waiting),
             dropped=self.dropped,
         )
         try:
@@ -199,49 +152,25 @@ class Reporter:
             self._waiting.clear()
 
 
-def facts(namespace: str, name: str, uid: str, wish: Wish) -> JobFacts:
-    """Return which job it is, and what its user says."""
-    roles = {role: RoleFacts(**msgspec.structs.asdict(each)) for role, each in wish.roles.items()}
-    return JobFacts(
-        namespace=namespace, name=name, uid=uid, strategy=wish.strategy, roles=roles, limits=wish.limits
-    )
+def _bounded(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """The newest samples, with as many nodes as a message may have."""
+    newest = tuple(samples)[-MOST_RECORDS:]
+    return tuple(sample.but(nodes=sample.nodes[:MOST_NODES]) for sample in newest)
 
 
-def _statistics(records: Iterable[Record]) -> tuple[Statistics, ...]:
-    newest = tuple(records)[-MOST_RECORDS:]
-    return tuple(
-        Statistics(
-            at=record.at,
-            workers=record.workers,
-            steps=record.steps,
-            samples=record.samples,
-            nodes=tuple(
-                NodeUse(name=u.name, role=u.role, cpu=u.cpu, memory=u.memory, cores=u.cores, bytes=u.bytes)
-                for u in record.nodes[:MOST_NODES]
-            ),
-        )
-        for record in newest
-    )
+def _plain(placed: Placement) -> Placement:
+    """What should run, without what the master remembers of plans."""
+    names = Placement.__struct_fields__
+    return Placement(**{name: getattr(placed, name) for name in names})
 
 
-def _placement(placed: Placed) -> Placement:
-    return Placement(
-        sizes=placed.sizes,
-        resources=placed.resources,
-        nodes=placed.nodes,
-        room=placed.room,
-        machine=placed.machine,
-    )
-
-
-def _plan(sizes: Sizes) -> ResourcePlan:
+def _change(sizes: Sizes) -> Change:
     try:
-        groups = {role: Group(s.count, Resources.parse(s.resource)) for role, s in sizes.groups.items()}
-        nodes = {name: Resources.parse(resource) for name, resource in sizes.nodes.items()}
+        change = sizes.change
     except MalformedQuantity as error:
         raise OptimizerError(f"Brain answers with an amount that cannot be read: {error}") from error
-    by = f" ({sizes.algorithm})" if sizes.algorithm else ""
-    return clip(ResourcePlan(groups, nodes, f"{sizes.reason or 'Brain says so'}{by}"))
+    by = f" ({change.algorithm})" if change.algorithm else ""
+    return clip(replace(change, reason=f"{change.reason or 'Brain says so'}{by}", algorithm=""))
 
 
 def _read(body: bytes, status: int, answer: type[Answer], where: str) -> Answer:

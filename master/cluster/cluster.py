@@ -33,6 +33,7 @@ from elasticjob.api.v1alpha1.elasticjob import (
 )
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.sizing import facts_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError, Unauthorized
@@ -50,11 +51,11 @@ from elasticjob.master.rendezvous.topology import spot_of
 from elasticjob.master.scalers.pods import Pods, Rules
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scaling.local import LocalOptimizer
-from elasticjob.master.scaling.observed import placed_of, wish_of
+from elasticjob.master.scaling.observed import placed_of
 from elasticjob.master.scaling.optimizer import Optimizer
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Finding
-from elasticjob.master.state.job import Bounds, Job, Limits, Rule, Spec
+from elasticjob.master.state.job import Job, Limits, Rule, Spec
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.scaling import Placed
 from elasticjob.master.state.training import Training
@@ -69,26 +70,22 @@ RELEASED = 64
 
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
-    given = job.spec.roles
-    roles = job.spec.training_roles
-    least = sum(given[role].bounds.least for role in roles)
-    wanted = sum(_wanted(job, role) for role in roles)
-    most = sum(_most(job, role) for role in roles)
-    bounds = Bounds(minimum=max(1, least), maximum=max(1, most), unit=job.spec.node_unit)
+    given, roles, bounds = job.spec.roles, job.spec.training_roles, job.spec.world
+    wanted = sum(given[role].wanted for role in roles)
     restarts = max((given[role].restart_count for role in roles), default=0)
     forgive = job.spec.run_policy.forgive_restarts_after_seconds
     return Spec(
         job=job.metadata.name,
         bounds=bounds,
         limits=limits,
-        replicas=max(wanted, bounds.lo),
+        replicas=max(wanted, bounds.smallest),
         restart_count=restarts,
         suspended=job.spec.suspend,
         forgive=timedelta(seconds=forgive) if forgive else None,
         roles=roles,
         spares=sum(given[role].spares for role in roles),
         exclude_stragglers=job.spec.node_check is NodeCheck.STRAGGLERS,
-        wish=wish_of(job),
+        sizes=facts_of(job),
         leader=leader_of(job),
         rules=tuple(map(_rule, job.spec.run_policy.failure_policy.rules)),
     )
@@ -182,8 +179,7 @@ class Cluster:
         self._maker = Pods(client, job, rules, self._pods, clock, master.address) if rules else None
         scaler = self._maker or ScalePlanScaler(client, job)
         self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
-        where = job.metadata.namespace, job.metadata.uid
-        self._reporter = Reporter(brain, *where, lambda: master.job, clock) if brain else None
+        self._reporter = Reporter(brain, lambda: master.job, clock) if brain else None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -275,8 +271,8 @@ class Cluster:
                     self._maker.follow(found)
                 spec = spec_of(found, self._limits)
                 self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
-            wish = self._master.job.spec.wish
-            placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, wish.mark)
+            mark = self._master.job.spec.sizes.mark
+            placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, mark)
             self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
             pods = pods_of(self._key.name, self._pods.list())
             if self._maker:
@@ -306,7 +302,7 @@ def optimizer_of(job: ElasticJob, brain: Brain | None) -> Optimizer:
     """Return who decides about sizes: Brain while it answers, if the job has one."""
     if brain is None:
         return LocalOptimizer()
-    return WithStandIn(BrainOptimizer(brain, job.metadata.namespace, job.metadata.uid), LocalOptimizer())
+    return WithStandIn(BrainOptimizer(brain), LocalOptimizer())
 
 
 def _placed(job: Job, placed: Placed) -> Job:
@@ -355,17 +351,6 @@ def _phase(pod: Pod) -> Phase:
         return Phase.FAILED if end.exit_code else Phase.SUCCEEDED
     # Unknown: the kubelet is unreachable. The heartbeat of the agent tells whether the node still trains.
     return _PHASES.get(pod.status.phase, Phase.RUNNING if pod.status.phase else Phase.INITIAL)
-
-
-def _wanted(job: ElasticJob, role: str) -> int:
-    spec = job.spec.roles[role]
-    return spec.replicas if spec.replicas is not None else spec.bounds.least
-
-
-def _most(job: ElasticJob, role: str) -> int:
-    """Return the largest size of a role; without maxReplicas, the requested size."""
-    most = job.spec.roles[role].bounds.most
-    return most if most is not None else max(_wanted(job, role), 1)
 
 
 def _end(training: Training) -> datetime | None:

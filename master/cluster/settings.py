@@ -15,8 +15,9 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob.api.rpc import environment as env
-from elasticjob.master.state.job import Bounds, Limits, Spec, Waits
-from elasticjob.master.state.scaling import Pace
+from elasticjob.api.sizes.role import Range
+from elasticjob.master.state.job import Limits, Spec, Waits
+from elasticjob.sizing.facts import Pace
 
 
 def _named(name: str, default: Any) -> Any:
@@ -145,5 +146,5 @@ class Settings(BaseSettings):
     @property
     def spec(self) -> Spec:
         """The job's spec outside of a cluster."""
-        bounds = Bounds(minimum=self.nodes_min, maximum=self.nodes_max, unit=self.node_unit)
+        bounds = Range(least=self.nodes_min, most=self.nodes_max, unit=self.node_unit)
         return Spec(job=self.job, bounds=bounds, limits=self.limits)

@@ -125,9 +125,9 @@ def _gathered(job: Job, now: datetime) -> bool:
     """Whether no more nodes are waited for."""
     waiting, limits = job.check.waiting, job.spec.limits
     many = len(waiting) + sum(1 for _ in _passed(job))
-    if many < job.spec.bounds.lo:
+    if many < job.spec.bounds.smallest:
         return False
-    if many >= job.spec.bounds.hi or next(_missing(job), None) is None:
+    if many >= job.spec.most or next(_missing(job), None) is None:
         return True
     times = [one.since for one in waiting.values()]
     return now >= min(max(times) + limits.last_call, min(times) + limits.join_timeout)

@@ -83,14 +83,14 @@ def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
     if not job.restarts:
         return None
     spent = job.nodes.count(lambda kind: kind.failures > job.spec.restart_count)
-    if not spent or _possible(job, spent) >= job.spec.bounds.lo:
+    if not spent or _possible(job, spent) >= job.spec.bounds.smallest:
         return None
     worst = max(job.nodes.values(), key=lambda node: node.failures)
     return Verdict(
         end=End.FAILED,
         reason=RESTARTS_SPENT,
         message=f"{worst.name}: {worst.failure}; {_possible(job, spent)} nodes are left, "
-        f"the job needs {job.spec.bounds.lo}",
+        f"the job needs {job.spec.bounds.smallest}",
         at=now,
     )
 
@@ -112,7 +112,7 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 
     Workers of parameter servers train each for itself.
     """
-    if job.spec.wish.has_servers:
+    if job.spec.sizes.has_servers:
         return None
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit or job.waits_for_pods:

@@ -157,7 +157,7 @@ def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     world = job.running
     if not job.spec.exclude_stragglers or world is None:
         return job
-    if len(world.members) - 1 < job.spec.bounds.lo or worker.node not in job.nodes:
+    if len(world.members) - 1 < job.spec.bounds.smallest or worker.node not in job.nodes:
         return job
     job = job.put(job.nodes[worker.node].but(excluded=why))
     job = named(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now)

@@ -146,7 +146,7 @@ def cause_of(job: Job, kind: Kind) -> Cause:
         return Cause.PRODUCTIVE if job.ending is None else change(job)
     if kind.joined:
         return Cause.RENDEZVOUS
-    if job.spec.wish.has_servers and kind.alive:  # each trains for itself
+    if job.spec.sizes.has_servers and kind.alive:  # each trains for itself
         return Cause.PRODUCTIVE
     if kind.started:
         return Cause.INIT

@@ -126,7 +126,7 @@ def why_waiting(job: Job, now: datetime) -> str:
     """Return in one sentence what the next world waits for."""
     joined, size = _joined(job)
     if not size:
-        return f"{joined} of at least {job.spec.bounds.lo} nodes joined"
+        return f"{joined} of at least {job.spec.bounds.smallest} nodes joined"
     survivors = _has_survivors(job)
     is_missing = _missing(job, survivors)
     if len(job.nodes) <= FEW:
@@ -178,7 +178,7 @@ def _joined(job: Job) -> tuple[int, int]:
     joined = nodes.count(lambda kind: kind.joined)
     size = min(joined // bounds.unit * bounds.unit, job.most)
     finished = nodes.count(lambda kind: kind.completed)
-    return joined, size if size + finished >= bounds.lo else 0
+    return joined, size if size + finished >= bounds.smallest else 0
 
 
 def _has_survivors(job: Job) -> bool:
@@ -244,7 +244,7 @@ def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     number, age = job.round + 1, _Age(job)
     members = tuple(_member(node, node.joined, age.entered(node)) for node in chosen if node.joined)
     slots = max(member.slots for member in members)
-    batch = max(job.batch_slots, job.spec.bounds.hi * slots, sum(member.slots for member in members))
+    batch = max(job.batch_slots, job.spec.planned * slots, sum(member.slots for member in members))
     world = World(round=number, members=members, batch_slots=batch)
     inside = {node.name for node in chosen}
     nodes = Roster(_placed(node, number, node.name in inside) for node in job.nodes.values())

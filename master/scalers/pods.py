@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
+from elasticjob.api.sizes.change import Change
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
@@ -29,7 +30,6 @@ from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.scalers.scaler import ScalerError
-from elasticjob.master.scaling.plan import Change
 
 log = logging.getLogger("elasticjob.master")
 
@@ -121,13 +121,13 @@ class Pods:
         self._failed: dict[str, tuple[int, float]] = {}  # by pod: attempts, and when to try again
         self._status: Manifest = {}
 
-    async def apply(self, change: Change) -> None:
+    async def apply(self, key: str, change: Change) -> None:
         """Record the change in the JobResource; `run` carries it out."""
-        plan = SCALEPLAN.convert(manifest(self._key, change))
+        plan = SCALEPLAN.convert(manifest(self._key, key, change))
         try:
-            await self._fold(change.key, plan, {})
+            await self._fold(key, plan, {})
         except KubeError as error:
-            raise ScalerError(f"change {change.key} is not recorded: {error}") from error
+            raise ScalerError(f"change {key} is not recorded: {error}") from error
         self._changed.set()
 
     def follow(self, job: ElasticJob) -> None:

@@ -25,15 +25,16 @@ import msgspec
 import psutil
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
+from elasticjob.api.sizes.change import Change
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import Clock
 from elasticjob.master.durable.store import File
 from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling import workers
-from elasticjob.master.scaling.plan import Change
 from elasticjob.master.scaling.workers import Critical, Member, Members
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.value import Value
+from elasticjob.sizing.exits import of_status
 
 log = logging.getLogger("elasticjob.master")
 
@@ -61,23 +62,18 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def carried_out(wanted: Wanted, change: Change, job: str, critical: Critical) -> Wanted:
+def carried_out(wanted: Wanted, key: str, change: Change, job: str, critical: Critical) -> Wanted:
     """Return what should run after a change; the same if it was carried out before. Raises ScalerError."""
-    if change.key in wanted.keys:
+    if key in wanted.keys:
         return wanted
     members = wanted.members
-    roles = {member.role for member in members} | change.groups.keys() | {new.role for new in change.create}
+    roles = {member.role for member in members} | change.groups.keys()
     for role, group in change.groups.items():
         if group.count is not None:
             members = workers.scaled(members, role, group.count, critical)
-    for new in change.create:
-        if not any(m.role == new.role and m.rank == new.index and m.wanted for m in members):
-            members = workers.placed(members, new.role, new.index, new.resource.manifest())
-    for name in change.remove:
-        members = workers.removed(members, *_place(name, job, roles), critical)
-    for name, resource in change.migrate.items():
+    for name, resource in change.nodes.items():
         members = workers.migrated(members, *_place(name, job, roles), resource.manifest(), critical)
-    return Wanted(members=members, keys=(*wanted.keys, change.key)[-KEPT:])
+    return Wanted(members=members, keys=(*wanted.keys, key)[-KEPT:])
 
 
 def _place(name: str, job: str, roles: set[str]) -> tuple[str, int]:
@@ -111,11 +107,11 @@ class Processes:
         self._failed: dict[tuple[str, int], tuple[int, float]] = {}  # by role and rank
         self._turn = asyncio.Lock()
 
-    async def apply(self, change: Change) -> None:
+    async def apply(self, key: str, change: Change) -> None:
         """Record the change; `run` carries it out."""
         async with self._turn:
             wanted = await self._known()
-            await self._become(carried_out(wanted, change, self._job, self._critical))
+            await self._become(carried_out(wanted, key, change, self._job, self._critical))
 
     async def run(self) -> None:
         """Start and stop processes for ever."""
@@ -179,7 +175,7 @@ class Processes:
         verdict = workers.relaunched(
             wanted.members,
             member,
-            workers.reason_of(process.code),
+            of_status(process.code),
             budget=self._budget,
             critical=self._critical,
         )

@@ -1,41 +1,26 @@
-"""The optimizer of a job without a Brain: it answers from the job's own records.
-
-CREATE                                  start.py
-a node waits too long for a machine     pending.py
-any time                                memory.py
-all nodes train at one size for long    cores.py, and servers.py (with parameter servers) or growth.py
-"""
+"""The optimizer of a job without a Brain: the rows of the one table that need the job's own samples alone."""
 
 from __future__ import annotations
 
-from elasticjob.master.scaling import cores, growth, memory, pending, servers, start
-from elasticjob.master.scaling.optimizer import Question
-from elasticjob.master.scaling.plan import ResourcePlan
-from elasticjob.master.state.scaling import Mode, Stage
+from collections.abc import Sequence
+from dataclasses import replace
+
+from elasticjob.api.sizes.change import Change
+from elasticjob.api.sizes.facts import Stage
+from elasticjob.sizing.algorithm import Algorithm, Decider
+from elasticjob.sizing.decide import decide
+from elasticjob.sizing.facts import Event, Facts
+from elasticjob.sizing.table import ALGORITHMS
 
 
 class LocalOptimizer:
-    """Pure rules behind the three questions."""
+    """Pure rules behind the question."""
 
-    async def plan(self, question: Question) -> ResourcePlan:
-        """Return what the job should have at this stage."""
-        if question.stage is Stage.CREATE:
-            return start.plan(question)
-        if question.wish.mode is Mode.MANUAL:
-            return ResourcePlan(reason="optimizeMode is manual")
-        if found := pending.plan(question):
-            return found
-        sizes = servers.plan(question) if question.wish.has_servers else growth.plan(question)
-        return _cores(question) | memory.plan(question) | sizes
+    def __init__(self, algorithms: Sequence[Algorithm] = ALGORITHMS) -> None:
+        self._algorithms = algorithms
 
-    async def recovery_plan(self, question: Question, nodes: tuple[str, ...]) -> ResourcePlan:
-        """Return what nodes get that were out of memory: the operator has given them more already."""
-        return ResourcePlan(reason="the operator gives nodes more memory that were out of it")
-
-    async def first_plan(self, question: Question) -> ResourcePlan:
-        """Return what a job starts with of which nothing is known."""
-        return start.default(question)
-
-
-def _cores(question: Question) -> ResourcePlan:
-    return cores.plan(question) if question.settled else ResourcePlan()
+    async def plan(self, facts: Facts) -> Change:
+        """Return what the job should have; an empty change says why nothing changes."""
+        event = Event.START if facts.stage is Stage.CREATE else Event.IDLE
+        change = decide(facts, event, Decider.MASTER, self._algorithms).change
+        return replace(change, algorithm="")

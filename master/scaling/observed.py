@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from typing import Final
 
 from msgspec import structs
 
 from elasticjob.api.v1alpha1.common import PS
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
-from elasticjob.master.state.scaling import Mode, Placed, Role, Wish, key
-
-MEMORY: Final = "-memory"
-"""The end of the name of the operator's plan for a pod that was out of memory."""
-
-
-def wish_of(job: ElasticJob) -> Wish:
-    """Return what the user says about sizes."""
-    said = facts_of(job)
-    mode = Mode(job.spec.optimize_mode.value)
-    return Wish(
-        mark=hashlib.sha256(job.metadata.uid.encode()).hexdigest()[:8],
-        strategy=said.strategy,
-        mode=mode,
-        roles={name: Role(**structs.asdict(each)) for name, each in said.roles.items()},
-        limits=said.limits,
-    )
+from elasticjob.api.v1alpha1.sizing import placement_of
+from elasticjob.master.state.scaling import Placed, key
 
 
 def placed_of(
@@ -43,13 +24,11 @@ def placed_of(
     own = [plan for plan in plans if plan.metadata.name.startswith(prefix)]
     times = (plan.metadata.creation_timestamp for plan in own)
     newest = max((at for at in times if at), default=None)
-    finished = {plan.metadata.name for plan in plans}.difference(names)
     told = Placed(
         open=names,
         begun=key(job, mark, 0) in {plan.metadata.name for plan in plans},
         number=max((_number(plan.metadata.name) for plan in own), default=0),
         planned=newest,
-        killed=tuple(sorted(name.removesuffix(MEMORY) for name in finished if name.endswith(MEMORY))),
     )
     if resource is None:
         return told

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores
+from elasticjob.api.sizes.facts import Mode, Sample, Use
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.progress import progress
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.node import Node
-from elasticjob.master.state.scaling import KEPT, Demand, Mode, Point, Record, Scaling, Use
+from elasticjob.master.state.scaling import Scaling
+from elasticjob.sizing.demand import Demand, needed
+from elasticjob.sizing.measures import KEPT
 
 SIZES: Final = 32
 """Numbers of nodes of which records are kept."""
 NAMED: Final = 64
 """Nodes of a role that a record names: of more, those with the most memory."""
-SATED: Final = 0.9
-"""Of less than this share of its cores, a node would not use more if it had more."""
-RISEN: Final = 1.02
-"""A peak so much higher than the one before is a new one."""
-POINTS: Final = 30
 
 
 def take(job: Job, now: datetime) -> Job:
     """Return the job with a record of now, if it is time for one and all nodes that should train do."""
     scaling = job.scaling
-    if job.spec.wish.mode is Mode.MANUAL:
+    if job.spec.sizes.mode is Mode.MANUAL:
         return job
     if scaling.records and now - scaling.records[-1].at < job.spec.limits.pace.record:
         return job
@@ -40,36 +38,11 @@ def take(job: Job, now: datetime) -> Job:
     return job.but(scaling=scaling)
 
 
-def _roles(record: Record) -> Iterable[str]:
+def _roles(record: Sample) -> Iterable[str]:
     return dict.fromkeys(use.role for use in record.nodes)
 
 
-def needed(demand: Demand, record: Record, role: str, every: timedelta) -> Demand:
-    """Return what nodes of a role have needed, with what they use now."""
-    uses = [use for use in record.nodes if use.role == role]
-    memory, given = max(use.memory for use in uses), max(use.bytes for use in uses)
-    needed = max(memory, demand.given if demand.given and given > demand.given else 0)
-    risen = demand.risen is None or needed > demand.peak * RISEN
-    busiest = max(uses, key=lambda use: use.cpu)
-    sated = any(use.cpu and use.cpu < SATED * use.cores for use in uses)
-    return Demand(
-        cores=max(demand.cores, busiest.cpu),
-        sated=demand.sated or sated,
-        peak=max(demand.peak, needed),
-        risen=record.at if risen else demand.risen,
-        given=given,
-        curve=_curve(demand.curve, Point(at=record.at, memory=memory), every),
-    )
-
-
-def _curve(curve: tuple[Point, ...], point: Point, every: timedelta) -> tuple[Point, ...]:
-    """A point every so often, and the newest."""
-    if len(curve) >= 2 and point.at - curve[-2].at < every:
-        return (*curve[:-1], point)
-    return (*curve, point)[-POINTS:]
-
-
-def _with(scaling: Scaling, found: Record) -> Scaling:
+def _with(scaling: Scaling, found: Sample) -> Scaling:
     """Return it with a record; those before parameter servers changed tell nothing any more."""
     last = scaling.records[-1] if scaling.records else None
     changed = last is None or (last.workers, servers_of(last)) != (found.workers, servers_of(found))
@@ -78,15 +51,15 @@ def _with(scaling: Scaling, found: Record) -> Scaling:
     return scaling.but(records=records, since=found.at if changed else scaling.since or found.at)
 
 
-def servers_of(record: Record) -> frozenset[str]:
+def servers_of(record: Sample) -> frozenset[str]:
     """Return the names of the parameter servers of a record."""
     return frozenset(use.name for use in record.nodes if use.role == PS)
 
 
-def _kept(records: tuple[Record, ...]) -> Iterable[Record]:
+def _kept(records: tuple[Sample, ...]) -> Iterable[Sample]:
     """The newest of each of the newest sizes, oldest first. Only the newest keep what each node uses."""
     counts = dict[int, int]()
-    kept = list[Record]()
+    kept = list[Sample]()
     for record in reversed(records):
         if record.workers not in counts and len(counts) == SIZES:
             continue
@@ -96,16 +69,16 @@ def _kept(records: tuple[Record, ...]) -> Iterable[Record]:
     return reversed(kept)
 
 
-def _servers(record: Record) -> tuple[Use, ...]:
+def _servers(record: Sample) -> tuple[Use, ...]:
     return tuple(use for use in record.nodes if use.role == PS)
 
 
-def _record(job: Job, applied: int, now: datetime) -> Record | None:
+def _record(job: Job, applied: int, now: datetime) -> Sample | None:
     speed = _speed(job, applied, now)
     if speed is None or (workers := _training(job)) is None:
         return None
     uses = [use_of(node) for node in job.nodes.values() if node.alive]
-    return Record(at=now, nodes=_named(uses), workers=workers, steps=speed.steps, samples=speed.samples)
+    return Sample(at=now, nodes=_named(uses), workers=workers, steps=speed.steps, samples=speed.samples)
 
 
 def _speed(job: Job, applied: int, now: datetime) -> progress.Speed | None:
@@ -113,7 +86,7 @@ def _speed(job: Job, applied: int, now: datetime) -> progress.Speed | None:
     world, scaling = job.running, job.scaling
     if world is not None and job.training.round == world.round:
         return progress.speed(job.training)
-    if world is not None or not job.spec.wish.has_servers:
+    if world is not None or not job.spec.sizes.has_servers:
         return None
     if not scaling.records or applied < scaling.applied:
         return progress.Speed(0.0, 0.0) if applied else None

@@ -3,7 +3,7 @@
     up        new ids, and the lowest ranks that are free
     down      the highest ranks go first, critical ones never
     migrate   a new id with the old rank and the planned resources; critical and unknown names are skipped
-    relaunch  a new id with the old rank, as RELAUNCHES says by how the node ended
+    relaunch  a new id with the old rank, as CONSEQUENCES (sizing/exits.py) says by how the node ended
     end       a role is over when none of its nodes runs, and none of high priority waits
 
 The ScalePlan scaler leaves all this to the operator, and so does the Pods scaler; processes of one machine
@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.value import Value
+from elasticjob.sizing.exits import CONSEQUENCES, ExitReason
 
 ALIVE: Final = (Phase.INITIAL, Phase.PENDING, Phase.RUNNING)
 MOST_RELAUNCHES: Final = 5
@@ -61,69 +61,6 @@ class Member(Value, frozen=True):
 Members = tuple[Member, ...]
 
 
-class Reason(StrEnum):
-    """How a node ended."""
-
-    SUCCEEDED = "Succeeded"
-    OOM_KILLED = "OOMKilled"
-    KILLED = "Killed"
-    FATAL_ERROR = "FatalError"
-    HARDWARE_ERROR = "HardwareError"
-    NO_HEARTBEAT = "NoHeartbeat"
-    DIAGNOSTIC_FAILURE = "DiagnosticFailure"
-    CHECK_FAILURE = "CheckFailure"
-    RUN_AGAIN = "RunAgain"
-    UNKNOWN = "Unknown"
-
-
-@dataclass(frozen=True)
-class Relaunch:
-    """What follows an end: another life or none, whether it uses the budget, gets more memory, and moves."""
-
-    again: bool = True
-    counts: bool = True
-    more_memory: bool = False
-    elsewhere: bool = False
-
-
-RELAUNCHES: Final[Mapping[Reason, Relaunch]] = MappingProxyType(
-    {
-        Reason.SUCCEEDED: Relaunch(again=False, counts=False),
-        Reason.OOM_KILLED: Relaunch(more_memory=True),
-        Reason.KILLED: Relaunch(counts=False),
-        Reason.FATAL_ERROR: Relaunch(again=False),
-        Reason.HARDWARE_ERROR: Relaunch(elsewhere=True),
-        Reason.NO_HEARTBEAT: Relaunch(),
-        Reason.DIAGNOSTIC_FAILURE: Relaunch(),
-        Reason.CHECK_FAILURE: Relaunch(elsewhere=True),
-        Reason.RUN_AGAIN: Relaunch(counts=False),
-        Reason.UNKNOWN: Relaunch(),
-    }
-)
-
-CODES: Final[Mapping[int, Reason]] = MappingProxyType(
-    {
-        0: Reason.SUCCEEDED,
-        1: Reason.FATAL_ERROR,
-        134: Reason.FATAL_ERROR,
-        14: Reason.HARDWARE_ERROR,
-        201: Reason.HARDWARE_ERROR,
-        202: Reason.HARDWARE_ERROR,
-        75: Reason.RUN_AGAIN,
-        137: Reason.KILLED,
-        143: Reason.KILLED,
-        247: Reason.OOM_KILLED,
-    }
-)
-
-
-def reason_of(code: int | None) -> Reason:
-    """Return what an exit code means; -N is a signal, as Python says it; None is not known."""
-    if code is None:
-        return Reason.UNKNOWN
-    return CODES.get(128 - code if code < 0 else code, Reason.UNKNOWN)
-
-
 def scaled(members: Members, role: str, count: int, critical: Critical | None = None) -> Members:
     """Return the nodes after a role got another size: up or down. Places that have ended count."""
     places = sum(member.role == role and member.wanted for member in members)
@@ -139,21 +76,10 @@ def up(members: Members, role: str, more: int, resource: Mapping[str, str] | Non
     return (*members, *_born(members, role, [next(free) for _ in range(more)], resource or {}))
 
 
-def placed(members: Members, role: str, rank: int, resource: Mapping[str, str]) -> Members:
-    """Return the nodes with one more, at a place of its own."""
-    return (*members, *_born(members, role, [rank], resource))
-
-
 def down(members: Members, role: str, fewer: int, critical: Critical) -> Members:
     """Return the nodes with `fewer` of a role released: the highest ranks, never critical ones."""
     going = [member for member in _alive(members, role) if not critical.holds(member)][::-1][:fewer]
     return _changed(members, (member.but(released=True) for member in going))
-
-
-def removed(members: Members, role: str, rank: int, critical: Critical) -> Members:
-    """Return the nodes without one place; a critical one stays."""
-    found = [m for m in members if (m.role, m.rank) == (role, rank) and m.wanted and not critical.holds(m)]
-    return _changed(members, (member.but(released=True) for member in found))
 
 
 def migrated(
@@ -183,7 +109,7 @@ class Verdict:
 def relaunched(
     members: Members,
     ended: Member,
-    reason: Reason,
+    reason: ExitReason,
     *,
     budget: int = 3,
     critical: Critical | None = None,
@@ -191,17 +117,18 @@ def relaunched(
     machine: str = "",
 ) -> Verdict:
     """Return the nodes after `ended` has ended. `always`: after fatal errors, too (relaunch_always)."""
-    consequence, held = RELAUNCHES[reason], critical or Critical()
-    phase = Phase.SUCCEEDED if reason is Reason.SUCCEEDED else Phase.FAILED
+    consequence, held = CONSEQUENCES[reason], critical or Critical()
+    policy = RestartPolicy.ON_FAILURE if always else RestartPolicy.EXIT_CODE
+    phase = Phase.SUCCEEDED if reason is ExitReason.SUCCEEDED else Phase.FAILED
     after = ended.but(phase=phase)
     members = _changed(members, [after])
     name = f"{ended.role} {ended.rank}"
     if ended.replaced or ended.released:
         return Verdict(members, f"{name} has left")
-    if reason is Reason.SUCCEEDED:
+    if reason is ExitReason.SUCCEEDED:
         return Verdict(members, f"{name} has succeeded")
     fatal = held.holds(ended)
-    if not (consequence.again or (always and reason is Reason.FATAL_ERROR)):
+    if policy not in consequence.relaunch_under:
         return Verdict(members, f"{name}: {reason}: it would fail again", fatal)
     most = min(held.budget(ended, budget), MOST_RELAUNCHES)
     spent = ended.relaunches + consequence.counts

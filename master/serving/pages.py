@@ -62,7 +62,11 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "sentence": rules.sentence(job, now) + (f"; {trouble}" if trouble else ""),
         "round": job.round,
         "verdict": job.verdict,
-        "bounds": {"min": job.spec.bounds.lo, "max": job.spec.bounds.hi, "unit": job.spec.bounds.unit},
+        "bounds": {
+            "min": job.spec.bounds.smallest,
+            "max": job.spec.bounds.largest,
+            "unit": job.spec.bounds.unit,
+        },
         "world": world,
         "nodes": [_node(job, node, now) for node in sorted(job.nodes.values(), key=lambda n: n.place)],
         "progress": training.progress,

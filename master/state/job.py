@@ -13,46 +13,21 @@ from typing import Generic, TypeVar
 import msgspec
 
 from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.sizes.facts import JobFacts
+from elasticjob.api.sizes.role import Range
+from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.master.shards.book import Book
 from elasticjob.master.state.check import Check
 from elasticjob.master.state.condition import Health
 from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
-from elasticjob.master.state.scaling import Pace, Scaling, Wish
+from elasticjob.master.state.scaling import Scaling
 from elasticjob.master.state.servers import Parameters
 from elasticjob.master.state.training import Account, Training
 from elasticjob.master.state.value import Value as Value
+from elasticjob.sizing.facts import Pace
 
 Reply = TypeVar("Reply")
-
-
-class Bounds(Value, frozen=True):
-    """The world size in nodes: a multiple of `unit` between `minimum` and `maximum`."""
-
-    minimum: int = 1
-    maximum: int = 1
-    unit: int = 1
-
-    @property
-    def lo(self) -> int:
-        """The smallest possible world."""
-        return -(-self.minimum // self.unit) * self.unit
-
-    @property
-    def hi(self) -> int:
-        """The largest possible world."""
-        return self.maximum // self.unit * self.unit
-
-    def problem(self) -> str:
-        """Return why no world size fits, or an empty string."""
-        if self.unit < 1 or self.minimum < 1:
-            return f"minimum {self.minimum} and unit {self.unit} must be at least 1"
-        if self.lo > self.hi:
-            return (
-                f"no multiple of nodeUnit {self.unit} lies between {self.minimum} and {self.maximum} nodes: "
-                f"the smallest world would have {self.lo}, the largest {self.hi}"
-            )
-        return ""
 
 
 class Waits(Value, frozen=True):
@@ -108,7 +83,7 @@ class Spec(Value, frozen=True):
     """
 
     job: str
-    bounds: Bounds = Bounds()
+    bounds: Range = Range(most=1)
     limits: Limits = Limits()
     replicas: int | None = None
     restart_count: int = 0
@@ -117,9 +92,19 @@ class Spec(Value, frozen=True):
     roles: tuple[str, ...] = ("worker",)
     spares: int = 0  # nodes beyond those that train, which wait for one to be lost
     exclude_stragglers: bool = False  # nodes that are found to be slow do not train; else they are named
-    wish: Wish = Wish()
+    sizes: JobFacts = JobFacts()
     leader: str = ""
     rules: tuple[Rule, ...] = ()
+
+    @property
+    def most(self) -> int:
+        """The largest possible world."""
+        return self.bounds.largest or MOST_NODES
+
+    @property
+    def planned(self) -> int:
+        """The largest world that is foreseen: of a job without a maximum, the one that was asked for."""
+        return self.bounds.largest or max(self.replicas or 0, self.bounds.smallest)
 
 
 class Spot(Value, frozen=True):
@@ -203,12 +188,12 @@ class Job(Value, frozen=True):
     @property
     def most(self) -> int:
         """The most nodes of a world: with spares, as many as should train now; others wait."""
-        lo, hi = self.spec.bounds.lo, self.spec.bounds.hi
+        hi = self.spec.most
         if not self.spec.spares:
             return hi
         sizes = self.scaling.placed.sizes
         should = sum(sizes[role] for role in self.spec.roles if role in sizes) or self.spec.replicas or hi
-        return min(max(lo, should // self.spec.bounds.unit * self.spec.bounds.unit), hi)
+        return min(self.spec.bounds.clamp(should), hi)
 
     @property
     def waits_for_pods(self) -> bool:
@@ -216,7 +201,7 @@ class Job(Value, frozen=True):
         if self.spec.replicas is None:
             return False
         started = self.nodes.count(lambda kind: kind.started and kind.role in self.spec.roles)
-        return started < self.spec.bounds.lo
+        return started < self.spec.bounds.smallest
 
     def member(self, name: str) -> bool:
         """Whether this incarnation of the node is a member of the last world."""

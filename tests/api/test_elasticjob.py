@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Bounds, DistributionStrategy, ReplicaSpec
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ReplicaSpec
 from tests.kit.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
@@ -65,11 +65,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "spec.runPolicy.successPolicy",
         "ChiefOrWorker0 needs a role chief or worker: write AllWorkers",
     ),
-    ({"spec/nodeUnit": 5}, "spec.nodeUnit", "no multiple of 5 lies from 1 to 4 workers"),
+    ({"spec/nodeUnit": 5}, "spec.nodeUnit", "no multiple of nodeUnit 5 lies from 1 to 4 workers"),
     (
         {"spec/nodeUnit": 4, f"{W}/minReplicas": 5, f"{W}/replicas": 6, f"{W}/maxReplicas": 7},
         "spec.nodeUnit",
-        "no multiple of 4 lies from 5 to 7",
+        "no multiple of nodeUnit 4 lies from 5 to 7",
     ),
     ({"spec/nodeUnit": 3}, f"{WORKER}.replicas", "write 3 or more"),
     ({f"{W}/template": ABSENT}, f"{OF_POD}.containers", "there is no container"),
@@ -277,14 +277,7 @@ def test_a_changed_template_is_told_how_it_can_change(phase: str, suspend: bool,
 )
 def test_bounds(role: dict[str, Any], bounds: tuple[int, int | None], elastic: bool) -> None:
     spec = ReplicaSpec.model_validate(role)
-    assert (spec.bounds, spec.elastic) == (bounds, elastic)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "replicas", "clamped"), [((1, 4), 9, 4), ((1, 4), 0, 1), ((1, None), 9, 9), ((2, 4), 3, 3)]
-)
-def test_clamp(bounds: tuple[int, int | None], replicas: int, clamped: int) -> None:
-    assert Bounds(*bounds).clamp(replicas) == clamped
+    assert (spec.bounds.least, spec.bounds.most, spec.elastic) == (*bounds, elastic)
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,21 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from elasticjob.api.rpc.brain import StageName
+from elasticjob.api.sizes.change import Change, Group
+from elasticjob.api.sizes.facts import Stage
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain import main
-from elasticjob.brain.algorithms.algorithm import Algorithm, Group, Proposal
-from elasticjob.brain.history import Event, History, Limits, Sample
+from elasticjob.brain.history import Sample
 from elasticjob.brain.settings import Settings, Source
 from elasticjob.brain.store import Kept, Store, opened
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election, Terms
 from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
+from elasticjob.sizing.algorithm import Algorithm
+from elasticjob.sizing.facts import Event, Facts
 from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
 from tests.kit.traps.switch import Switch
@@ -38,12 +40,12 @@ TERMS: Final = Terms(timedelta(seconds=1.5), timedelta(seconds=1), timedelta(sec
 PARTITIONS: Final = 3
 
 
-def propose(history: History, limits: Limits, now: datetime) -> Proposal:
+def propose(facts: Facts) -> Change:
     """Two to seven workers in turn: never as many as there are, nor as the plan before says."""
-    return Proposal("as many as decisions", {"worker": Group(2 + history.decisions % 6)})
+    return Change({"worker": Group(2 + facts.decisions % 6)}, reason="as many as decisions")
 
 
-RESTLESS: Final = Algorithm("restless", frozenset(Event), frozenset(StageName), "worker", propose)
+RESTLESS: Final = Algorithm("restless", frozenset(Event), frozenset(Stage), propose, "worker")
 
 
 @dataclass

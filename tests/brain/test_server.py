@@ -16,31 +16,21 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.rpc.brain import (
-    AskRecovery,
-    AskSizes,
-    JobFacts,
-    NodeUse,
-    Placement,
-    RoleFacts,
-    Sizes,
-    StageName,
-    Statistics,
-    TellStatistics,
-    job_token,
-)
+from elasticjob.api.rpc.brain import AskSizes, Sizes, TellStatistics, job_token
 from elasticjob.api.rpc.message import Empty, Problem, Request
+from elasticjob.api.sizes.facts import JobFacts, Sample, Stage, Use
+from elasticjob.api.sizes.role import Role
 from elasticjob.brain.access import Access
-from elasticjob.brain.algorithms import ALGORITHMS
-from elasticjob.brain.planner import Planner
+from elasticjob.brain.answers import Answers
 from elasticjob.brain.server import Server, openapi
 from elasticjob.brain.store import SeenJob, Store
 from elasticjob.master.cluster.brain import Brain
+from elasticjob.sizing.table import ALGORITHMS
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # test_store.py has both
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KEY = b"a key of the operator and of Brain"
-JOB = JobFacts(namespace="team", name="digits", uid="u1", roles={"worker": RoleFacts(most=8)})
+JOB = JobFacts(namespace="team", name="digits", uid="u1", roles={"worker": Role(most=8)})
 GIB = 1 << 30
 
 
@@ -71,9 +61,9 @@ async def serving(store: Store, folder: Path, reading: str = "", plans: bool = F
     (folder / "key").write_bytes(KEY + b"\n")
     (folder / "reading").write_text(reading)
     access = Access(folder / "key", folder / "reading" if reading else None)
-    planner = Planner(store, ALGORITHMS, plans=plans)
+    answers = Answers(store, ALGORITHMS, plans=plans)
     async with (
-        Server(store, planner, access, lambda: NOW, CollectorRegistry()) as server,
+        Server(store, answers, access, lambda: NOW, CollectorRegistry()) as server,
         aiohttp.ClientSession() as session,
     ):
         yield Site(server.address, session)
@@ -85,23 +75,23 @@ async def site(store: Store, tmp_path: Path) -> AsyncIterator[Site]:
         yield found
 
 
-def statistics(minutes: int) -> Statistics:
-    node = NodeUse(name="digits-worker-0", role="worker", cpu=3.2, memory=4 * GIB, cores=4.0, bytes=8 * GIB)
-    return Statistics(at=NOW - timedelta(minutes=minutes), workers=3, steps=5.0, samples=320.0, nodes=(node,))
+def statistics(minutes: int) -> Sample:
+    node = Use(name="digits-worker-0", role="worker", cpu=3.2, memory=4 * GIB, cores=4.0, bytes=8 * GIB)
+    return Sample(at=NOW - timedelta(minutes=minutes), workers=3, steps=5.0, samples=320.0, nodes=(node,))
 
 
 async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store) -> None:
-    create = AskSizes(job=JOB, stage=StageName.CREATE)
+    create = AskSizes(job=JOB, stage=Stage.CREATE)
     first = await site.ask(create)
-    assert (first.algorithm, first.groups["worker"].count) == ("worker-cold", 1)
+    assert (first.algorithm, first.groups["worker"].count) == ("start", 1)
     assert await site.ask(TellStatistics(job=JOB, records=(statistics(2), statistics(1)))) == Empty()
     seen = SeenJob(
         "u1", "team", "digits", NOW, owner="ada", image="t:1", script="x", ended=NOW, completed=True
     )
     await store.see_job(seen, NOW)
     await store.see_job(SeenJob("u2", "team", "more", NOW, owner="ada", image="t:1", script="x"), NOW)
-    again = JobFacts(namespace="team", name="more", uid="u2", roles={"worker": RoleFacts(most=8)})
-    second = await site.ask(AskSizes(job=again, stage=StageName.CREATE))
+    again = JobFacts(namespace="team", name="more", uid="u2", roles={"worker": Role(most=8)})
+    second = await site.ask(AskSizes(job=again, stage=Stage.CREATE))
     assert second.algorithm == "worker-from-history"
     assert second.groups["worker"].count == 3
     assert second.groups["worker"].resource == {"cpu": "3840m", "memory": "5735Mi"}
@@ -110,21 +100,14 @@ async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store
     assert kept.inputs["jobs like it"] == ["digits"]
 
 
-async def test_a_node_without_memory_gets_more(site: Site) -> None:
-    placed = Placement(sizes={"worker": 2}, resources={"worker": {"cpu": "2", "memory": "8Gi"}})
-    found: Sizes = await site.ask(AskRecovery(job=JOB, nodes=("digits-worker-1",), placed=placed))
-    assert found.groups["worker"].resource == {"memory": "12007Mi"}
-    assert "digits-worker-1 was killed for memory at 8 GiB" in found.reason
-
-
 async def test_plans_of_running_jobs_are_not_made_twice(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path, plans=True) as site:
-        found: Sizes = await site.ask(AskSizes(job=JOB, stage=StageName.RUNNING, settled=True))
+        found: Sizes = await site.ask(AskSizes(job=JOB, stage=Stage.RUNNING, settled=True))
         assert (dict(found.groups), found.reason) == ({}, "Brain writes the plans of running jobs itself")
 
 
 async def test_who_is_refused(site: Site) -> None:
-    body = msgspec.json.encode(AskSizes(job=JOB, stage=StageName.CREATE))
+    body = msgspec.json.encode(AskSizes(job=JOB, stage=Stage.CREATE))
     for token in ("", "no", job_token(KEY, "u2"), job_token(b"", "u1")):
         status, problem = await site.post("/v1/brain/sizes", body, token)
         assert (status, problem.code) == (401, "unauthenticated")
@@ -157,10 +140,8 @@ async def test_the_description_names_every_call(site: Site) -> None:
     assert status == 200
     assert set(found["paths"]) == {
         "/v1/brain/sizes",
-        "/v1/brain/recovery",
-        "/v1/brain/first",
         "/v1/brain/statistics",
         "/v1/jobs",
         "/v1/jobs/{namespace}/{name}",
     }
-    assert set(openapi()["components"]["schemas"]) >= {"AskSizes", "JobFacts", "Statistics"}
+    assert set(openapi()["components"]["schemas"]) >= {"AskSizes", "JobFacts", "Sample"}

@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert
 
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.brain import JobFacts, NodeUse, Statistics
-from elasticjob.brain.history import Killed, Planned, Sample, Use
+from elasticjob.api.sizes.facts import JobFacts, Sample, Use
+from elasticjob.brain.history import Killed, Planned
 from elasticjob.brain.migrations.run import configuration
 from elasticjob.brain.store import (
     Kept,
@@ -43,9 +43,9 @@ KEPT = Kept(
 )
 
 
-def told(minutes: int, workers: int = 2) -> Statistics:
-    node = NodeUse(name="digits-ps-0", role="ps", cpu=1.5, memory=1 << 30, cores=4.0, bytes=8 << 30)
-    return Statistics(
+def told(minutes: int, workers: int = 2) -> Sample:
+    node = Use(name="digits-ps-0", role="ps", cpu=1.5, memory=1 << 30, cores=4.0, bytes=8 << 30)
+    return Sample(
         at=NOW + timedelta(minutes=minutes), workers=workers, steps=2.5, samples=80.0, nodes=(node,)
     )
 

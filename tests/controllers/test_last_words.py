@@ -8,9 +8,10 @@ import pytest
 
 from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import job, resource, template
 
 POLICY = "terminationMessagePolicy"

@@ -16,6 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.rpc.message import Request
+from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.http.probes import Probes
 from elasticjob.kube.http.serving import Runner
@@ -27,7 +28,7 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.pages import PAGES
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.invariants import invariants
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
 from tests.kit.manifests import DECLARED
@@ -57,7 +58,7 @@ class Listener:
 @asynccontextmanager
 async def master() -> AsyncIterator[Open]:
     """Serve a job of up to three nodes; `check` begins it anew once it has ended."""
-    began = Job(spec=Spec(job="digits", bounds=Bounds(minimum=1, maximum=3), restart_count=1_000))
+    began = Job(spec=Spec(job="digits", bounds=Range(least=1, most=3), restart_count=1_000))
 
     def check() -> list[str]:
         found = invariants(served.job)

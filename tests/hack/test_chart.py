@@ -18,7 +18,7 @@ import yaml
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain.main import compose as compose_brain
-from elasticjob.brain.reconciler import manifest as plan_of
+from elasticjob.brain.plans import manifest as plan_of
 from elasticjob.brain.settings import Settings as BrainSettings
 from elasticjob.brain.settings import Source
 from elasticjob.brain.store import Kept, opened

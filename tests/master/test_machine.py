@@ -55,7 +55,7 @@ class Lives(RuleBasedStateMachine):
         """What must be true of a world in the moment it is formed."""
         bounds = self.game.job.spec.bounds
         completed = self.game.job.nodes.count(lambda kind: kind.completed)  # they count for the minimum
-        assert bounds.lo - completed <= len(world.members) <= bounds.hi
+        assert bounds.smallest - completed <= len(world.members) <= (bounds.largest or 0)
         assert len(world.members) % bounds.unit == 0
         if self.worlds:
             assert world.round > self.worlds[-1].round
@@ -227,8 +227,8 @@ class Lives(RuleBasedStateMachine):
     def everybody_has_a_place(self) -> None:
         job, bounds = self.game.job, self.game.job.spec.bounds
         inside = [name for name in NAMES if job.running and job.member(name)]
-        possible = min(len(NAMES) // bounds.unit * bounds.unit, bounds.hi)
-        assert len(inside) == (possible if possible >= bounds.lo else 0)
+        possible = min(len(NAMES) // bounds.unit * bounds.unit, (bounds.largest or 0))
+        assert len(inside) == (possible if possible >= bounds.smallest else 0)
         for name in set(NAMES) - set(inside):
             assert job.nodes[name].joined
             assert self.game.orders(name, self.life(name)).reason

@@ -74,7 +74,7 @@ def test_last_words_without_a_verdict_do_not_end_the_job() -> None:
     ("given", "message"),
     [
         ({"nnodes": "two"}, "--nnodes is 'two'; give N or MIN:MAX"),
-        ({"nnodes": "3:3", "node_unit": 2}, "no multiple of nodeUnit 2 lies between 3 and 3 nodes"),
+        ({"nnodes": "3:3", "node_unit": 2}, "no multiple of nodeUnit 2 lies from 3 to 3 nodes"),
         (
             {"nnodes": "1", "token_file": Path("/nowhere")},
             "/nowhere does not exist; give --token-file a file",

@@ -263,22 +263,19 @@ def the_run_policy_names_roles(job: ElasticJob) -> Iterator[Problem]:
 
 def a_world_fits_the_unit(job: ElasticJob) -> Iterator[Problem]:
     """A multiple of nodeUnit must lie within the worker's bounds, and not above its replicas."""
-    unit, spec = job.spec.node_unit, job.spec.roles.get(WORKER)
-    if spec is None or unit == 1 or spec.replicas == 0:
+    spec = job.spec.roles.get(WORKER)
+    if spec is None or spec.replicas == 0:
         return
-    least, most = spec.bounds
-    path = f"spec.replicaSpecs[{WORKER}]"
-    if most is not None and least <= most < max(unit, -(-least // unit) * unit):
+    allowed = job.spec.range_of(WORKER)
+    if allowed.most is not None and allowed.least > allowed.most:
+        return  # a rule of the CRD says so
+    if why := allowed.problem("workers"):
+        yield Problem("spec.nodeUnit", f"{why}: write a divisor of {allowed.most}, or raise maxReplicas")
+    elif spec.replicas is not None and allowed.least <= spec.replicas < allowed.smallest:
         yield Problem(
-            "spec.nodeUnit",
-            f"no multiple of {unit} lies from {least} to {most} workers: write a divisor of {most}, or raise "
-            "maxReplicas",
-        )
-    elif spec.replicas is not None and least <= spec.replicas < max(unit, -(-least // unit) * unit):
-        wanted = max(unit, -(-least // unit) * unit)
-        yield Problem(
-            f"{path}.replicas",
-            f"{spec.replicas} workers hold no world of {unit} or its multiples: write {wanted} or more",
+            f"spec.replicaSpecs[{WORKER}].replicas",
+            f"{spec.replicas} workers hold no world of {allowed.unit} or its multiples: write "
+            f"{allowed.smallest} or more",
         )
 
 
@@ -332,7 +329,10 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
 def least_needs(job: ElasticJob) -> dict[str, Resources] | None:
     """Return the resources of each role at its minimum size; None if a quantity is malformed."""
     try:
-        return {role: pod_requests(spec.pod) * spec.bounds.least for role, spec in job.spec.roles.items()}
+        return {
+            role: pod_requests(spec.pod) * job.spec.range_of(role).lowest
+            for role, spec in job.spec.roles.items()
+        }
     except MalformedQuantity:
         return None
 

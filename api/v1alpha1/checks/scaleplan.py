@@ -17,8 +17,8 @@ from elasticjob.api.v1alpha1.checks.common import (
     parsed,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import WORKER
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec, is_master
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, is_master
+from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.kube.objects.problem import Problem
 
@@ -125,34 +125,22 @@ def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
         wanted = plan.spec.replica_resource_specs.get(role)
         if wanted is None or wanted.replicas is None:
             continue
-        least, most = spec.bounds
-        if wanted.replicas < least or (most is not None and wanted.replicas > most):
-            allowed = (
-                f"at least {least}"
-                if most is None
-                else f"{least} to {most}"
-                if least < most
-                else f"exactly {least}"
-            )
+        allowed, path = job.spec.range_of(role), f"spec.replicaResourceSpecs[{role}].replicas"
+        if not spec.bounds.allows(wanted.replicas):
             yield Problem(
-                f"spec.replicaResourceSpecs[{role}].replicas",
-                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {allowed}: "
+                path,
+                f"{wanted.replicas} is outside what job {job.metadata.name} allows, {spec.bounds}: "
                 "change the plan, or the job's minReplicas and maxReplicas",
             )
-
-
-def a_world_fits_the_unit(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
-    """The new number of workers is at least one nodeUnit."""
-    wanted, unit = plan.spec.replica_resource_specs.get(WORKER), job.spec.node_unit
-    if wanted is not None and wanted.replicas is not None and 0 < wanted.replicas < unit:
-        message = f"{wanted.replicas} workers hold no world of nodeUnit {unit}: write {unit} or more"
-        yield Problem(f"spec.replicaResourceSpecs[{WORKER}].replicas", message)
+        elif not allowed.allows(wanted.replicas):
+            message = f"{wanted.replicas} workers hold no world of nodeUnit {allowed.unit}"
+            yield Problem(path, f"{message}: write {allowed.smallest} or more")
 
 
 def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
     """The planned sizes, with the minimum of other roles, fit resourceLimits."""
     limits = parsed(job.spec.resource_limits)
-    needs = {role: planned_need(plan, role, spec) for role, spec in job.spec.roles.items()}
+    needs = {role: planned_need(plan, job, role) for role in job.spec.roles}
     if limits is None or None in needs.values():
         return
     total = sum((need for need in needs.values() if need is not None), Resources({}))
@@ -167,12 +155,15 @@ def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
         )
 
 
-def planned_need(plan: ScalePlan, role: str, spec: ReplicaSpec) -> Resources | None:
+def planned_need(plan: ScalePlan, job: ElasticJob, role: str) -> Resources | None:
     """Return the resources of a role under the plan; None if a quantity is malformed."""
-    wanted = plan.spec.replica_resource_specs.get(role)
-    size = spec.bounds.least if wanted is None or wanted.replicas is None else wanted.replicas
+    wanted, spec = plan.spec.replica_resource_specs.get(role), job.spec.roles[role]
+    range_ = job.spec.range_of(role)
+    size = range_.lowest if wanted is None or wanted.replicas is None else range_.clamp(wanted.replicas)
     try:
-        each = pod_requests(spec.pod) | Resources.parse(wanted.resource if wanted is not None else {})
+        each = pod_requests(
+            sized(spec, {n: str(a) for n, a in wanted.resource.items()} if wanted is not None else {})
+        )
     except MalformedQuantity:
         return None
     return each * size
@@ -200,7 +191,6 @@ def pods_are_the_jobs(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
 CHECKS_WITH_JOB: Final[tuple[CheckWithJob, ...]] = (
     roles_are_the_jobs,
     sizes_are_allowed,
-    a_world_fits_the_unit,
     the_limits_hold,
     pods_are_the_jobs,
 )

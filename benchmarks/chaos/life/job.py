@@ -17,9 +17,10 @@ import psutil
 
 from benchmarks.chaos.life.trainings import SCRIPTS, Arguments, Training
 from elasticjob.api.rpc import environment as names
+from elasticjob.api.sizes.role import Range
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
 from tests.kit.training.warm import Process, Warm
 
@@ -295,7 +296,7 @@ async def living(
     (folder / "token").write_text(TOKEN)
     least = arguments.nodes if training.rigid else 1
     spec = Spec(
-        job="life", bounds=Bounds(minimum=least, maximum=2), replicas=arguments.nodes, restart_count=REPLACED
+        job="life", bounds=Range(least=least, most=2), replicas=arguments.nodes, restart_count=REPLACED
     )
     master = await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__()
     life = Life(folder, number, training, arguments, warm, master, place)

@@ -11,12 +11,11 @@ from elasticjob.kube.objects.problem import Problem
 
 def environment(job: ElasticJob, role: str, index: int) -> Mapping[str, str]:
     """Return torchrun's flags as it reads them from the environment: PET_ and the flag's name."""
-    replicas = job.spec.replica_specs.get(role)
-    if not job.spec.needs_master or replicas is None:
+    if not job.spec.needs_master or role not in job.spec.roles:
         return {}
-    least, most = replicas.bounds
+    world = job.spec.range_of(role)
     return {
-        "PET_NNODES": f"{max(least, 1)}:{max(most or least, 1)}",
+        "PET_NNODES": f"{world.smallest}:{max(world.largest or 0, world.smallest)}",
         "PET_RDZV_BACKEND": "elasticjob",
         "PET_RDZV_ENDPOINT": "$(ELASTICJOB_MASTER)",
         "PET_RDZV_ID": job.metadata.name,

@@ -28,7 +28,7 @@ def chosen(job: ElasticJob, served: Collection[str]) -> Api | None:
 def gang_of(job: ElasticJob, api: Api, sizes: Mapping[str, int], scheduler: str = "") -> Gang:
     """Return the gang of a job whose roles have so many nodes: it waits for no more than there are."""
     scheduling = job.spec.run_policy.scheduling
-    least = {role: min(spec.bounds.least, sizes[role]) for role, spec in sorted(job.spec.roles.items())}
+    least = {role: min(job.spec.range_of(role).lowest, sizes[role]) for role in sorted(job.spec.roles)}
     asked = sum(least.values()) if scheduling.min_available is None else scheduling.min_available
     by_role = api.word is Word.VOLCANO and scheduling.min_available is None
     classes = sorted(gangs.classes(job))

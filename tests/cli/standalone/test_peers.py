@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from elasticjob.api.resources import Resources
+from elasticjob.api.sizes.change import Change, Group
+from elasticjob.api.sizes.facts import Mode
+from elasticjob.api.sizes.role import Role
 from elasticjob.cli.standalone.hosted import Hosted
 from elasticjob.cli.standalone.hosting import new_job
 from elasticjob.cli.standalone.peers import DEVICES, Beside, Machine, machine
-from elasticjob.master.scaling.plan import Change, Group
-from elasticjob.master.state.scaling import Mode, Role
 from tests.kit.waiting import PATIENCE
 
 
@@ -48,26 +49,26 @@ def test_each_node_sees_devices_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("low", "high", "count"), [(1, 4, None), (2, 2, 2)])
 def test_the_number_of_nodes_is_learnt_within_a_range(low: int, high: int, count: int | None) -> None:
-    wish = new_job(Hosted(low, high, beside=True)).spec.wish
-    assert (wish.mode, wish.roles) == (Mode.SINGLE_JOB, {"worker": Role(count=count, least=low, most=high)})
-    assert new_job(Hosted(low, high)).spec.wish.mode is Mode.MANUAL
+    sizes = new_job(Hosted(low, high, beside=True)).spec.sizes
+    assert (sizes.mode, sizes.roles) == (Mode.SINGLE_JOB, {"worker": Role(count=count, least=low, most=high)})
+    assert new_job(Hosted(low, high)).spec.sizes.mode is Mode.MANUAL
 
 
 class Others:
     def __init__(self) -> None:
         self.changes: list[Change] = []
 
-    async def apply(self, change: Change) -> None:
+    async def apply(self, key: str, change: Change) -> None:
         self.changes.append(change)
 
 
 async def test_this_process_is_one_of_the_nodes() -> None:
     others, moved = Others(), {"local-worker-0": Resources.parse({"memory": "1Gi"})}
-    await Beside(others).apply(Change("k1", "why", {"worker": Group(3)}, migrate=moved))
-    await Beside(others).apply(Change("k2", "why", {"worker": Group(resource=moved["local-worker-0"])}))
+    await Beside(others).apply("k1", Change({"worker": Group(3)}, moved, "why"))
+    await Beside(others).apply("k2", Change({"worker": Group(resource=moved["local-worker-0"])}))
     assert others.changes == [
-        Change("k1", "why", {"worker": Group(2)}),
-        Change("k2", "why", {"worker": Group()}),
+        Change({"worker": Group(2)}, reason="why"),
+        Change({"worker": Group()}),
     ]
 
 

@@ -11,11 +11,12 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy,
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
+from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
     LONG_AGO,
     NOW,

@@ -14,9 +14,10 @@ from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
 from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.nodes.drains import SILENT, Notice
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import LATER, Create, Delete
+from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import NOW, ended, job, life, over, pending, resource, role
 
 CORDONED = Notice("is cordoned")

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from elasticjob.controllers.nodes.exits import CONSEQUENCES, Exit, ExitReason, ending, last_error, of_code
+from elasticjob.controllers.nodes.exits import Exit, ending, last_error
 from elasticjob.kube.objects.views import POD
+from elasticjob.sizing.exits import CONSEQUENCES, ExitReason, of_code
 
 CODES = [
     (0, ExitReason.SUCCEEDED),

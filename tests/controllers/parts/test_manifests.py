@@ -13,13 +13,14 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import Outcome
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
+from elasticjob.sizing.exits import ExitReason
 from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import ended, job, resource, role, template
 from tests.kit.controllers.rights import Right, allows

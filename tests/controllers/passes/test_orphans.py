@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -39,7 +40,6 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.master.scalers.scaleplan import manifest
-from elasticjob.master.scaling.plan import Change, Group
 from tests.kit.controllers.build import NOW, at, job, resource, role
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
 from tests.kit.controllers.shelf import caches, pod, raw
@@ -165,8 +165,8 @@ class Site:
 
 def start_plan(of: ElasticJob) -> Manifest:
     """Return the plan with which a master starts a job."""
-    change = Change("digits-start", "replicas is not set", {"worker": Group(1)})
-    return manifest(KEY, change, owner_reference(of, ELASTICJOB, controller=False))
+    change = Change({"worker": Group(1)}, reason="replicas is not set")
+    return manifest(KEY, "digits-start", change, owner_reference(of, ELASTICJOB, controller=False))
 
 
 def owned(kind: Kind[Any], name: str, uid: str = "job-0", **more: Any) -> Manifest:

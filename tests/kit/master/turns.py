@@ -9,10 +9,11 @@ from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
+from elasticjob.api.sizes.role import Range
 from elasticjob.master.handlers import dispatch, nodes, rendezvous
 from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.state.invariants import invariants
-from elasticjob.master.state.job import Bounds, Job, Spec, Verdict
+from elasticjob.master.state.job import Job, Spec, Verdict
 from elasticjob.master.state.node import Phase
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -78,7 +79,7 @@ class Played:
     """A job in virtual time: send requests, advance the clock, read the replies. Checks every turn."""
 
     def __init__(self, minimum: int = 1, maximum: int = 2, unit: int = 1, **more: Any) -> None:
-        bounds = Bounds(minimum=minimum, maximum=maximum, unit=unit)
+        bounds = Range(least=minimum, most=maximum, unit=unit)
         self.now = START
         self.job = Job(spec=Spec(job="digits", bounds=bounds, **more), gathering=START)
 

@@ -22,9 +22,10 @@ from typing import Any, Final
 import psutil
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.api.sizes.role import Range
 from elasticjob.master.durable.store import Nowhere, restore, snapshot
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Bounds, Job, Limits, Spec
+from elasticjob.master.state.job import Job, Limits, Spec
 from tests.kit.training.warm import Process, Warm
 from tests.kit.waiting import PATIENCE
 
@@ -242,7 +243,7 @@ async def scenario(folder: Path, warm: Warm, *, nodes: tuple[int, int]) -> Async
     """
     spec = Spec(
         job="job",
-        bounds=Bounds(minimum=nodes[0], maximum=nodes[1]),
+        bounds=Range(least=nodes[0], most=nodes[1]),
         limits=Limits(silence=AGES, hang=AGES, quiet=timedelta(0)),
         replicas=nodes[0],
         restart_count=3,

@@ -17,20 +17,22 @@ from aiohttp.test_utils import TestServer
 
 from elasticjob.api.rpc.brain import AskSizes, Size, Sizes, TellStatistics
 from elasticjob.api.rpc.message import Empty, Problem
+from elasticjob.api.sizes.facts import Stage
+from elasticjob.api.sizes.role import Role
 from elasticjob.kube.clock import Clock
 from elasticjob.master.cluster import brain as module
 from elasticjob.master.cluster.brain import KEPT, Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.optimizer import OptimizerError
 from elasticjob.master.state.job import Job, Spec
-from elasticjob.master.state.scaling import Role, Scaling, Stage
-from tests.kit.master.scaling import NOW, asked, records, use
+from elasticjob.master.state.scaling import Scaling
+from tests.kit.sizing import NOW, asked, samples, use
 
 QUESTION = asked(
     {"worker": Role(least=1, most=16), "ps": Role(count=1)},
     sizes={"worker": 2, "ps": 1},
     room={"worker": 3},
-    records=records((2, 20), uses=(use("ps", cpu=1, of=4),)),
+    samples=samples((2, 20), uses=(use("ps", cpu=1, of=4),)),
     limits={"cpu": "20"},
 )
 GROW = Sizes(groups={"worker": Size(count=4, resource={"cpu": "6"})}, reason="it pays", algorithm="running")
@@ -70,7 +72,7 @@ async def brain(standin: StandIn) -> AsyncIterator[Brain]:
 
 @pytest.fixture
 def optimizer(brain: Brain) -> BrainOptimizer:
-    return BrainOptimizer(brain, "ml", "uid-1")
+    return BrainOptimizer(brain)
 
 
 async def test_a_question_arrives_whole_and_the_answer_is_a_plan(
@@ -80,19 +82,13 @@ async def test_a_question_arrives_whole_and_the_answer_is_a_plan(
     [(path, token, body)] = standin.asked
     told = msgspec.json.decode(body, type=AskSizes)
     assert (path, token) == ("/v1/brain/sizes", "Bearer secret")
-    assert (told.job.namespace, told.job.name, told.job.uid) == ("ml", "digits", "uid-1")
+    assert (told.job.namespace, told.job.name, told.job.uid) == ("", "digits", "1")
     assert (told.stage.value, told.settled, told.job.limits) == ("Running", True, {"cpu": "20"})
     assert (told.placed.sizes, told.placed.room) == ({"worker": 2, "ps": 1}, {"worker": 3})
     assert [(each.workers, each.samples) for each in told.records] == [(2, 20)] * 3
     assert told.records[0].nodes[0].cores == 4
     group = plan.groups["worker"]
     assert (group.count, group.resource.manifest(), plan.reason) == (4, {"cpu": "6"}, "it pays (running)")
-
-
-async def test_each_question_has_its_verb(standin: StandIn, optimizer: BrainOptimizer) -> None:
-    await optimizer.recovery_plan(QUESTION, ("digits-worker-0",))
-    await optimizer.first_plan(QUESTION)
-    assert [path for path, _, _ in standin.asked] == ["/v1/brain/recovery", "/v1/brain/first"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +134,7 @@ async def test_what_is_no_answer_says_why(
 
 async def test_the_job_decides_alone_while_brain_is_away(standin: StandIn, optimizer: BrainOptimizer) -> None:
     both = WithStandIn(optimizer, LocalOptimizer())
-    start = replace(QUESTION, stage=Stage.CREATE, wish=QUESTION.wish.but(roles={"worker": Role(least=3)}))
+    start = replace(QUESTION, stage=Stage.CREATE, job=QUESTION.job.but(roles={"worker": Role(least=3)}))
     start = replace(start, placed=start.placed.but(sizes={}))
     standin.status = 503
     plan = await both.plan(start)
@@ -149,9 +145,9 @@ async def test_the_job_decides_alone_while_brain_is_away(standin: StandIn, optim
 
 
 async def test_records_are_reported_once_and_kept_while_brain_is_away(standin: StandIn, brain: Brain) -> None:
-    job = Job(spec=Spec(job="digits"), scaling=Scaling(records=records((1, 10))))
+    job = Job(spec=Spec(job="digits"), scaling=Scaling(records=samples((1, 10))))
     known = [job]
-    reporter = Reporter(brain, "ml", "uid-1", lambda: known[-1], cast(Clock, None))
+    reporter = Reporter(brain, lambda: known[-1], cast(Clock, None))
     standin.status, standin.body = 503, b"{}"
     reporter.look()
     await reporter.send()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck, Training
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
@@ -29,7 +30,7 @@ from elasticjob.master.health.watch import named
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.job import Bounds, End, Limits, Spot, Verdict
+from elasticjob.master.state.job import End, Limits, Spot, Verdict
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.training import Account
 from tests.kit.master.turns import Played, played, ran, report, watch
@@ -50,15 +51,15 @@ def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:
         ({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, (1, 4), 2),
         ({"replicas": 3}, (3, 3), 3),
         ({"minReplicas": 2, "maxReplicas": 4}, (2, 4), 2),
-        ({"minReplicas": 2}, (2, 2), 2),
-        ({}, (1, 1), 1),
+        ({"minReplicas": 2}, (2, None), 2),
+        ({}, (1, None), 1),
     ],
 )
 def test_the_size_of_the_world_is_the_size_of_the_role(
-    given: dict[str, int], bounds: tuple[int, int], replicas: int
+    given: dict[str, int], bounds: tuple[int, int | None], replicas: int
 ) -> None:
     spec = spec_of(elasticjob(worker={**given, "restartCount": 7}), Limits())
-    assert spec.bounds == Bounds(minimum=bounds[0], maximum=bounds[1])
+    assert spec.bounds == Range(least=bounds[0], most=bounds[1])
     assert (spec.replicas, spec.restart_count, spec.roles) == (replicas, 7, ("worker",))
 
 
@@ -66,7 +67,7 @@ def test_a_chief_trains_with_the_workers_and_an_evaluator_does_not() -> None:
     spec = spec_of(
         elasticjob(2, worker={"replicas": 3}, chief={"replicas": 1}, evaluator={"replicas": 1}), Limits()
     )
-    assert (spec.bounds.lo, spec.bounds.hi, spec.roles) == (4, 4, ("chief", "worker"))
+    assert (spec.bounds.smallest, spec.bounds.largest, spec.roles) == (4, 4, ("chief", "worker"))
 
 
 def listed(name: str, phase: str, role: str = "worker", **metadata: Any) -> Any:

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.api.rpc.nodes import Doing, Report, WorkerState
+from elasticjob.api.sizes.facts import JobFacts
+from elasticjob.api.sizes.role import Role
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.node import Phase
-from elasticjob.master.state.scaling import Role, Wish
 from tests.kit.master.turns import START, Played, failure, join, leave, played, pod, report, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
@@ -178,7 +179,7 @@ def test_the_time_before_the_first_world_is_that_of_all_workers_of_a_node() -> N
 
 
 def test_workers_that_train_with_servers_alone_are_productive_while_they_run() -> None:
-    game = Played(1, 1, replicas=1, wish=Wish(roles={"ps": Role(), "worker": Role()}))
+    game = Played(1, 1, replicas=1, sizes=JobFacts(roles={"ps": Role(), "worker": Role()}))
     game.tick()
     game.see(pod("node-0"))
     game.wait(3)

@@ -9,8 +9,9 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, Recovery, World
+from elasticjob.api.sizes.role import Range
 from elasticjob.master.state.errors import Refused, Stale, Stopping
-from elasticjob.master.state.job import NAMED, Bounds
+from elasticjob.master.state.job import NAMED
 from elasticjob.master.state.node import Phase
 from tests.kit.master.turns import Played, finish, join, leave, played, pod, report, watch
 
@@ -24,13 +25,13 @@ NODES = [f"node-{index}" for index in range(9)]
 def test_bounds_are_rounded_inwards_to_the_unit(
     minimum: int, maximum: int, unit: int, lo: int, hi: int
 ) -> None:
-    bounds = Bounds(minimum=minimum, maximum=maximum, unit=unit)
-    assert (bounds.lo, bounds.hi, bounds.problem()) == (lo, hi, "")
+    bounds = Range(least=minimum, most=maximum, unit=unit)
+    assert (bounds.smallest, bounds.largest, bounds.problem("nodes")) == (lo, hi, "")
 
 
 def test_bounds_that_fit_no_world_say_both_numbers() -> None:
-    problem = Bounds(minimum=3, maximum=3, unit=2).problem()
-    assert "would have 4, the largest 2" in problem
+    problem = Range(least=3, most=3, unit=2).problem("nodes")
+    assert problem == "no multiple of nodeUnit 2 lies from 3 to 3 nodes"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_withdrawn_join_is_in_no_world() -> None:
 
 def test_new_bounds_count_from_the_next_round_on() -> None:
     game = played("node-0", "node-1")
-    game.job = game.job.but(spec=game.job.spec.but(bounds=Bounds(minimum=1, maximum=1)))
+    game.job = game.job.but(spec=game.job.spec.but(bounds=Range(least=1, most=1)))
     game.wait(1, "node-0", "node-1")
     assert game.order("node-0") is Order.TRAIN
     game.ask(join("node-0", after=1), join("node-1", after=1))
@@ -245,7 +246,7 @@ def test_new_bounds_count_from_the_next_round_on() -> None:
 def test_the_global_batch_never_shrinks() -> None:
     game = played("node-0", "node-1")
     assert game.job.world.batch_slots == 2  # type: ignore[union-attr]
-    game.job = game.job.but(spec=game.job.spec.but(bounds=Bounds(minimum=1, maximum=1)))
+    game.job = game.job.but(spec=game.job.spec.but(bounds=Range(least=1, most=1)))
     game.ask(join("node-0", after=1), join("node-1", after=1))
     assert game.job.world.batch_slots == 2  # type: ignore[union-attr]
 

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
+from elasticjob.api.sizes.facts import JobFacts
+from elasticjob.api.sizes.role import Role
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import nodes
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.state.node import Phase as PodPhase
-from elasticjob.master.state.scaling import Placed, Role, Scaling, Wish
+from elasticjob.master.state.scaling import Placed, Scaling
 from tests.kit.master.turns import Played, pod
 
 BEAT = 1.0
@@ -52,7 +54,7 @@ class Site:
     """A master in virtual time, with servers and workers around it."""
 
     def __init__(self, places: int = 3) -> None:
-        self.game = Played(wish=Wish(roles={"worker": Role(count=2), "ps": Role(count=places)}))
+        self.game = Played(sizes=JobFacts(roles={"worker": Role(count=2), "ps": Role(count=places)}))
         self.servers: dict[str, Server] = {}
         self.workers: dict[str, Worker] = {}
         self.want(*range(places))

@@ -9,25 +9,29 @@ from typing import Any
 import pytest
 
 from elasticjob.api.rpc.nodes import Usage
+from elasticjob.api.sizes.change import Change, Group
+from elasticjob.api.sizes.facts import JobFacts, Mode, Stage
+from elasticjob.api.sizes.role import Role
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.master.scalers.scaleplan import manifest
-from elasticjob.master.scaling import stages, statistics
+from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.observed import placed_of
-from elasticjob.master.scaling.optimizer import Question
-from elasticjob.master.scaling.plan import Change, Group, ResourcePlan
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
-from elasticjob.master.state.scaling import Demand, Mode, Placed, Role, Scaling, Stage, Wish
-from tests.kit.master.scaling import GIB, NOW, records, use
+from elasticjob.master.state.scaling import Placed, Scaling
+from elasticjob.sizing.demand import Demand, needed
+from elasticjob.sizing.facts import Facts
+from tests.kit.sizing import GIB, NOW, samples, use
 
-ELASTIC = Wish(mark="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})
-GROW = ResourcePlan({"worker": Group(2)}, reason="two are tried")
+ELASTIC = JobFacts(name="digits", uid="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})
+MARK = ELASTIC.mark
+GROW = Change({"worker": Group(2)}, reason="two are tried")
 SETTLED = Scaling(
     placed=Placed(sizes={"worker": 1}, begun=True),
     stage=Stage.RUNNING,
-    records=records((1, 10)),
+    records=samples((1, 10)),
     since=NOW - timedelta(minutes=2),
 )
 
@@ -41,32 +45,32 @@ class Master:
 
     job: Job
     now: datetime = NOW
-    made: list[Change] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
 
-    def pass_(self, seconds: float, plan: ResourcePlan = GROW) -> Question | None:
+    def pass_(self, seconds: float, plan: Change = GROW) -> Facts | None:
         """Let time pass, second by second, until a question is asked."""
         for _ in range(int(seconds)):
             self.now += timedelta(seconds=1)
-            if question := stages.question(self.job, self.now):
-                allowed = stages.allowed(self.job, question, plan)
-                if change := stages.change(self.job, question, allowed):
-                    self.made.append(change)
-                self.job = stages.answered(self.job, question, allowed, self.now)
-                return question
+            if facts := stages.question(self.job, self.now):
+                allowed = stages.allowed(self.job, facts, plan)
+                if allowed:
+                    self.made.append(stages.name_of(self.job, facts))
+                self.job = stages.answered(self.job, facts, allowed, self.now)
+                return facts
         return None
 
 
-def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Master:
-    return Master(Job(spec=Spec(job="digits", wish=wish), scaling=scaling, **more))
+def master(scaling: Scaling = SETTLED, sizes: JobFacts = ELASTIC, **more: Any) -> Master:
+    return Master(Job(spec=Spec(job="digits", sizes=sizes), scaling=scaling, **more))
 
 
 @pytest.mark.parametrize(
-    ("scaling", "wish", "asked"),
+    ("scaling", "sizes", "asked"),
     [
         (SETTLED, ELASTIC, True),
         (SETTLED.but(placed=Placed(open=("x",))), ELASTIC, False),
         (
-            SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("digits-auto-1-1",)), planned=NOW),
+            SETTLED.but(placed=Placed(sizes={"worker": 2}, open=(f"digits-auto-{MARK}-1",)), planned=NOW),
             ELASTIC,
             True,
         ),
@@ -91,17 +95,15 @@ def master(scaling: Scaling = SETTLED, wish: Wish = ELASTIC, **more: Any) -> Mas
         "sized",
     ],
 )
-def test_when_it_is_asked(scaling: Scaling, wish: Wish, asked: bool) -> None:
-    assert (stages.question(master(scaling, wish).job, NOW) is not None) is asked
+def test_when_it_is_asked(scaling: Scaling, sizes: JobFacts, asked: bool) -> None:
+    assert (stages.question(master(scaling, sizes).job, NOW) is not None) is asked
 
 
 def test_the_first_plan_has_a_name_that_is_the_same_whoever_makes_it() -> None:
     first, second = master(Scaling()), master(Scaling())
     for each in (first, second):
         assert each.pass_(10) is not None
-    assert (
-        [change.key for change in first.made] == [change.key for change in second.made] == ["digits-start-1"]
-    )
+    assert first.made == second.made == [f"digits-start-{MARK}"]
     assert first.job.scaling.stage is Stage.WORKER_INITIAL
 
 
@@ -112,11 +114,11 @@ def test_a_plan_is_followed_by_a_pause_and_the_next_has_the_next_number() -> Non
     began = played.now
     placed = played.job.scaling.placed.but(sizes={"worker": 2})
     played.job = played.job.but(scaling=played.job.scaling.but(placed=placed, judged=2))
-    question = played.pass_(100, ResourcePlan({"worker": Group(3)}, reason="three"))
+    question = played.pass_(100, Change({"worker": Group(3)}, reason="three"))
     assert question is not None
     assert not question.settled
     assert played.now - began == played.job.spec.limits.pace.ask
-    assert [change.key for change in played.made] == ["digits-auto-1-1", "digits-auto-1-2"]
+    assert played.made == [f"digits-auto-{MARK}-1", f"digits-auto-{MARK}-2"]
 
 
 def test_a_plan_that_had_no_effect_is_not_made_again() -> None:
@@ -128,25 +130,23 @@ def test_a_plan_that_had_no_effect_is_not_made_again() -> None:
 
 
 def test_a_master_that_takes_over_without_the_snapshot_goes_on_from_the_plans() -> None:
-    written = [
-        SCALEPLAN.convert(manifest(Key("ml", "digits"), Change(key, "", GROW.groups))) for key in NAMES
-    ]
-    placed = placed_of(None, written, "digits", "1")
+    written = [SCALEPLAN.convert(manifest(Key("ml", "digits"), key, GROW)) for key in NAMES]
+    placed = placed_of(None, written, "digits", MARK)
     assert (placed.begun, placed.number, set(placed.open)) == (True, 7, set(NAMES))
     played = master(SETTLED.but(placed=placed.but(open=(), sizes={"worker": 1}, planned=NOW)))
     question = played.pass_(1)
     assert question is not None
     assert not question.settled
-    assert played.made[0].key == "digits-auto-1-8"
+    assert played.made[0] == f"digits-auto-{MARK}-8"
 
 
-NAMES = ("digits-start-1", "digits-auto-1-3", "digits-auto-1-7", "digits-auto-2-9", "mine")
+NAMES = (f"digits-start-{MARK}", f"digits-auto-{MARK}-3", f"digits-auto-{MARK}-7", "digits-auto-2-9", "mine")
 
 
 def test_a_growth_without_machines_is_not_tried_again_for_longer_and_longer() -> None:
     played, waits = master(), []
     for count in (2, 3, 4):
-        played.pass_(100, ResourcePlan({"worker": Group(count)}, reason="no machine", hold=True))
+        played.pass_(100, Change({"worker": Group(count)}, reason="no machine", hold=True))
         assert played.job.scaling.held is not None
         waits.append(played.job.scaling.held - played.now)
     assert waits == [timedelta(minutes=minutes) for minutes in (5, 10, 20)]
@@ -166,10 +166,10 @@ def test_a_restored_job_has_its_times_moved() -> None:
 
 
 def test_what_nodes_need_is_the_most_of_any_one_ever() -> None:
-    first = statistics.needed(Demand(), records((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
+    first = needed(Demand(), samples((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
     assert (first.cores, first.sated, first.peak) == (3, True, 2 * GIB)
     more = tuple(node.but(memory=GIB, cpu=3.9, bytes=8 * GIB) for node in USES)
-    then = statistics.needed(first, records((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
+    then = needed(first, samples((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
     assert (then.cores, then.sated, then.peak, then.given) == (3.9, True, 4 * GIB, 8 * GIB)
 
 

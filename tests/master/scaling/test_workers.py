@@ -10,22 +10,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.scaling.workers import (
-    RELAUNCHES,
     Critical,
     Member,
     Members,
-    Reason,
     down,
     is_over,
     migrated,
-    placed,
-    reason_of,
     relaunched,
-    removed,
     scaled,
     up,
 )
 from elasticjob.master.state.node import Phase
+from elasticjob.sizing.exits import ExitReason as Reason
+from elasticjob.sizing.exits import of_status
 
 NONE = Critical()
 
@@ -62,9 +59,6 @@ def alive(members: Members) -> list[tuple[int, int]]:
         ),
         ("the same size changes nothing", scaled(of(3), "worker", 3), [(0, 0), (1, 1), (2, 2)]),
         ("another role is left alone", scaled(of(1), "chief", 1), [(0, 0), (0, 0)]),
-        ("remove by name", removed(of(3), "worker", 1, NONE), [(0, 0), (2, 2)]),
-        ("remove: a critical one stays", removed(of(2), "worker", 1, Critical("all")), [(0, 0), (1, 1)]),
-        ("create at a place", placed(of(1), "worker", 4, {}), [(0, 0), (1, 4)]),
         ("migrate: a new id, the old rank", migrated(of(2), "worker", 0, {}, NONE), [(1, 1), (2, 0)]),
         (
             "migrate: critical ones are skipped",
@@ -89,8 +83,8 @@ def test_a_migrated_node_gets_the_plan_and_keeps_what_it_does_not_name() -> None
     [
         (0, "Succeeded"),
         (1, "FatalError"),
-        (134, "FatalError"),
-        (-6, "FatalError"),
+        (134, "Crashed"),
+        (-6, "Crashed"),
         (137, "Killed"),
         (-9, "Killed"),
         (143, "Killed"),
@@ -100,12 +94,12 @@ def test_a_migrated_node_gets_the_plan_and_keeps_what_it_does_not_name() -> None
         (202, "HardwareError"),
         (14, "HardwareError"),
         (75, "RunAgain"),
-        (3, "Unknown"),
-        (None, "Unknown"),
+        (3, "FatalError"),
+        (None, "Crashed"),
     ],
 )
 def test_exit_codes(code: int | None, reason: str) -> None:
-    assert reason_of(code) == reason
+    assert of_status(code) == reason
 
 
 AGAIN, NEVER = True, False
@@ -120,10 +114,7 @@ AGAIN, NEVER = True, False
         (Reason.RUN_AGAIN, AGAIN, 0, False),
         (Reason.FATAL_ERROR, NEVER, 0, False),
         (Reason.HARDWARE_ERROR, AGAIN, 1, True),
-        (Reason.NO_HEARTBEAT, AGAIN, 1, False),
-        (Reason.DIAGNOSTIC_FAILURE, AGAIN, 1, False),
-        (Reason.CHECK_FAILURE, AGAIN, 1, True),
-        (Reason.UNKNOWN, AGAIN, 1, False),
+        (Reason.CRASHED, AGAIN, 1, False),
     ],
 )
 def test_what_follows_an_end(reason: Reason, again: bool, counts: int, avoids: bool) -> None:
@@ -133,7 +124,6 @@ def test_what_follows_an_end(reason: Reason, again: bool, counts: int, avoids: b
     if again:
         new = found[-1]
         assert (new.relaunches, new.avoid, new.phase) == (counts, ("m1",) if avoids else (), Phase.INITIAL)
-    assert RELAUNCHES[reason].more_memory is (reason is Reason.OOM_KILLED)
 
 
 FATAL = {"reason": Reason.FATAL_ERROR}
@@ -142,8 +132,8 @@ FATAL = {"reason": Reason.FATAL_ERROR}
 @pytest.mark.parametrize(
     ("case", "ended", "how", "again", "fatal", "says"),
     [
-        ("the budget", worker(0, relaunches=2), {}, True, False, "worker 0: Unknown; relaunch 3 of 3"),
-        ("is spent", worker(0, relaunches=3), {}, False, False, "Unknown, and its 3 relaunches are spent"),
+        ("the budget", worker(0, relaunches=2), {}, True, False, "worker 0: Crashed; relaunch 3 of 3"),
+        ("is spent", worker(0, relaunches=3), {}, False, False, "Crashed, and its 3 relaunches are spent"),
         ("at most 5", worker(0, relaunches=5), {"budget": 9}, False, False, "and its 5 relaunches are spent"),
         ("kills are free", worker(0, relaunches=3), {"reason": Reason.KILLED}, True, False, "0: Killed"),
         ("critical", worker(0, relaunches=1), {"critical": Critical("0:1")}, False, True, "1 relaunches are"),
@@ -157,7 +147,7 @@ FATAL = {"reason": Reason.FATAL_ERROR}
 def test_relaunches(
     case: str, ended: Member, how: dict[str, Any], again: bool, fatal: bool, says: str
 ) -> None:
-    verdict = relaunched((ended,), ended, **{"reason": Reason.UNKNOWN, **how})
+    verdict = relaunched((ended,), ended, **{"reason": Reason.CRASHED, **how})
     assert (bool(alive(verdict.members)), verdict.fatal) == (again, fatal)
     assert says in verdict.sentence
 
@@ -255,12 +245,6 @@ class Staffed(RuleBasedStateMachine):
         before = {m.rank for m in self.members if m.alive}
         self.become(migrated(self.members, "worker", rank, {"cpu": "2"}, self.critical))
         assert {m.rank for m in self.members if m.alive} == before
-
-    @rule(rank=st.integers(0, 6))
-    def remove(self, rank: int) -> None:
-        critical = {m.rank for m in self.members if m.wanted and self.critical.holds(m)}
-        self.become(removed(self.members, "worker", rank, self.critical))
-        assert critical <= {m.rank for m in self.members if m.wanted}
 
     @precondition(lambda self: any(m.phase in ("Initial", "Running") for m in self.members))
     @rule(reason=st.sampled_from(list(Reason)), data=st.data())

@@ -15,11 +15,12 @@ import pytest
 from elasticjob.api.rpc.message import MSGPACK, Problem
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, World
+from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.durable.store import File, Nowhere, StoreError, restore
 from elasticjob.master.serving.calls import Server
 from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.link.master import MasterClient, Stale
 from tests.kit.kube.stub import until
 from tests.kit.master.turns import finish, join, report, watch
@@ -55,7 +56,7 @@ class Agents:
 @pytest.fixture
 async def agents() -> AsyncIterator[Agents]:
     clock = VirtualClock()
-    spec = Spec(job="digits", bounds=Bounds(minimum=1, maximum=2))
+    spec = Spec(job="digits", bounds=Range(least=1, most=2))
     job = Job(spec=spec, gathering=clock.now())
     async with Master(job, TOKEN, Nowhere(), clock=clock) as master, aiohttp.ClientSession() as session:
         yield Agents(master, clock, session)

@@ -11,9 +11,10 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Order, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
+from elasticjob.api.sizes.role import Range
 from elasticjob.master.handlers import dispatch, rendezvous
 from elasticjob.master.state.invariants import invariants
-from elasticjob.master.state.job import Bounds, Job, Spec
+from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from tests.kit.master.turns import START
@@ -71,7 +72,7 @@ class Agent:
 class Crowd:
     """The master's state and all agents."""
 
-    def __init__(self, many: int, bounds: Bounds, seed: int) -> None:
+    def __init__(self, many: int, bounds: Range, seed: int) -> None:
         self.job, self.now = Job(spec=Spec(job="crowd", bounds=bounds), gathering=START), START
         self.agents = [Agent(index) for index in range(many)]
         self.chance = random.Random(seed)
@@ -83,7 +84,7 @@ class Crowd:
         if world is None or (self.worlds and world is self.worlds[-1]):
             return
         bounds = job.spec.bounds
-        assert bounds.lo <= len(world.members) <= bounds.hi
+        assert bounds.smallest <= len(world.members) <= (bounds.largest or 0)
         assert len(world.members) % bounds.unit == 0
         assert len({member.node for member in world.members}) == len(world.members)
         assert [m.since for m in world.members] == sorted(m.since for m in world.members)
@@ -171,7 +172,7 @@ class Crowd:
 def test_crowds_of_agents_in_a_bad_network_all_end_in_a_world(
     many: int, minimum: int, maximum: int, unit: int, steps: int, seed: int
 ) -> None:
-    crowd = Crowd(many, Bounds(minimum=minimum, maximum=maximum, unit=unit), seed)
+    crowd = Crowd(many, Range(least=minimum, most=maximum, unit=unit), seed)
     crowd.step(0)
     for _ in range(steps):
         crowd.step(trouble=many // 100)
@@ -183,7 +184,7 @@ def test_crowds_of_agents_in_a_bad_network_all_end_in_a_world(
     job, bounds = crowd.job, crowd.job.spec.bounds
     assert invariants(job) == []
     assert job.running
-    assert len(job.running.members) == min(many // unit * unit, bounds.hi)
+    assert len(job.running.members) == min(many // unit * unit, (bounds.largest or 0))
     assert sum(agent.round == job.round for agent in crowd.agents) == len(job.running.members)
     assert all(agent.round == job.round or job.nodes[agent.node].joined for agent in crowd.agents)
     assert len(crowd.worlds) > 1
@@ -208,7 +209,7 @@ def test_rosters_do_not_see_what_became_of_each_other() -> None:
 
 
 def test_joins_that_were_taken_back_count_for_last_call_until_nobody_waits() -> None:
-    crowd = Crowd(3, Bounds(minimum=3, maximum=3), seed=0)
+    crowd = Crowd(3, Range(least=3, most=3), seed=0)
     times: list[datetime] = []
     for agent in crowd.agents[:2]:
         crowd.now += STEP

@@ -1,0 +1,1 @@
+"""Rules of sizes and of ends: start, growth, servers, memory, kills, exits. Pure; shared by all programs."""
