@@ -175,13 +175,3 @@ def resource(cores: float | None = None, size: float | None = None) -> Resources
     if size:
         found["memory"] = mebibytes(size)
     return Resources(found)
-
-
-def cores_of(found: Resources) -> float:
-    """Return the cores in an amount, 0.0 if it has none."""
-    return float(found["cpu"].value) if "cpu" in found else 0.0
-
-
-def bytes_of(found: Resources) -> int:
-    """Return the memory in an amount in bytes, 0 if it has none."""
-    return int(found["memory"].value) if "memory" in found else 0
