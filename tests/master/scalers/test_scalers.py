@@ -343,7 +343,7 @@ async def test_the_master_says_itself_that_its_job_is_suspended(own: ByMaster) -
 
 
 async def test_a_process_that_fails_is_replaced_until_its_budget_is_spent(machine: OnMachine) -> None:
-    fails = Command((sys.executable, "-S", "-c", "raise SystemExit(3)"))
+    fails = Command((sys.executable, "-S", "-c", "raise SystemExit(200)"))
     scaler = Processes(machine.folder, "digits", lambda _: fails, machine.clock, budget=2)
     await scaler.apply("k1", sized(1))
     while any(member.alive for member in await scaler.members()):
