@@ -16,4 +16,4 @@ def token_of(key: bytes, uid: str) -> str:
 
 def is_token_of(key: bytes, uid: str, sent: str) -> bool:
     """Whether a token is that of a job; compared in constant time."""
-    return hmac.compare_digest(token_of(key, uid).encode(), sent.encode(errors="surrogateescape"))
+    return hmac.compare_digest(token_of(key, uid).encode(), sent.encode(errors="backslashreplace"))

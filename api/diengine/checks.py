@@ -9,7 +9,10 @@ from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
 from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJob
+from elasticjob.api.diengine.gpus import MOST
 from elasticjob.api.diengine.names import CONTAINER, LONGEST_JOB, Role
+from elasticjob.api.diengine.pods import GPU
+from elasticjob.api.resources import Devices, MalformedQuantity
 from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, is_label, label_problems
 from elasticjob.api.v1alpha1.checks.templates import (
     container_problems,
@@ -59,11 +62,25 @@ def template_problems(path: str, template: Manifest, volumes: Set[str] = frozens
             yield from container_problems(here, container, image_is_known=False)
             yield from image_problems(f"{here}.image", container.get("image") or "")
             yield from port_problems(f"{here}.ports", container)
+            yield from _too_many_gpus(f"{here}.resources", container)
     yield from repeated_containers(f"{path}.spec", pod)
     own = [*(pod.get("volumes") or ()), *({"name": name} for name in volumes)]
     yield from mounts_without_volume(f"{path}.spec", {**pod, "volumes": own})
     yield from label_problems(f"{path}.metadata.labels", (template.get("metadata") or {}).get("labels") or {})
     yield from label_problems(f"{path}.spec.nodeSelector", pod.get("nodeSelector") or {})
+
+
+def _too_many_gpus(path: str, container: Manifest) -> Iterator[Problem]:
+    for field in ("requests", "limits"):
+        raw = ((container.get("resources") or {}).get(field) or {}).get(GPU)
+        try:
+            asked = Devices.parse(raw or 0)
+        except MalformedQuantity:
+            continue  # container_problems has a sentence for it
+        if asked.value > MOST:
+            yield Problem(
+                f"{path}.{field}[{GPU}]", f"{raw} is more than a pod can have: write at most {MOST}"
+            )
 
 
 def warnings(new: DIJob, old: DIJob | None) -> list[str]:

@@ -5,6 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
+
+MOST: Final = 1024
+"""GPUs of one pod, and of one learner unless a setting says otherwise: each has a port of its own."""
+
+
+class TooManyPods(ValueError):
+    """A learner would be split over `count` pods, more than it may have."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} pods")
+        self.count = count
 
 
 @dataclass(frozen=True)
@@ -43,21 +55,27 @@ def released(gpus: int, majority: int) -> tuple[int, ...]:
     return (*(majority,) * full, *((rest,) if rest else ()))
 
 
-def split(gpus: int, machines: Sequence[Machine]) -> Split:
+def split(gpus: int, machines: Sequence[Machine], most: int = MOST) -> Split:
     """Return the split of DI Orchestrator where it fits the free GPUs; else the fewest pods that fit.
 
-    If nothing fits, it is DI Orchestrator's again: its pods wait until there is room.
+    If nothing fits, it is DI Orchestrator's again: its pods wait until there is room. Raises TooManyPods for
+    more than `most` pods; no more than that, or than there are machines, are ever computed.
     """
-    first = released(gpus, majority(machines))
-    if fits(first, machines):
+    common = majority(machines)
+    count = -(-gpus // common) if common else 1
+    first = released(gpus, common) if count <= most else ()
+    if first and fits(first, machines):
         return Split(first)
-    fewest = list[int]()
+    fewest, left = list[int](), gpus
     for free in sorted((machine.free for machine in machines), reverse=True):
-        left = gpus - sum(fewest)
-        if left and free:
-            fewest.append(min(left, free))
-    if sum(fewest) == gpus:
+        if not left or not free:
+            break
+        fewest.append(min(left, free))
+        left -= fewest[-1]
+    if not left and len(fewest) <= most:
         return Split(tuple(fewest))
+    if not first:
+        raise TooManyPods(count if left else min(count, len(fewest)))
     return Split(first, f"{gpus} GPUs are wanted, and {sum(each.free for each in machines)} are free")
 
 

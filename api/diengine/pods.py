@@ -128,7 +128,6 @@ def labels_of(job: DIJob, role: Role, name: str, place: Place | None = None) -> 
     """Return the labels of a pod."""
     labels = {
         **STANDARD_LABELS,
-        "app.kubernetes.io/instance": job.metadata.name,
         "app.kubernetes.io/component": role.value,
         names.LABEL_GROUP: names.GROUP,
         names.LABEL_JOB: job.metadata.name,
@@ -210,12 +209,12 @@ def process_urls(pod: Pod) -> list[str]:
 
 def world_of(pod: Pod) -> int:
     """Return the GPUs of the logic learner that a ddp pod is of."""
-    return int(_variable(pod, "WORLD_SIZE") or 1)
+    return _number(_variable(pod, "WORLD_SIZE"), 1)
 
 
 def start_of(pod: Pod) -> int:
     """Return the rank of a ddp pod's first process in its logic learner."""
-    return int(_variable(pod, "START_RANK") or 0)
+    return _number(_variable(pod, "START_RANK"), 0)
 
 
 def asked_of(pod: Pod) -> dict[str, str]:
@@ -351,3 +350,10 @@ def _variable(pod: Pod, name: str) -> str:
     """The value of a variable in a pod's containers, "" where none has it."""
     values = (each.value for container in pod.spec.containers for each in container.env if each.name == name)
     return next(values, "")
+
+
+def _number(text: str, otherwise: int) -> int:
+    """A number in a variable, which a tenant can write too: other text and numbers beyond reason count as
+    none.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else otherwise

@@ -86,8 +86,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 def _matches(labels: Mapping[str, str], expressions: Iterable[Mapping[str, Any]]) -> bool:
     """Whether labels meet all expressions; comparisons of numbers (Gt, Lt) are taken as met."""
     for each in expressions:
-        value, values = labels.get(each["key"]), each.get("values") or []
-        match each["operator"]:
+        value, values = labels.get(each.get("key") or ""), each.get("values") or []
+        match each.get("operator"):
             case "In" if value not in values:
                 return False
             case "NotIn" if value in values:

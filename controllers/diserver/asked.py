@@ -1,27 +1,46 @@
-"""What is asked of di-server, read from bodies and queries. Pure.
+"""Requests to di-server, read from bodies and queries, and their bounds. Pure.
 
+Whatever a client sends is a request within bounds, or Refused (400) with the field and what to write there.
 Messages are without quotes, because DI-engine's command line replaces them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from reprlib import Repr
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from elasticjob.api.diengine import gpus as devices
 from elasticjob.api.diengine.pods import GPU
 from elasticjob.api.resources import Amount, Bytes, Cores, MalformedQuantity
-from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.api.v1alpha1.checks.common import is_label
 
 COUNTS: Final = ("replicas", "cpus", "cpu", "gpus", "gpu", "memory")
 BODY: Final = ("namespace", "coordinator", "collectors", "learners")
 QUERY: Final = ("namespace", "name", "coordinator", "aggregator")
 MOST_NAMES: Final = 4096
+MOST_CORES: Final = Cores(2**20)
+MOST_MEMORY: Final = Bytes(2**60)
+LONGEST_KEY: Final = 255
+QUOTES: Final = "'\"`"
+KINDS: Final = {"namespace": "namespace", "coordinator": "coordinator, as in its pod"}
+_brief = Repr()
+_brief.maxlevel, _brief.maxlong, _brief.maxother = 3, 90, 90
+
+
+class Whole(Amount):
+    """A number of replicas or devices."""
+
+    EXAMPLE = "a whole number, such as 2"
+
+
+A = TypeVar("A", bound=Amount)
 
 
 class Refused(Exception):
@@ -30,6 +49,17 @@ class Refused(Exception):
     def __init__(self, status: int, message: str, done: object = None) -> None:
         super().__init__(message)
         self.status, self.message, self.done = status, message, done
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a request: pods of one call for collectors, and for learners; pods of a job beside its
+    coordinator; GPUs of one replica. Aggregators and ddp pods count.
+    """
+
+    per_request: int = 256
+    per_job: int = 2048
+    gpus: int = devices.MOST
 
 
 @dataclass(frozen=True)
@@ -50,6 +80,11 @@ class Ask:
     collectors: Amounts
     learners: Amounts
 
+    @property
+    def caller(self) -> str:
+        """The pod that asks."""
+        return self.coordinator
+
 
 @dataclass(frozen=True)
 class Report:
@@ -59,6 +94,9 @@ class Report:
     caller: str
     collectors: tuple[str, ...]
     learners: tuple[str, ...]
+
+
+Asked = Ask | Report
 
 
 @dataclass(frozen=True)
@@ -75,29 +113,57 @@ def query_of(given: Mapping[str, str]) -> Query:
     """Return the query of a GET. Raises Refused for unknown keys."""
     found: dict[str, str] = {}
     for key, value in given.items():
-        if key.lower() not in QUERY:
-            raise Refused(400, f"{_plain(key)} is not a parameter: use {', '.join(QUERY)}")
-        found[key.lower()] = value
+        field = key.lower()
+        if field not in QUERY:
+            raise Refused(400, f"{plain(key)} is not a parameter: use {', '.join(QUERY)}")
+        if field in found:
+            raise Refused(400, f"{field} is given twice: write it once")
+        found[field] = value
+    for field, value in found.items():
+        if value and not is_label(value):
+            raise Refused(400, f"{field} is {_shown(value)}: write the name of a {KINDS.get(field, 'pod')}")
     return Query(**found) if found.get("namespace") else Query()
 
 
-def ask_of(body: bytes) -> Ask:
-    """Return what a POST or DELETE of replicas asks for. Raises Refused."""
+def additions_of(body: bytes, limits: Limits) -> Ask:
+    """Return what a POST of replicas asks for, within `limits`. Raises Refused."""
+    ask = removals_of(body, limits)
+    for role, amounts in (("collector", ask.collectors), ("learner", ask.learners)):
+        if amounts.replicas > limits.per_request:
+            most = limits.per_request
+            raise Refused(
+                400, f"{amounts.replicas} {role}s are more than one call may ask for: {most}; write fewer"
+            )
+    return ask
+
+
+def removals_of(body: bytes, limits: Limits) -> Ask:
+    """Return what a DELETE of replicas asks for: more than there are is no mistake. Raises Refused."""
     given = _object(body)
-    amounts = [_amounts(role, given.get(role)) for role in ("collectors", "learners")]
+    amounts = [_amounts(role, given.get(role), limits) for role in ("collectors", "learners")]
     return Ask(_name(given, "namespace"), _name(given, "coordinator"), *amounts)
 
 
-def report_of(body: bytes) -> Report:
-    """Return what a POST of failed replicas tells. Raises Refused."""
+def report_of(body: bytes, _: Limits) -> Report:
+    """Return what a POST of failed replicas reports. Raises Refused."""
     given = _object(body)
     names = [_names(role, given.get(role)) for role in ("collectors", "learners")]
     return Report(_name(given, "namespace"), _name(given, "coordinator"), *names)
 
 
-def digest_of(verb: str, asked: Ask | Report) -> str:
+def digest_of(verb: str, asked: Asked) -> str:
     """Return the same 32 hexadecimal digits for calls that ask the same of the same caller."""
     return hashlib.sha256(msgspec.json.encode([verb, asked])).hexdigest()[:32]
+
+
+def key_of(headers: Mapping[str, str]) -> str:
+    """Return the Idempotency-Key of a call, "" without one. Raises Refused."""
+    key = headers.get("Idempotency-Key", "")
+    if len(key) > LONGEST_KEY:
+        raise Refused(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters: shorten it")
+    if not (key.isascii() and key.isprintable()):
+        raise Refused(400, "the Idempotency-Key is not printable ASCII: write letters and digits")
+    return key
 
 
 def id_of(key: str, job: str) -> str:
@@ -109,21 +175,36 @@ def _object(body: bytes) -> Mapping[str, Any]:
     if not body.strip():
         raise Refused(400, "the body is empty: send a JSON object with namespace and coordinator")
     try:
-        given = msgspec.json.decode(body)
-    except UNREADABLE as error:
-        raise Refused(400, f"the body is not JSON: {_plain(str(error))}") from None
+        given = json.loads(body.decode(), object_pairs_hook=_without_twins, parse_constant=_no_number)
+    except RecursionError:
+        raise Refused(400, "the body is not JSON that can be read: it is nested too deep") from None
+    except ValueError as error:  # UnicodeDecodeError too
+        raise Refused(400, f"the body is not JSON: {plain(str(error))}; send a JSON object") from None
     if not isinstance(given, dict):
         raise Refused(400, "the body is not a JSON object: send one with namespace and coordinator")
     for key in given:
         if key not in BODY:
-            raise Refused(400, f"{_plain(key)} is not a field: use {', '.join(BODY)}")
+            raise Refused(400, f"{plain(key)} is not a field: use {', '.join(BODY)}")
     return given
+
+
+def _without_twins(pairs: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Refused(400, f"{plain(key)} is in one object twice: write it once")
+        found[key] = value
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise Refused(400, f"the body is not JSON: {word} is no number of JSON; write one")
 
 
 def _name(given: Mapping[str, Any], field: str) -> str:
     value = given.get(field)
     if not isinstance(value, str) or not is_label(value):
-        raise Refused(400, f"{field} is {_shown(value)}: write the name of a {field}, as in the pod")
+        raise Refused(400, f"{field} is {_shown(value)}: write the name of a {KINDS[field]}")
     return value
 
 
@@ -139,17 +220,17 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _amounts(role: str, given: Any) -> Amounts:
+def _amounts(role: str, given: Any, limits: Limits) -> Amounts:
     if given is None:
         return Amounts()
     if not isinstance(given, dict):
         raise Refused(400, f"{role} is {_shown(given)}: write an object with replicas, cpus, gpus and memory")
     for key in given:
         if key not in COUNTS:
-            raise Refused(400, f"{role}.{_plain(key)} is not a field: use replicas, cpus, gpus, memory")
-    gpus = _whole(f"{role}.gpus", _one_of(role, given, "gpus", "gpu"))
-    cpu = _quantity(f"{role}.cpus", _one_of(role, given, "cpus", "cpu"), Cores)
-    memory = _quantity(f"{role}.memory", given.get("memory"), Bytes)
+            raise Refused(400, f"{role}.{plain(key)} is not a field: use replicas, cpus, gpus, memory")
+    gpus = _whole(f"{role}.gpus", _one_of(role, given, "gpus", "gpu"), Whole(limits.gpus))
+    cpu = _quantity(f"{role}.cpus", _one_of(role, given, "cpus", "cpu"), Cores, MOST_CORES)
+    memory = _quantity(f"{role}.memory", given.get("memory"), Bytes, MOST_MEMORY)
     amounts = {"cpu": str(cpu) if cpu else "", "memory": str(memory) if memory else "", GPU: str(gpus or "")}
     resources = tuple((name, amount) for name, amount in amounts.items() if amount)
     return Amounts(_whole(f"{role}.replicas", given.get("replicas")), gpus, resources)
@@ -170,14 +251,14 @@ def _value(raw: Any) -> Fraction | int | str:
         return str(raw)
 
 
-def _whole(path: str, raw: Any) -> int:
-    amount = _quantity(path, raw, Amount)
+def _whole(path: str, raw: Any, most: Whole | None = None) -> int:
+    amount = _quantity(path, raw, Whole, most)
     if Fraction(amount.value).denominator != 1:
-        raise Refused(400, f"{path} is {_shown(raw)}: write a whole number")
+        raise Refused(400, f"{path} is {_shown(raw)}: write {Whole.EXAMPLE}")
     return int(amount.value)
 
 
-def _quantity(path: str, raw: Any, unit: type[Amount]) -> Amount:
+def _quantity(path: str, raw: Any, unit: type[A], most: A | None = None) -> A:
     if raw is None or raw == "":
         return unit(0)
     try:
@@ -186,15 +267,18 @@ def _quantity(path: str, raw: Any, unit: type[Amount]) -> Amount:
         raise Refused(400, f"{path} is {_shown(raw)}: write {unit.EXAMPLE}") from None
     if amount.value < 0:
         raise Refused(400, f"{path} is {_shown(raw)}: write 0 or more")
+    if most is not None and amount.value > most.value:
+        raise Refused(400, f"{path} is {_shown(raw)}: write at most {most}")
     return amount
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return "missing"
-    return _plain(str(value) if not isinstance(value, str) else value) or "empty"
+    return plain(value if isinstance(value, str) else _brief.repr(value)) or "empty"
 
 
-def _plain(text: str) -> str:
-    """Text without quotes, and not too much of it."""
-    return text.replace("'", "").replace('"', "").replace("`", "")[:80]
+def plain(text: str, most: int = 80) -> str:
+    """Return a text without quotes, of characters that can be printed, and not too much of it."""
+    found = (each if each.isprintable() else "?" for each in text[: 2 * most] if each not in QUOTES)
+    return "".join(found)[:most]

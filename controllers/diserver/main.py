@@ -1,4 +1,4 @@
-"""di-server as a process: caches, the desk, the server."""
+"""di-server as a process: caches, the service, the server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Final
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.names import OURS, SUFFIX
-from elasticjob.api.diengine.pods import Server as Told
+from elasticjob.api.diengine.pods import Server as ServerInfo
 from elasticjob.controllers.diserver.access import Access
-from elasticjob.controllers.diserver.desk import Caches, Desk, Limits
+from elasticjob.controllers.diserver.apply import Writer
+from elasticjob.controllers.diserver.asked import Limits
 from elasticjob.controllers.diserver.server import Server
+from elasticjob.controllers.diserver.service import Caches, Options, Service
 from elasticjob.controllers.diserver.settings import Settings
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.patience import Patience
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
 from elasticjob.kube.operator.operator import Group, Operator
@@ -34,26 +37,26 @@ async def run(settings: Settings) -> None:
 
 
 def compose(
-    client: Client, settings: Settings, *, signals: bool = True, letters: Callable[[], str] | None = None
+    client: Client,
+    settings: Settings,
+    *,
+    signals: bool = True,
+    random_suffix: Callable[[], str] | None = None,
 ) -> tuple[Operator, Server]:
     """Return di-server, not started, and the part of it that listens."""
     operator = Operator(client, settings.namespace, name=NAME, signals=signals, probes=None)
     caches = Caches(operator.cache(DIJOB), operator.cache(POD, labels=OURS), operator.cache(AGGREGATORCONFIG))
-    limits = Limits(
-        settings.most_per_request,
-        settings.most_per_job,
+    options = Options(
+        Limits(settings.most_per_request, settings.most_per_job, settings.most_gpus),
         Key(settings.agconfig_namespace, settings.agconfig_name),
+        settings.namespace,
         settings.local_ports,
     )
-    told = Told(settings.url, settings.api_version, settings.key_file is not None)
-    desk = Desk(client, caches, operator.recorder, operator.clock, letters or draw, told, limits)
-    server = Server(
-        desk,
-        Access(settings.key_file),
-        operator.metrics.registry,
-        host=settings.host,
-        port=settings.port,
-    )
+    suffix, patience = random_suffix or draw, Patience(operator.clock)
+    server_info = ServerInfo(settings.url, settings.api_version, settings.key_file is not None)
+    writer = Writer(client, caches.pods, operator.recorder, patience, suffix, server_info)
+    service = Service(client, caches, writer, Access(settings.key_file), patience, suffix, options)
+    server = Server(service, operator.metrics.registry, host=settings.host, port=settings.port)
     operator.add(server, Group.HTTP)
     return operator, server
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elasticjob.api.diengine import gpus, names
-from elasticjob.api.diengine.gpus import Machine, placed, split
+from elasticjob.api.diengine.gpus import Machine, TooManyPods, placed, split
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import GPU, Place
+from elasticjob.api.resources import Amount, MalformedQuantity
 from elasticjob.api.v1alpha1.placing import is_silent, requests, takes
 from elasticjob.controllers.diserver.asked import Amounts
 from elasticjob.kube.objects.kinds import Manifest
@@ -80,16 +81,23 @@ def collectors(amounts: Amounts, draw: Draw) -> Ordered:
 
 
 def learners(
-    amounts: Amounts, machines: Iterable[Machine], draw: Draw, *, local_ports: bool = False
+    amounts: Amounts, machines: Iterable[Machine], draw: Draw, *, most: int, local_ports: bool = False
 ) -> Ordered:
-    """Return the logic learners that are asked for, each placed beside those before it."""
+    """Return the logic learners that are asked for, each placed beside those before it.
+
+    Raises TooManyPods for more than `most` pods, aggregators counted, before it goes beyond them.
+    """
     resources = dict(amounts.resources)
     if amounts.gpus <= 1:
         made = (Order(Role.LEARNER, draw.name(Role.LEARNER), resources) for _ in range(amounts.replicas))
         return Ordered(tuple(made))
-    left, found, missing = list(machines), list[Order](), ""
+    left, found, missing, size = list(machines), list[Order](), "", 0
     for _ in range(amounts.replicas):
-        chosen = split(amounts.gpus, left)
+        try:
+            chosen = split(amounts.gpus, left, most - size - 1)
+        except TooManyPods as error:
+            raise TooManyPods(size + 1 + error.count) from None
+        size += 1 + len(chosen.pods)
         left = placed(chosen.pods, left) or left
         missing = missing or chosen.missing
         members = _members(chosen.pods, resources, draw, local_ports=local_ports)
@@ -101,15 +109,27 @@ def machines_for(pod: Manifest, nodes: Iterable[Node], bound: Iterable[Pod]) -> 
     """Return the machines of a cluster with the GPUs that are free for pods like `pod`."""
     used: dict[str, int] = {}
     for each in bound:
-        if each.spec.node_name and each.status.phase not in ENDED and GPU in (asked := requests(each)):
-            used[each.spec.node_name] = used.get(each.spec.node_name, 0) + int(asked[GPU].value)
+        if each.spec.node_name and each.status.phase not in ENDED:
+            used[each.spec.node_name] = used.get(each.spec.node_name, 0) + _gpus(each)
     found = []
     for node in nodes:
-        total = int(str(node.status.allocatable.get(GPU, 0)))
+        try:
+            total = int(Amount.parse(node.status.allocatable.get(GPU, 0)).value)
+        except MalformedQuantity:
+            continue  # a machine of which nothing is known
         open_ = not (node.spec.unschedulable or is_silent(node)) and takes(node, pod)
         free = max(0, total - used.get(node.metadata.name, 0)) if open_ else 0
         found.append(Machine(total, free))
     return found
+
+
+def _gpus(pod: Pod) -> int:
+    """The GPUs of a pod; those of a pod of another tenant that cannot be read are not its machine's loss."""
+    try:
+        asked = requests(pod)
+    except MalformedQuantity:
+        return 0
+    return int(asked[GPU].value) if GPU in asked else 0
 
 
 def _members(

@@ -1,4 +1,4 @@
-"""What di-server knows of a job: its pods by role, by the uid of the job. Pure."""
+"""The pods of a job by role, and the replicas that a response lists. Pure."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Replicas:
 
 
 @dataclass(frozen=True)
-class Crew:
-    """A job and its pods, those that are being deleted left out, oldest first."""
+class Pods:
+    """The pods of a job, oldest first; those that are being deleted are left out."""
 
     job: DIJob
     pods: tuple[Pod, ...]
 
     @classmethod
-    def of(cls, job: DIJob, found: Iterable[Pod]) -> Crew:
-        """Return the crew of a job, out of pods among which there may be others."""
+    def of(cls, job: DIJob, found: Iterable[Pod]) -> Pods:
+        """Return the pods of a job, out of pods among which there may be others."""
         uid = job.metadata.uid
         ours = (
             pod
@@ -80,7 +80,7 @@ class Crew:
         """Return a pod of the job."""
         return next((pod for pod in self.pods if pod.metadata.name == name), None)
 
-    def heir(self, name: str) -> Pod | None:
+    def replacement(self, name: str) -> Pod | None:
         """Return the pod that was made in the place of the one of this name."""
         return next((pod for pod in self.pods if pod.metadata.annotations.get(names.REPLACES) == name), None)
 

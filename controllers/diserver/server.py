@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,13 +23,25 @@ from aiohttp import ClientConnectionError, web
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.rpc.address import host_port
-from elasticjob.controllers.diserver.access import Access
-from elasticjob.controllers.diserver.asked import Refused, ask_of, digest_of, id_of, query_of, report_of
-from elasticjob.controllers.diserver.desk import PASSING, Call, Desk, Waiting
+from elasticjob.controllers.diserver.apply import Waiting
+from elasticjob.controllers.diserver.asked import (
+    Ask,
+    Refused,
+    Report,
+    additions_of,
+    digest_of,
+    id_of,
+    key_of,
+    plain,
+    query_of,
+    removals_of,
+    report_of,
+)
+from elasticjob.controllers.diserver.decide import Call, Verb, creations, deletions, replacements
 from elasticjob.controllers.diserver.openapi import PREFIXES, openapi
 from elasticjob.controllers.diserver.seen import Replicas
+from elasticjob.controllers.diserver.service import Caller, Service
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
@@ -41,7 +52,14 @@ BOUNDS: Final = Bounds(connections=8192)
 REMEMBERED: Final = 60.0
 """Seconds for which the answer to a call is kept whose response could not be delivered."""
 GRACE: Final = 25.0
-LONGEST_KEY: Final = 255
+LONGEST_MESSAGE: Final = 500
+
+VERBS: Final[Mapping[str, Verb[Ask] | Verb[Report]]] = {
+    "post": Verb(additions_of, creations, "create", fresh=True),
+    "delete": Verb(removals_of, deletions, "delete"),
+    "failed": Verb(report_of, replacements, "recreate"),
+}
+"""The calls that write."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +76,8 @@ class Answer:
     def body(self) -> bytes:
         """Return the envelope that DI-engine reads."""
         code = 0 if self.success else 1
-        answer = {"success": self.success, "code": code, "message": self.message, "data": self.data}
+        message = plain(self.message, LONGEST_MESSAGE)
+        answer = {"success": self.success, "code": code, "message": message, "data": self.data}
         return msgspec.json.encode(answer)
 
 
@@ -66,7 +85,7 @@ class Answer:
 class Joined:
     """A call that writes, while it runs, until its response is delivered, and until that is noted."""
 
-    job: DIJob
+    caller: Caller
     call: Call
     work: asyncio.Task[Answer]
     delivered: bool = False
@@ -81,14 +100,13 @@ class Server:
 
     def __init__(
         self,
-        desk: Desk,
-        access: Access,
+        service: Service,
         registry: CollectorRegistry,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self._desk, self._access, self._registry = desk, access, registry
+        self._service, self._registry = service, registry
         self._host, self._port = host, port
         self._joined: dict[tuple[str, ...], Joined] = {}
         self._settling: set[asyncio.Task[None]] = set()
@@ -157,44 +175,26 @@ class Server:
         return await self._told("other", request, _not_found)
 
     async def _get(self, request: web.Request) -> Answer:
-        query = query_of(request.query)
-        token = _token(request)
-        if (caller := query.coordinator or query.aggregator or query.name) and query.namespace:
-            if self._access.key_file is not None:
-                crew, _ = await self._desk.crew(query.namespace, caller)
-                self._access.check(crew.job.metadata.uid, token)
-        else:
-            self._access.check_all(token)
-        return Answer("successfully get replicas", _data(await self._desk.read(query)))
+        found = await self._service.read(query_of(request.query), _token(request))
+        return Answer("successfully get replicas", _data(found))
 
     async def _change(self, request: web.Request) -> Answer:
         """Carry out a call that writes, once for all equal calls that wait for it."""
-        body, failed = await request.read(), request.path.endswith("/failed")
-        verb = "failed" if failed else request.method.lower()
-        asked = report_of(body) if failed else ask_of(body)
-        digest = digest_of(verb, asked)
-        key = request.headers.get("Idempotency-Key", "")
-        if len(key) > LONGEST_KEY:
-            raise Refused(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters")
-        caller = asked.caller if failed else asked.coordinator  # type: ignore[union-attr]
-        crew, pod = await self._desk.crew(asked.namespace, caller)
-        self._access.check(crew.job.metadata.uid, _token(request))
-        uid = crew.job.metadata.uid
-        known = (verb, uid, "key", key) if key else (verb, uid, digest)
+        name = "failed" if request.path.endswith("/failed") else request.method.lower()
+        verb = VERBS[name]
+        question = verb.question(await request.read(), self._service.options.limits)
+        digest, key = digest_of(name, question.asked), key_of(request.headers)
+        asked = question.asked
+        caller = await self._service.caller(asked.namespace, asked.caller, _token(request))
+        known = (name, caller.uid, "key", key) if key else (name, caller.uid, digest)
         if (joined := self._joined.get(known)) is not None and joined.delivered:
             await joined.noted.wait()
             joined = self._joined.get(known)
         if joined is None:
-            call_id = id_of(key, uid) if key else digest[:24] + self._desk.letters()
+            call_id = id_of(key, caller.uid) if key else digest[:24] + self._service.random_suffix()
             call = Call(call_id, digest, bool(key))
-            work: Callable[[], Awaitable[Replicas]]
-            if failed:
-                work = partial(self._desk.replace, crew, pod, asked)  # type: ignore[arg-type]
-            elif verb == "post":
-                work = partial(self._desk.add, crew, asked, call)  # type: ignore[arg-type]
-            else:
-                work = partial(self._desk.remove, crew, asked)  # type: ignore[arg-type]
-            joined = self._joined[known] = Joined(crew.job, call, asyncio.create_task(_done(verb, work)))
+            work = _done(verb.done, self._service.carry_out(caller, question, call))
+            joined = self._joined[known] = Joined(caller, call, asyncio.create_task(work))
         elif joined.call.digest != digest:
             raise Refused(409, "the Idempotency-Key was used for another body: use a new one")
         request[JOINED] = known, joined
@@ -229,24 +229,22 @@ class Server:
         except Waiting as error:
             done = error.done.json() if error.done is not None else empty
             return Answer(error.message, done, success=False)
-        except PASSING as error:
-            return Answer(_plain(f"the cluster does not answer, ask again: {error}"), empty, success=False)
         except web.HTTPRequestEntityTooLarge:
             return Answer(f"the body is larger than {LARGEST} bytes", empty, 413, success=False)
-        except KubeError as error:
-            log.warning("a call failed", extra={"path": request.path, "error": str(error)})
-            return Answer(_plain(str(error)), empty, 500, success=False)
+        except (KubeError, OSError) as error:  # the cluster, or the key of the tokens
+            log.warning("a call failed", extra={"path": _path(request), "error": str(error)})
+            return Answer(f"the cluster does not answer, ask again: {error}", empty, success=False)
         except Exception:  # the last place before the socket
-            log.exception("a call failed", extra={"path": request.path})
+            log.exception("a call failed", extra={"path": _path(request)})
             return Answer("di-server failed: its log says why", empty, 500, success=False)
 
     async def _in_step(self) -> None:
         """Wait until the caches are in step. Raises Waiting after a while."""
-        for _ in range(int(self._desk.limits.patience / 0.1)):
-            if self._desk.caches.synced:
+        for _ in range(int(self._service.patience.seconds / 0.1)):
+            if self._service.caches.synced:
                 return
             await asyncio.sleep(0.1)
-        if not self._desk.caches.synced:
+        if not self._service.caches.synced:
             raise Waiting("di-server has not read the cluster yet, ask again")
 
     def _settle(self, known: tuple[str, ...], joined: Joined, *, delivered: bool) -> None:
@@ -262,9 +260,9 @@ class Server:
         noted = joined.delivered
         try:
             if noted:
-                await self._desk.delivered(joined.job, joined.call)
+                await self._service.writer.delivered(joined.caller.job, joined.call)
             else:
-                await self._desk.clock.sleep(REMEMBERED)
+                await self._service.patience.clock.sleep(REMEMBERED)
         finally:
             if self._joined.get(known) is joined and joined.delivered is noted:
                 del self._joined[known]
@@ -276,7 +274,7 @@ class Server:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        if self._stopping.is_set() or not self._desk.caches.synced:
+        if self._stopping.is_set() or not self._service.caches.synced:
             return web.Response(text="not ready: the caches are not in step\n", status=503)
         return web.Response(text="ok\n")
 
@@ -289,9 +287,8 @@ class Server:
         return web.json_response(openapi())
 
 
-async def _done(verb: str, work: Callable[[], Awaitable[Replicas]]) -> Answer:
-    said = {"post": "create", "delete": "delete", "failed": "recreate"}[verb]
-    return Answer(f"successfully {said} replicas", (await work()).json())
+async def _done(word: str, work: Awaitable[Replicas]) -> Answer:
+    return Answer(f"successfully {word} replicas", (await work).json())
 
 
 async def _deliver(request: web.Request, response: web.Response) -> bool:
@@ -305,11 +302,11 @@ async def _deliver(request: web.Request, response: web.Response) -> bool:
 
 
 async def _not_implemented(request: web.Request) -> Answer:
-    raise Refused(501, f"{request.method} is not a call of {request.path}")
+    raise Refused(501, f"{request.method} is not a call of {_path(request)}")
 
 
 async def _not_found(request: web.Request) -> Answer:
-    raise Refused(404, f"there is no {_plain(request.path)}: calls begin with {' or '.join(PREFIXES)}")
+    raise Refused(404, f"there is no {_path(request)}: calls begin with {' or '.join(PREFIXES)}")
 
 
 def _token(request: web.Request) -> str:
@@ -327,5 +324,7 @@ def _data(changed: list[Replicas] | Replicas | None) -> object:
     return changed.json() if changed is not None else None
 
 
-def _plain(text: str) -> str:
-    return text.replace("'", "").replace('"', "")[:500]
+def _path(request: web.Request) -> str:
+    """The path of a request without a token."""
+    token = request.match_info.get("token")
+    return request.path.replace(token, "...") if token else request.path

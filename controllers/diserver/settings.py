@@ -47,10 +47,13 @@ class Settings(BaseSettings):
     """Its name; one of this name in a job's own namespace wins over it."""
 
     most_per_request: int = Field(default=256, ge=1)
-    """Collectors, or learners, that one call may ask for."""
+    """Pods that one call may ask for, of collectors and of learners each; aggregators and ddp pods count."""
 
     most_per_job: int = Field(default=2048, ge=1)
-    """Replicas that a job may have."""
+    """Pods that a job may have beside its coordinator; aggregators and ddp pods count."""
+
+    most_gpus: int = Field(default=1024, ge=1, le=8192)
+    """GPUs that a replica may ask for."""
 
     local_ports: bool = False
     """Whether ddp pods after the first listen at the ports that their addresses name: DI-engine 0.5.3 adds

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems, warnings
-from elasticjob.api.diengine.gpus import Machine, Split, fits, majority, released, split
+from elasticjob.api.diengine.gpus import Machine, Split, TooManyPods, fits, majority, released, split
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
 from elasticjob.kube.objects.kinds import Manifest
@@ -214,6 +214,21 @@ def test_a_split_gives_every_gpu_and_fits_if_anything_fits(gpus: int, given_: li
         assert not found.missing
 
 
+@pytest.mark.parametrize(
+    ("machines", "most", "count"),
+    [
+        ([Machine(2, 2)], 1024, 500_000_000),
+        ([Machine(2, 2)] * 3, 255, 500_000_000),
+        ([Machine(1, 10**9 - 1), Machine(1, 1)], 1, 2),
+    ],
+)
+def test_no_more_pods_are_computed_than_there_may_be(machines: list[Machine], most: int, count: int) -> None:
+    """A billion GPUs were four gigabytes of pods."""
+    with pytest.raises(TooManyPods) as refused:
+        split(1_000_000_000, machines, most)
+    assert refused.value.count == count
+
+
 FIRST, MAIN = "spec/coordinator/template", "spec/coordinator/template/spec/containers/0"
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({f"{FIRST}": {}}, "spec.coordinator.template.spec.containers: there is no container"),
@@ -232,6 +247,7 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({f"{FIRST}/metadata/labels": {"a": 1}}, "is not text"),
     ({f"{MAIN}/resources": {"requests": {"cpu": "many"}}}, "is not a quantity"),
     ({f"{MAIN}/resources": {"limits": {"nvidia.com/gpu": "0.5"}}}, "whole number"),
+    ({f"{MAIN}/resources": {"limits": {"nvidia.com/gpu": 10**9}}}, "than a pod can have: write at most 1024"),
     ({f"{MAIN}/resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}, "2 is more than the limit 1"),
     ({f"{FIRST}/spec/containers": [{"name": "a", "image": "i"}] * 2}, "two containers are called a"),
     ({"spec/collector/template": {}}, "spec.collector.template.spec.containers"),

@@ -49,14 +49,16 @@ async def shipped_account(place: Place, admin: Client) -> Config:
     return await account_of(ACCOUNT, place, admin)
 
 
-async def account_beside(rights: str, name: str, place: Place, admin: Client) -> Config:
-    """How a client is another service account of the operator's namespace, with the rights of a manifest."""
+async def account_beside(rights: str, name: str, place: Place, admin: Client, namespace: str = "") -> Config:
+    """How a client is another service account of the operator's namespace, with the rights of a manifest, in
+    one namespace or in all.
+    """
     for manifest in yaml.safe_load_all(rights):
         await admin.apply(KINDS[manifest["kind"]], manifest, manager="test")
-    return await account_of(name, place, admin)
+    return await account_of(name, place, admin, namespace)
 
 
-async def account_of(name: str, place: Place, admin: Client) -> Config:
+async def account_of(name: str, place: Place, admin: Client, namespace: str = "") -> Config:
     """How a client is a service account of the operator's namespace, once it may list pods."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -67,7 +69,7 @@ async def account_of(name: str, place: Place, admin: Client) -> Config:
     trusted = ssl.create_default_context(cadata=place.ca_pem)
     config = Config(place.url, trusted, Static(f"Bearer {answer['status']['token']}"))
     async with Client(config) as mine:
-        await until(lambda: _may_list(mine), f"the rights of {name} count")
+        await until(lambda: _may_list(mine, namespace), f"the rights of {name} count")
     return config
 
 
@@ -137,9 +139,9 @@ async def _lacks(admin: Client, resource: str, verb: str, namespace: str, group:
     return not answer["status"]["allowed"]
 
 
-async def _may_list(client: Client) -> bool:
+async def _may_list(client: Client, namespace: str) -> bool:
     try:
-        await client.list(POD.untyped())
+        await client.list(POD.untyped(), namespace)
     except Forbidden:
         return False
     return True

@@ -102,12 +102,12 @@ class Caller:
 
 @asynccontextmanager
 async def di_server(
-    client: Client, namespace: str = "", letters: Callable[[], str] | None = None, **settings: JsonValue
+    client: Client, namespace: str = "", random_suffix: Callable[[], str] | None = None, **settings: JsonValue
 ) -> AsyncIterator[str]:
     """Run di-server in this process; yields its URL."""
 
     told = Settings.model_validate({"port": 0, "namespace": namespace, **settings})
-    operator, server = compose(client, told, signals=False, letters=letters)
+    operator, server = compose(client, told, signals=False, random_suffix=random_suffix)
     running = asyncio.create_task(operator.run())
     await server.wait_started()
     await operator.wait_started()
