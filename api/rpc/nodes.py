@@ -9,6 +9,8 @@ import msgspec
 
 from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
 
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
+"""Bytes."""
 PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
 
@@ -166,10 +168,18 @@ class Gpus(Message, frozen=True, kw_only=True):
 
 
 class Usage(Message, frozen=True, kw_only=True):
-    """Resources used by the workers of a node: cores (float) and resident bytes; devices if it has some."""
+    """Resources used by a node: cores of its workers, memory of all its processes; devices if it has some.
+
+    `memory` is what counts against the container's limit: the working set of its cgroup, with agent, warm
+    process and page cache; where the cgroup is not its own, the sum over its processes. `peak` is the most of
+    it that this agent has read, None if it does not know; `kernel_peak` the most that the kernel charged
+    (with page cache that it could take back).
+    """
 
     cpu: float
-    memory: int
+    memory: Size
+    peak: Size | None = None
+    kernel_peak: Size | None = None
     gpus: Gpus | None = None
 
 

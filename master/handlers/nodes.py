@@ -104,7 +104,8 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
     job = _with_alarms(job, node, request.progress, request.kept, now)
     if request.usage:
-        job = job.put(node.but(usage=request.usage, kept=request.kept))
+        most = max((each for each in (node.peak, request.usage.peak) if each is not None), default=None)
+        job = job.put(node.but(usage=request.usage, peak=most, kept=request.kept))
     if request.progress:
         job = progress.record(job, request.progress, now)
     if node.told and node.told.round == request.round:

@@ -27,6 +27,7 @@ READING = ("GET", "HEAD")
 USES: tuple[tuple[str, str, Callable[[Node], float | None]], ...] = (
     ("cpu_cores", "Cores that it used on average since its last report", lambda node: use_of(node).cpu),
     ("memory_bytes", "Memory that it used at most since its last report", lambda node: use_of(node).memory),
+    ("memory_peak_bytes", "Most memory that it has used", lambda node: node.peak),
     ("cpu_configured_cores", "Cores that a node asks for", lambda node: use_of(node).cores),
     ("memory_configured_bytes", "Memory that a node asks for", lambda node: use_of(node).bytes),
     ("step_seconds", "Usual time from step to step, of its slowest worker", lambda node: step_time(node)),
@@ -231,6 +232,7 @@ def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
         "excluded": node.excluded,
         "workers": node.told.workers if node.told else (),
         "usage": node.usage,
+        "memoryPeak": node.peak,
         "stepSeconds": step_time(node),
         "samplesPerSecond": samples(node),
     }

@@ -89,6 +89,7 @@ class Node(Value, frozen=True):
     failure: str = ""
     reported: tuple[int, int] | None = None
     usage: Usage | None = None
+    peak: int | None = None  # the most memory that an agent here has reported, in bytes; None: unknown
     kept: Kept | None = None
     told: Told | None = None
     failed_at: datetime | None = None

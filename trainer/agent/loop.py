@@ -50,6 +50,7 @@ from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads
 from elasticjob.trainer.agent.seeing import health, memory, stacks
+from elasticjob.trainer.agent.seeing.footprint import Footprint
 from elasticjob.trainer.agent.seeing.gpus import VISIBLE, Devices
 from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.seeing.usage import Meter, look_at
@@ -129,6 +130,7 @@ class Agent:
         self._news = asyncio.Event()
         self._reported_round = 0
         self._meter = Meter()
+        self._footprint = Footprint(cgroup, environment)
         self._gpus = Devices(environment.get(VISIBLE))
         self._kills = memory.Kills(cgroup)
         self._used = 0
@@ -217,9 +219,9 @@ class Agent:
         return replace(event, out_of_memory=self._told_use())
 
     def _told_use(self) -> str:
-        """Return what the workers used at last, in words."""
+        """Return what the node used at last, in words."""
         limit = self._kills.cgroup.limit() if self._kills.cgroup else None
-        return f"its workers used {memory.told(self._used, limit)} up to a second before"
+        return f"its pod used {memory.told(self._used, limit)} up to a second before"
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -364,9 +366,8 @@ class Agent:
                     await self._news.wait()
             self._news.clear()
             self._kills.look(time.monotonic())
-            usage = self._meter.sample(self._workers.pids)
-            usage = msgspec.structs.replace(usage, gpus=self._gpus.at(time.monotonic()))
-            self._remember(usage)
+            used = self._footprint.read()
+            self._remember(used)
             if not self._group.training:
                 continue
             report = Report(
@@ -374,7 +375,7 @@ class Agent:
                 incarnation=self._group.terms.incarnation,
                 round=self._group.round,
                 progress=self._group.progress if self._group.progress_round == self._group.round else None,
-                usage=usage,
+                usage=self._usage(used),
                 workers=self._watcher.states(time.monotonic()),
                 stacks=self._written,
                 kept=self._keeper.kept if self._keeper.kept != Kept() else None,
@@ -382,11 +383,19 @@ class Agent:
             with suppress(MasterError):  # the next report includes it
                 await self._master.call(report, patience=REPORT_EVERY)
 
-    def _remember(self, usage: Usage) -> None:
+    def _usage(self, used: int | None) -> Usage | None:
+        """What this node uses; None if its memory cannot be read, which is not 0."""
+        cores, gpus = self._meter.cores(self._workers.pids), self._gpus.at(time.monotonic())
+        if used is None:
+            return None
+        most, by_kernel = self._footprint.peak, self._footprint.kernel_peak
+        return Usage(cpu=cores, memory=used, peak=most, kernel_peak=by_kernel, gpus=gpus)
+
+    def _remember(self, used: int | None) -> None:
         """Keep what is used; near the limit in the termination message too: a kill of all leaves no time."""
-        self._used = usage.memory or self._used
+        self._used = used or self._used
         limit = self._kills.cgroup.limit() if self._kills.cgroup else None
-        near = memory.is_near(usage.memory, limit)
+        near = used is not None and memory.is_near(used, limit)
         if near:
             words.write(self._settings.place.termination_log, reason="", message=self._told_use(), code=0)
         elif self._warned:

@@ -33,6 +33,8 @@ PR_SET_CHILD_SUBREAPER = 36
 SAMPLE_MILLISECONDS = 250
 LONGEST_LINE = 16 * 1024
 PAGE = os.sysconf("SC_PAGE_SIZE")
+KEEPER = "ELASTICJOB_KEEPER"
+"""Names to a container its keeper: an agent counts the memory of the processes below that one, as we do."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -272,7 +274,7 @@ def become(order: dict[str, Any], keeper: int, out: int, err: int, failed: int, 
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        argv, env = order["argv"], order["env"]
+        argv, env = order["argv"], order["env"] | {KEEPER: str(keeper)}
         os.chdir(order["cwd"])
         before(argv, env)
         os.execvpe(argv[0], argv, env)

@@ -463,7 +463,7 @@ def test_memory_grows(case: str, job_: Any, killed: Any, memory: str) -> None:
     assert f": worker gets {memory}" in decided.sentence
 
 
-USED = "worker 0 was out of memory and killed by the kernel: its workers used 490Mi of 512Mi"
+USED = "worker 0 was out of memory and killed by the kernel: its pod used 490Mi of 512Mi"
 OUT_OF_MEMORY = [
     (
         job(resourceLimits={"memory": "1Gi"}),

@@ -172,6 +172,30 @@ def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
     assert game.verdict.end is End.SUCCEEDED
 
 
+def test_the_peak_of_a_node_is_the_most_that_it_has_reported() -> None:
+    game = played("node-0")
+
+    def peak_after(peak: int | None) -> int | None:
+        used = Usage(cpu=1.0, memory=5, peak=peak)
+        game.ask(msgspec.structs.replace(report("node-0", 1, 39), usage=used))
+        return game.job.nodes["node-0"].peak
+
+    # None: an agent that does not know, or of an older release
+    assert [peak_after(peak) for peak in (None, 7, 9, 8, None)] == [None, 7, 9, 9, 9]
+    game.ask(msgspec.structs.replace(report("node-0", 1, 40), usage=None))
+    assert game.job.nodes["node-0"].peak == 9
+
+
+def test_usage_is_read_by_older_and_newer_masters_and_is_bounded() -> None:
+    older = msgspec.defstruct("Usage", [("cpu", float), ("memory", int)])
+    sent = msgspec.json.encode(Usage(cpu=1.0, memory=5, peak=7, kernel_peak=9))
+    assert msgspec.json.decode(sent, type=older) == older(1.0, 5)
+    assert msgspec.json.decode(b'{"cpu": 1.0, "memory": 5}', type=Usage) == Usage(cpu=1.0, memory=5)
+    for wrong in ("-1", str(2**60 + 1), "1e30", "NaN"):
+        with pytest.raises(msgspec.DecodeError):
+            msgspec.json.decode(f'{{"cpu": 1.0, "memory": 5, "peak": {wrong}}}'.encode(), type=Usage)
+
+
 def test_a_result_that_could_not_be_written_fails_the_job() -> None:
     game = played("node-0", "node-1")
     game.ask(finish("node-1", 1))

@@ -40,11 +40,12 @@ def metrics(job: Job) -> dict[str, float]:
     ("usage", "workers", "expected"),
     [
         (
-            Usage(cpu=1.5, memory=64, gpus=DEVICES),
+            Usage(cpu=1.5, memory=64, peak=96, gpus=DEVICES),
             (worker(0, 0.25, 30.0), worker(1, 0.5, 10.0)),
             {
                 "cpu_cores": 1.5,
                 "memory_bytes": 64,
+                "memory_peak_bytes": 96,
                 "step_seconds": 0.5,
                 "samples_per_second": 40.0,
                 "gpu_utilization": 0.0,

@@ -506,11 +506,11 @@ def test_budget_of_restarts_is_spent_by_kills_too() -> None:
 def test_pod_ends_with_a_worker_out_of_memory_so_that_the_next_gets_more(code: int) -> None:
     story = Story(in_pod=True)
     story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
-    did = story.then(Ended(0, code, "step 41", "its workers used 150Mi of 160Mi up to a second before"))
+    did = story.then(Ended(0, code, "step 41", "its pod used 150Mi of 160Mi up to a second before"))
     assert did == ["failure final", "exit 137 OOMKilled"]
     assert story.group.ending is not None
     assert story.group.ending.message == (
-        "worker 0 was out of memory and killed by the kernel: its workers used 150Mi of 160Mi up to a second "
+        "worker 0 was out of memory and killed by the kernel: its pod used 150Mi of 160Mi up to a second "
         "before; another start here would have no more memory, so this pod ends"
     )
 
@@ -528,7 +528,7 @@ def test_the_log_line_of_a_failure_begins_with_the_rank() -> None:
 def test_where_no_other_pod_is_made_a_worker_out_of_memory_is_started_again() -> None:
     story = Story(in_pod=False)
     story.then(Said(0, Hello()), Said(0, Ready(port=5000)), formed(1, "a"))
-    assert story.then(Ended(0, -9, "", "its workers used 150Mi")) == ["failure", "spawn 0", "no join"]
+    assert story.then(Ended(0, -9, "", "its pod used 150Mi")) == ["failure", "spawn 0", "no join"]
 
 
 @pytest.mark.parametrize("progress", [True, False])

@@ -1,4 +1,4 @@
-"""The memory of this container, by its cgroup: the limit, and whether the kernel killed for want of memory.
+"""The memory of this container, by its cgroup: the limit, what is used, and whether the kernel killed for it.
 
 With cgroups of version 1, or `singleProcessOOMKill` of the kubelet, the kernel kills one process, and the
 container goes on: only the counter `oom_kill` tells that SIGKILL from any other. It rises before the process
@@ -45,8 +45,35 @@ class Cgroup:
 
     def limit(self) -> int | None:
         """Return its limit in bytes, None if it has none."""
-        text = _text(self.most).strip()
-        return int(text) if text.isdecimal() and int(text) < UNLIMITED else None
+        found = _number(self.most)
+        return found if found is not None and found < UNLIMITED else None
+
+    def working_set(self) -> int | None:
+        """Return what is charged to it but for file pages that were not used lately, as the kubelet counts;
+        None if it does not say.
+        """
+        charged = _number(self._file("memory.current", "memory.usage_in_bytes"))
+        name = "inactive_file" if self._is_v2 else "total_inactive_file"
+        unused = re.search(rf"^{name} (\d+)$", _text(self._file("memory.stat", "memory.stat")), re.MULTILINE)
+        return None if charged is None or unused is None else max(0, charged - int(unused[1]))
+
+    def peak(self) -> int | None:
+        """Return the most that was ever charged to it, all page cache included; None before Linux 5.19, and
+        with version 1.
+        """
+        return _number(self._file("memory.peak", "memory.peak"))
+
+    def pids(self) -> frozenset[int]:
+        """Return the processes in it and below it, none if it does not say."""
+        texts = (_text(file) for file in self.most.parent.rglob("cgroup.procs"))
+        return frozenset(int(line) for text in texts for line in text.split())
+
+    @property
+    def _is_v2(self) -> bool:
+        return self.most.name == "memory.max"
+
+    def _file(self, v2: str, v1: str) -> Path:
+        return self.most.with_name(v2 if self._is_v2 else v1)
 
 
 class Kills:
@@ -82,7 +109,7 @@ def is_by_kill(code: int, message: str) -> bool:
 
 
 def told(used: int, limit: int | None) -> str:
-    """Return what workers used, in words."""
+    """Return what is used, in words."""
     return f"{_mebibytes(used)} of {_mebibytes(limit)}" if limit else _mebibytes(used)
 
 
@@ -110,6 +137,12 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file, None where there is none."""
+    text = _text(path).strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _mebibytes(amount: int) -> str:

@@ -1,4 +1,4 @@
-"""Cores and resident memory used by the workers' process trees."""
+"""Cores that the workers' process trees use, and what they do: compute, read, or wait."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import psutil
-
-from elasticjob.api.rpc.nodes import Usage
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 LEAST_CPU: Final = 0.05  # cores: what threads use that only look whether there is something to do
@@ -28,14 +26,11 @@ class Meter:
     def __init__(self) -> None:
         self._known: dict[int, psutil.Process] = {}
 
-    def sample(self, roots: Iterable[int]) -> Usage:
-        """Return the usage of `roots` and their descendants; processes that end meanwhile are skipped."""
+    def cores(self, roots: Iterable[int]) -> float:
+        """Return the cores that `roots` and their descendants use; processes that end meanwhile use none."""
         trees = {process.pid: process for root in roots for process in tree(root)}
         self._known = {pid: self._known.get(pid, process) for pid, process in trees.items()}
-        samples = [reading for process in self._known.values() if (reading := read(process))]
-        return Usage(
-            cpu=round(sum(cpu for cpu, _ in samples), 3), memory=sum(memory for _, memory in samples)
-        )
+        return round(sum(read(process) for process in self._known.values()), 3)
 
 
 def look_at(pid: int) -> tuple[bool, float, int] | None:
@@ -128,10 +123,9 @@ def tree(root: int) -> list[psutil.Process]:
         return []
 
 
-def read(process: psutil.Process) -> tuple[float, int] | None:
-    """Return cores and resident bytes of one process, None if it has ended."""
+def read(process: psutil.Process) -> float:
+    """Return the cores that one process uses, 0 if it has ended."""
     try:
-        with process.oneshot():
-            return process.cpu_percent() / 100, process.memory_info().rss
+        return process.cpu_percent() / 100
     except psutil.NoSuchProcess:
-        return None
+        return 0.0
