@@ -231,6 +231,8 @@ class Server:
             return Answer(error.message, done, success=False)
         except web.HTTPRequestEntityTooLarge:
             return Answer(f"the body is larger than {LARGEST} bytes", empty, 413, success=False)
+        except web.RequestPayloadError as error:
+            return Answer(f"the body cannot be read: {error}; send it whole", empty, 400, success=False)
         except (KubeError, OSError) as error:  # the cluster, or the key of the tokens
             log.warning("a call failed", extra={"path": _path(request), "error": str(error)})
             return Answer(f"the cluster does not answer, ask again: {error}", empty, success=False)

@@ -147,7 +147,7 @@ async def test_an_agent_reports_the_working_set_of_its_container(site: Site, hom
 
 async def usage_of(site: Site, namespace: str, pods: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the master has of the job's only node, None before its first report."""
-    master = next((name for name in pods if name.startswith("hungry-dlrover-master")), None)
+    master = next((name for name in pods if name.startswith("hungry-master-")), None)
     try:
         path = f"/api/v1/namespaces/{namespace}/pods/{master}:{MASTER_PORT}/proxy/status"
         status = json.loads(await site.kubectl("get", "--raw", path))

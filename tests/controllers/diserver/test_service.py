@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
+import aiohttp
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.access import token_of
@@ -16,7 +22,10 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.diserver.access import Access
 from elasticjob.controllers.diserver.apply import Waiting, Writer
-from elasticjob.controllers.diserver.asked import Query, Refused
+from elasticjob.controllers.diserver.asked import Amounts, Ask, Query, Refused
+from elasticjob.controllers.diserver.decide import Call, Question
+from elasticjob.controllers.diserver.seen import Replicas
+from elasticjob.controllers.diserver.server import Server as HttpServer
 from elasticjob.controllers.diserver.service import Caches, Options, Service
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Listed, Synced
@@ -25,6 +34,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.patience import Patience
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import KubeError, Undecodable, Unreachable, api_error
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit import manifests
@@ -53,8 +63,10 @@ COORDINATOR = POD.convert(MADE)
 def cache(kind: Kind[Any], *manifests_: Manifest) -> Cache[Any]:
     """A cache that has what it is given."""
     found: Cache[Any] = Cache(kind)
-    found.take(Listed(tuple(item_of(msgspec.json.encode(each)) for each in manifests_)))
-    found.take(Synced("1"))
+    for event in (Listed(tuple(item_of(msgspec.json.encode(each)) for each in manifests_)), Synced("1")):
+        found.tell(found.take(event))
+    found.advanced()
+    assert found.synced
     return found
 
 
@@ -134,3 +146,118 @@ async def test_a_di_server_of_one_namespace_asks_nothing_about_others() -> None:
     with pytest.raises(Refused, match="serves the namespace lab only"):
         await found.caller("other", "cartpole-coordinator", "")
     assert client.asked == []
+
+
+class Falling(Counting):
+    """A client whose every request fails in one way."""
+
+    def __init__(self, error: KubeError) -> None:
+        super().__init__()
+        self._error = error
+
+    async def find(self, kind: Any, name: str, namespace: str) -> Any:
+        raise self._error
+
+    async def list(self, kind: Any, namespace: str = "", *, labels: str = "") -> Any:
+        raise self._error
+
+
+@asynccontextmanager
+async def served(found: Service) -> AsyncIterator[str]:
+    server = HttpServer(found, CollectorRegistry())
+    running = asyncio.create_task(server.run())
+    await server.wait_started()
+    try:
+        yield server.url
+    finally:
+        server.drain()
+        await running
+
+
+BODY = b'{"namespace": "lab", "coordinator": "cartpole-coordinator"%s}'
+GPUS = BODY % b', "learners": {"replicas": 1, "gpus": 2}'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        api_error(403, "Forbidden", "pods is forbidden: 'x'"),
+        api_error(401, "Unauthorized", "who are you"),
+        api_error(500, "InternalError", "etcd"),
+        api_error(404, "NotFound", "the server could not find the requested resource"),
+        api_error(409, "Conflict", "again"),
+        Unreachable("connection refused"),
+        Undecodable("DIJob lab/a does not fit its model"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_no_error_of_the_api_server_is_one_of_ours(error: KubeError) -> None:
+    """DI-engine's client dies of every 4xx and 5xx."""
+    async with (
+        served(service(Falling(error), None, JOBS, PODS)) as url,
+        aiohttp.ClientSession(url) as session,
+        session.post("/v1alpha1/replicas", data=GPUS) as answer,
+    ):
+        told = await answer.json()
+        assert (answer.status, told["success"], told["code"]) == (200, False, 1)
+        assert "ask again" in told["message"]
+
+
+async def test_a_key_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
+    async with (
+        served(service(Counting(), tmp_path / "none", JOBS, PODS)) as url,
+        aiohttp.ClientSession(url) as session,
+        session.post(f"/t/{TOKEN}/v1alpha1/replicas", data=GPUS) as answer,
+    ):
+        assert (answer.status, (await answer.json())["success"]) == (200, False)
+
+
+HEAD = b"POST /v1alpha1/replicas HTTP/1.1\r\nHost: a\r\n"
+RAW = [
+    (HEAD + b"Content-Length: 5\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x00\xff", 400),
+    (HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n", 400),
+    (HEAD + b"Content-Length: 0\r\nIdempotency-Key: \xff\xfe\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 0\r\nAuthorization: Bearer \xff\xfe\r\n\r\n", 400),
+    (b"GET /v1alpha1/replicas?namespace=lab&name=%00%ff HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    (b"GET /v1alpha1/replicas?namespace=lab&coordinator=..%2f.. HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    (b"GET /t/%ed%a0%80%00/v1alpha1/replicas HTTP/1.1\r\nHost: a\r\n\r\n", 403),
+    (b"GET /t/" + b"x" * 300 + b"/v1alpha1/replicas/%22%00 HTTP/1.1\r\nHost: a\r\n\r\n", 404),
+    (b"GET /" + b"%2e" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 404),
+    (b"BREW /v1alpha1/replicas HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    (b"LOCK /v1alpha1/replicas HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+]
+
+
+@pytest.mark.parametrize(("raw", "status"), RAW)
+async def test_bytes_that_are_no_request_are_a_4xx(tmp_path: Path, raw: bytes, status: int) -> None:
+    (tmp_path / "key").write_bytes(KEY)
+    async with served(service(Counting(), tmp_path / "key", JOBS, PODS)) as url:
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        with suppress(ConnectionError):
+            writer.write(raw)
+            await writer.drain()
+        first = await reader.readline()
+        writer.close()
+    assert first.split()[1:2] == [str(status).encode()]
+
+
+async def test_calls_of_a_job_for_more_come_one_after_another() -> None:
+    """Else two of them would both find room under the limit."""
+    found = service(Counting(), None, JOBS, PODS)
+    caller = await found.caller("lab", "cartpole-coordinator", "")
+    under_way = most = 0
+
+    async def look(*_: object) -> Replicas:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return caller.pods.replicas()
+
+    for fresh, at_once in ((True, 1), (False, 3)):
+        most = 0
+        question = Question(Ask("lab", "a", Amounts(), Amounts()), lambda *_: Refused(400, ""), fresh)
+        with patch.object(Service, "_carry_out", look):
+            await asyncio.gather(*(found.carry_out(caller, question, Call(str(n), "")) for n in range(3)))
+        assert most == at_once
