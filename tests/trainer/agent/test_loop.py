@@ -6,14 +6,16 @@ import asyncio
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.nodes import Order, Orders, Watch
+from elasticjob.api.rpc.nodes import Order, Orders, Report, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Member, World
 from elasticjob.trainer.agent.actions import Exit
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
@@ -116,6 +118,46 @@ async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
     words = json.loads((tmp_path / "words").read_text())
     assert words["reason"] == reason
     assert ("of 160Mi up to a second before" in words["message"]) is (reason == "OOMKilled")
+
+
+class Hears(Alone):
+    """A master that keeps the first usage that it is told."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.usage: asyncio.Future[Usage] = asyncio.get_running_loop().create_future()
+
+    async def call(self, request: Any, *, patience: float | None = None) -> Any:
+        if isinstance(request, Report) and request.usage and not self.usage.done():
+            self.usage.set_result(request.usage)
+        return await super().call(request, patience=patience)
+
+
+@pytest.mark.parametrize("in_container", [True, False])
+async def test_the_memory_of_the_agent_itself_is_reported(tmp_path: Path, in_container: bool) -> None:
+    """The worker has a megabyte, the agent fifty and more: Brain sizes the pod, which has both."""
+    cgroup = Cgroup(tmp_path / "memory.events", tmp_path / "memory.max")
+    for name, text in (
+        ("cgroup.procs", "1\n" if in_container else "2\n"),
+        ("memory.current", f"{900 << 20}\n"),
+        ("memory.stat", f"anon 5\ninactive_file {300 << 20}\n"),
+        ("memory.peak", f"{950 << 20}\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    given, master = settings(tmp_path, "sleep", "600"), Hears("127.0.0.1:1")
+    running = asyncio.create_task(
+        Agent(given, os.environ, master, tmp_path, keeper(tmp_path), cgroup=cgroup).run()
+    )
+    async with asyncio.timeout(PATIENCE):
+        usage = await master.usage
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    if in_container:
+        assert (usage.memory, usage.peak, usage.kernel_peak) == (600 << 20, 600 << 20, 950 << 20)
+    else:
+        assert usage.memory > psutil.Process().memory_info().rss / 2 > 25 << 20
+        assert usage.kernel_peak is None
 
 
 @pytest.mark.parametrize("reason", ["Completed", "WorkerFailed"])
