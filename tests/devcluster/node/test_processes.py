@@ -14,9 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from elasticjob.devcluster.node.container import supervisor
 from elasticjob.devcluster.node.container.logs import plain
 from elasticjob.devcluster.node.container.processes import LOST, CannotStart, End, Nursery, Order, Process
+from elasticjob.trainer.agent.seeing.footprint import KEEPER, PATIENCE, Footprint
 from tests.kit.devcluster.live import eventually, is_alive
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -142,10 +145,36 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
+def variables_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
 async def test_memory_limit(nursery: Nursery, tmp_path: Path) -> None:
     script = "held = bytearray(100 << 20)\nimport time; time.sleep(600)"
     process = await start(nursery, tmp_path / "log", sys.executable, "-c", script, memory=50 << 20)
     assert await process.ended == End(137, oom=True)
+
+
+async def test_an_agent_counts_the_memory_that_the_limit_counts(nursery: Nursery, tmp_path: Path) -> None:
+    """All of a container, also what an agent in it has not started: its keeper is named to it."""
+    script = "sleep 600 & sleep 600 & echo started; wait"
+    process = await start(nursery, tmp_path / "log", "sh", "-c", script, memory=1 << 30)
+
+    async def has_started() -> bool:
+        return len(list(supervisor.tree(process.pid))) == 2
+
+    await until(has_started, "both run")
+    keeper = parent_of(process.pid)
+    assert f"{KEEPER}={keeper}" in variables_of(process.pid)
+    environment = {KEEPER: str(keeper)}
+    times = iter((0.0, PATIENCE, PATIENCE))
+    used = Footprint(None, environment, clock=times.__next__, me=max(supervisor.tree(process.pid))).read()
+    by_limit = sum(supervisor.proportional(pid) for pid in supervisor.tree(keeper))
+    assert used is not None
+    assert abs(used - by_limit) < 1 << 20
+    assert used > 3 * 50_000
+    process.kill()
+    await process.ended
 
 
 async def test_limit_below_use_is_refused_and_changes_nothing(nursery: Nursery, tmp_path: Path) -> None:
