@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.sizes.role import Range
+from elasticjob.controllers.diserver.asked import Limits
+from elasticjob.controllers.diserver.server import Server as DIServer
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.http.probes import Probes
 from elasticjob.kube.http.serving import Runner
@@ -31,6 +33,7 @@ from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.webhooks import WEBHOOKS
 from tests.fuzz.requests import Body, Calls
+from tests.kit.dijob.alone import Table
 from tests.kit.manifests import DECLARED
 from tests.kit.master.turns import failure, finish, join, leave, report, watch
 
@@ -144,8 +147,54 @@ def _review(new: Manifest, operation: str) -> Manifest:
     }
 
 
+def _calls_of_di_server() -> list[tuple[str, Body]]:
+    caller = {"namespace": "lab", "coordinator": "cartpole-coordinator"}
+    amounts = {"replicas": 2, "cpus": 1.5, "gpu": "0", "memory": "1Gi"}
+    several = {"learners": {"replicas": 1, "gpus": 9, "cpu": "500m"}}
+    named = {"collectors": ["cartpole-collector-00001"], "learners": ["cartpole-aggregator-00002"]}
+    return [
+        ("/v1alpha1/replicas", {**caller, "collectors": amounts, "learners": {"replicas": 1}}),
+        ("/v1alpha2/replicas", {**caller, **several}),
+        ("/t/token/v1alpha1/replicas", {**caller, **several, "collectors": amounts}),
+        ("/v1alpha1/replicas/failed", {**caller, **named}),
+    ]
+
+
+@asynccontextmanager
+async def di_server() -> AsyncIterator[Open]:
+    """Serve a DIJob on a table of pods; `check` looks at them, and empties it at times."""
+    table, limits = Table(), Limits()
+
+    def check() -> list[str]:
+        count = len(table.pods) - 1
+        wrong = [f"{count} pods are more than {limits.per_job}"] if count > limits.per_job else []
+        table.empty()
+        return wrong
+
+    server = DIServer(table.service(), CollectorRegistry())
+    running = asyncio.create_task(server.run())
+    await server.wait_started()
+    try:
+        yield Open(int(server.url.rpartition(":")[2]), check)
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
 LISTENERS: Final = (
     Listener("master", Calls(_questions(), [*PAGES], f"Authorization: Bearer {TOKEN}".encode()), master),
     Listener("webhooks", Calls(_reviews()), webhooks),
+    Listener(
+        "di-server",
+        Calls(
+            _calls_of_di_server(),
+            [
+                *("/v1alpha1/replicas", "/openapi.json", "/v1alpha1/replicas?namespace=lab"),
+                *("/v1alpha1/replicas?namespace=lab&coordinator=cartpole-coordinator",),
+                *("/v1alpha1/replicas?namespace=%00&name=%ff", "/v1alpha1/replicas?a=b&A=c"),
+            ],
+        ),
+        di_server,
+    ),
     Listener("metrics", Calls([], ["/healthz", "/readyz", "/metrics"]), probes),
 )

@@ -7,37 +7,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import aiohttp
-import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
-from elasticjob.api.diengine.pods import Server
-from elasticjob.controllers.diserver.access import Access
-from elasticjob.controllers.diserver.apply import Waiting, Writer
+from elasticjob.controllers.diserver.apply import Waiting
 from elasticjob.controllers.diserver.asked import Amounts, Ask, Query, Refused
 from elasticjob.controllers.diserver.decide import Call, Question
 from elasticjob.controllers.diserver.seen import Replicas
 from elasticjob.controllers.diserver.server import Server as HttpServer
 from elasticjob.controllers.diserver.service import Caches, Options, Service
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.protocol import Listed, Synced
-from elasticjob.kube.cache.wire import item_of
-from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.patience import Patience
-from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import KubeError, Undecodable, Unreachable, api_error
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit import manifests
+from tests.kit.dijob.alone import COORDINATOR, cache
+from tests.kit.dijob.alone import service as service_of
 from tests.kit.dijob.jobs import dijob
 
 KEY = b"secret"
@@ -53,39 +44,18 @@ class Counting:
 
     async def find(self, kind: Any, name: str, namespace: str) -> Any:
         self.asked.append(name)
-        return JOB if kind is DIJOB else COORDINATOR if name == COORDINATOR.metadata.name else None
+        return JOB if kind is DIJOB else CALLER if name == CALLER.metadata.name else None
 
 
-MADE: Manifest = pods.coordinator(JOB, Server())
-COORDINATOR = POD.convert(MADE)
-
-
-def cache(kind: Kind[Any], *manifests_: Manifest) -> Cache[Any]:
-    """A cache that has what it is given."""
-    found: Cache[Any] = Cache(kind)
-    for event in (Listed(tuple(item_of(msgspec.json.encode(each)) for each in manifests_)), Synced("1")):
-        found.tell(found.take(event))
-    found.advanced()
-    assert found.synced
-    return found
+CALLER = POD.convert(COORDINATOR)
 
 
 def service(client: Counting, key: Path | None, jobs: list[Manifest], pods_: list[Manifest]) -> Service:
-    clock = ImpatientClock()
     caches = Caches(cache(DIJOB, *jobs), cache(POD, *pods_), cache(AGGREGATORCONFIG))
-    known, patience = cast("Client", client), Patience(clock)
-    writer = Writer(known, caches.pods, cast("Recorder", None), patience, str, Server())
-    return Service(known, caches, writer, Access(key), patience, str)
+    return service_of(client, caches, key, waits=False)
 
 
-class ImpatientClock(VirtualClock):
-    """A clock on which who sleeps is at the end of his sleep."""
-
-    async def sleep(self, seconds: float) -> None:
-        await self.advance(seconds)
-
-
-JOBS, PODS = [manifests.DIJOB], [MADE]
+JOBS, PODS = [manifests.DIJOB], [COORDINATOR]
 
 
 @pytest.mark.parametrize(
