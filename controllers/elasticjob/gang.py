@@ -15,7 +15,7 @@ from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of, possible
 from elasticjob.controllers.parts.gangs.gang import Gang
-from elasticjob.controllers.passes.plan import LATER, Action, Apply, Create, Note, Plan
+from elasticjob.controllers.passes.plan import LATER, Action, Create, CreateOrApply, Note, Plan
 from elasticjob.sizing.exits import ExitReason
 
 GANG_UNAVAILABLE: Final = "GangUnavailable"
@@ -67,7 +67,7 @@ def begin(seen: Seen) -> Begin:
         gang = structs.replace(gang, name=before.name if same else _name_of_another(seen))
         follows = same
     made = tuple((Create(kind, manifest),) for kind, manifest in api.manifests(seen.job, gang))
-    return Begin(gang, (*made, *changes(seen, gang)) if follows and gang != before else made)
+    return Begin(gang, (*made[:-1], *changes(seen, gang)) if follows and gang != before else made)
 
 
 def changed_gang(seen: Seen) -> Gang | None:
@@ -81,7 +81,7 @@ def changed_gang(seen: Seen) -> Gang | None:
 def changes(seen: Seen, gang: Gang) -> tuple[tuple[Action, ...], ...]:
     """Return the writes that bring the last object of a gang to what it should be."""
     kind, manifest = api_of(gang).manifests(seen.job, gang)[-1]
-    return ((Apply(kind, manifest),),)
+    return ((CreateOrApply(kind, manifest),),)
 
 
 def _name_of_another(seen: Seen) -> str:

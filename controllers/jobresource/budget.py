@@ -21,7 +21,7 @@ from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.controllers.passes.conclusions import is_over
-from elasticjob.controllers.passes.plan import Apply, soonest
+from elasticjob.controllers.passes.plan import CreateOrApply, soonest
 from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET
 
 PATIENCE: Final = timedelta(minutes=1)
@@ -56,8 +56,8 @@ def budget(seen: Seen, now: datetime) -> Budget | None:
     return Budget(max(least, counted - 1, 0), again_in)
 
 
-def written(job: ElasticJob, budget: Budget) -> Apply:
-    """Return the write of a job's budget."""
+def written(job: ElasticJob, budget: Budget) -> CreateOrApply:
+    """Return the write of a job's budget; a budget of its name that a user has made stays as it is."""
     name = job.metadata.name
     metadata = {
         "name": name,
@@ -70,7 +70,7 @@ def written(job: ElasticJob, budget: Budget) -> Apply:
         "selector": {"matchLabels": {LABEL_JOB: name, LABEL_ROLE: WORKER}},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    return Apply(POD_DISRUPTION_BUDGET, manifest_of(POD_DISRUPTION_BUDGET, metadata, spec=spec))
+    return CreateOrApply(POD_DISRUPTION_BUDGET, manifest_of(POD_DISRUPTION_BUDGET, metadata, spec=spec))
 
 
 def _waited_for_until(node: Node) -> datetime | None:

@@ -20,7 +20,7 @@ from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import REFUSED, SOON, Create, Plan
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
@@ -87,7 +87,10 @@ class NodesReconciler:
             return Result.again(plan.again_by(held).again_in)
         if seen.job and least and least.least != seen.resource.status.min_available:
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
-            if told.reason == REFUSED:
+            if told.reason == NAME_TAKEN:
+                self.applier.tell(about, Note(told.reason, f"evictions are not held: {told.sentence}", True))
+                await self.orphans.collect(key, JOBRESOURCE, told.obstacle)
+            if told.reason in (REFUSED, NAME_TAKEN):
                 status = describe(seen, plan, self.now(), room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)

@@ -18,6 +18,7 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
+    POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -35,6 +36,7 @@ _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
     ROLE: names.master,
     ROLE_BINDING: names.master,
     NETWORK_POLICY: str,
+    POD_DISRUPTION_BUDGET: str,
     CONFIG_MAP: names.master_state,
 }
 

@@ -20,6 +20,7 @@ from elasticjob.controllers.passes.plan import (
     Action,
     Apply,
     Create,
+    CreateOrApply,
     Delete,
     Note,
     Plan,
@@ -156,6 +157,10 @@ class Applier:
                         self.tell(owner, Note(refusal(error.message), error.message))
                 case Create(kind, manifest):
                     await self._create(kind, manifest)
+                case CreateOrApply(kind, manifest):
+                    if uid := await self._create(kind, manifest):
+                        metadata = {**manifest["metadata"], "uid": uid}
+                        await self._apply(kind, {**manifest, "metadata": metadata}, "")
                 case Apply(kind, manifest, part):
                     await self._apply(kind, manifest, part)
                 case Delete():
@@ -164,7 +169,12 @@ class Applier:
                     await self._resize(owner.metadata.namespace, action)
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
-        """Apply a manifest; returns False if the object of a status is gone."""
+        """Apply a manifest; returns False if the object of a status is gone.
+
+        Raises ValueError without a uid: the apply is forced, and would take over another owner's object.
+        """
+        if not manifest["metadata"].get("uid"):
+            raise ValueError(f"{kind.name} {manifest['metadata']['name']} is applied without a uid")
         sent = (
             {**manifest, "status": without_empty(manifest["status"])} if subresource == "status" else manifest
         )
@@ -176,8 +186,8 @@ class Applier:
             return False
         return True
 
-    async def _create(self, kind: Kind[Any], manifest: Manifest) -> None:
-        """Create the object, or find that its owner has it already."""
+    async def _create(self, kind: Kind[Any], manifest: Manifest) -> str:
+        """Create the object, or find that its owner has it already: its uid then, else ""."""
         try:
             await self._client.create(kind.untyped(), manifest)  # the response is not read
         except AlreadyExists:
@@ -187,6 +197,8 @@ class Applier:
             if found is None or controller_uid(found.metadata) not in ours:
                 there = found.metadata if found else None
                 raise InTheWay(kind, metadata["name"], there) from None
+            return found.metadata.uid
+        return ""
 
     async def _delete(self, namespace: str, action: Delete) -> None:
         """Delete an object. Raises Behind if it is not at the version at which it should be deleted."""

@@ -36,8 +36,19 @@ class Create:
 
 
 @dataclass(frozen=True)
+class CreateOrApply:
+    """Create an object; where its owner has it already, server-side apply of all fields of it."""
+
+    kind: Kind[Any]
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
 class Apply:
-    """Server-side apply of all fields of an object, or of its `status`, that this controller owns."""
+    """Server-side apply of all fields of an object, or of its `status`, that this controller owns.
+
+    It is forced, so the manifest names the uid of the object: one of the same name may be another's.
+    """
 
     kind: Kind[Any]
     manifest: Manifest
@@ -74,7 +85,7 @@ class Resize:
     resources: Manifest
 
 
-Action = Create | Apply | Delete | Resize
+Action = Create | CreateOrApply | Apply | Delete | Resize
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,13 @@ def decide(seen: Seen) -> Plan:
         return Plan("ElasticJobCreated", what, groups=((Create(ELASTICJOB, wanted(job)),),))
     if job.status.observed_generation not in (None, job.metadata.generation):
         what = f"ElasticJob {job.metadata.name} follows the new spec"
-        return Plan("ElasticJobUpdated", what, groups=((Apply(ELASTICJOB, wanted(job)),),))
+        return Plan("ElasticJobUpdated", what, groups=((_update(job, seen.child),),))
     return Plan(quiet=True)
+
+
+def _update(job: TrainingJob, child: ElasticJob) -> Apply:
+    manifest = wanted(job)
+    return Apply(ELASTICJOB, {**manifest, "metadata": manifest["metadata"] | {"uid": child.metadata.uid}})
 
 
 def wanted(job: TrainingJob) -> Manifest:

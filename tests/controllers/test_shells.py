@@ -14,7 +14,17 @@ from elasticjob.controllers.main import webhooks_of
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Delete, Plan, Resize
+from elasticjob.controllers.passes.plan import (
+    NAME_TAKEN,
+    REFUSED,
+    SOON,
+    Apply,
+    Create,
+    CreateOrApply,
+    Delete,
+    Plan,
+    Resize,
+)
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
@@ -29,7 +39,8 @@ from tests.kit.controllers.build import NOW, at, job, over, resource, role
 def owned(name: str, by: str) -> Manifest:
     """A pod that the JobResource with the uid `by` has made."""
     owner = {"apiVersion": "v1", "kind": "JobResource", "name": "digits", "uid": by, "controller": True}
-    return {"metadata": {"name": name, "namespace": "ml", "ownerReferences": [owner]}}
+    owners = {"ownerReferences": [owner]} if by else {}
+    return {"metadata": {"name": name, "namespace": "ml", **owners}}
 
 
 class Server:
@@ -49,7 +60,8 @@ class Server:
         self.owners[manifest["metadata"]["name"]] = manifest["metadata"]["ownerReferences"][0]["uid"]
 
     async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        return POD.convert(owned(name, self.owners[name]))
+        found = owned(name, self.owners[name])
+        return POD.convert({"metadata": found["metadata"] | {"uid": f"uid-{name}"}})
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
         raise Conflict(409, "Conflict", "the uid differs")
@@ -110,6 +122,33 @@ async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> 
     )
     assert server.owners["b"] == "ours"
     assert audience.heard == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "reason", "applied"),
+    [
+        ({}, "Made", []),  # it is created
+        ({"a": "ours"}, "Made", [{"uid": "uid-a"}]),
+        ({"a": "theirs"}, NAME_TAKEN, []),
+        ({"a": ""}, NAME_TAKEN, []),  # of a user: it has no owner
+    ],
+)
+async def test_what_another_has_made_is_not_applied_to(
+    owners: dict[str, str], reason: str, applied: list[Manifest]
+) -> None:
+    server = Server(**owners)
+    writer, _ = applier(server)
+    done = await writer.attempt(job(), Plan("Made", groups=((CreateOrApply(POD, owned("a", "ours")),),)))
+    assert done.reason == reason
+    assert [{"uid": manifest["metadata"]["uid"]} for manifest in server.applied] == applied
+    assert server.owners["a"] == owners.get("a", "ours")
+
+
+async def test_nothing_is_applied_to_an_object_that_may_be_anothers() -> None:
+    server = Server()
+    with pytest.raises(ValueError, match="applied without a uid"):
+        await applier(server)[0].perform(job(), Plan("Made", groups=((Apply(POD, owned("a", "ours")),),)))
+    assert server.applied == []
 
 
 async def test_a_refusal_is_told() -> None:

@@ -194,6 +194,16 @@ async def counted(site: Site, *, healthy: int, allowed: int) -> bool:
     return (status.get("currentHealthy"), status.get("disruptionsAllowed")) == (healthy, allowed)
 
 
+async def test_a_budget_that_a_user_has_made_stays_as_it_is(site: Site) -> None:
+    spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
+    about = {"name": "digits", "namespace": site.namespace}
+    made = await site.client.create(POD_DISRUPTION_BUDGET.untyped(), {"metadata": about, "spec": spec})
+    await site.apply({"replicaSpecs": {"worker": role(1)}})
+    await site.event_on_the_job("NameTaken", "evictions are not held: PodDisruptionBudget digits exists")
+    found = await site.client.get(POD_DISRUPTION_BUDGET.untyped(), "digits", site.namespace)
+    assert (found["spec"], found["metadata"]) == (made["spec"], made["metadata"])
+
+
 async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     master = {"template": {"spec": {"containers": [container(crash)]}}}

@@ -20,7 +20,7 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
-from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Outcome
+from elasticjob.controllers.passes.plan import Action, Apply, Create, CreateOrApply, Delete, Outcome
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
@@ -103,7 +103,7 @@ def written(action: Action) -> str:
             return f"+{kind.name} {manifest['metadata']['name']}"
         case Delete(kind, name, _, grace):
             return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
-        case Apply(kind, manifest) if "minMember" in manifest["spec"]:
+        case CreateOrApply(kind, manifest):
             return f"={kind.name} minMember {manifest['spec']['minMember']}"
         case Apply(kind, manifest):
             return f"={kind.name} suspend {manifest['spec']['suspend']}"
@@ -259,7 +259,6 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (
             running(together(), resource_=grouped(1, suspend=True), served={VOLCANO}),
             "JobResumed",
-            "+PodGroup digits",
             "=PodGroup minMember 2",
             FOLLOWS,
         ),
