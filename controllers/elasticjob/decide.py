@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.readings import after, span
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
@@ -53,8 +54,6 @@ from elasticjob.kube.objects.conditions import TRUE, find
 from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
-FOREVER: Final = timedelta(days=36_500)
-"""No job runs longer; larger numbers of seconds would overflow a date."""
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
@@ -73,7 +72,7 @@ def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
     """A finished job is deleted after ttlSecondsAfterFinished."""
     seconds = seen.job.spec.run_policy.ttl_seconds_after_finished
     ended = seen.job.status.completion_time
-    if seconds is None or ended is None or not is_over(seen.job) or now < ended + timedelta(seconds=seconds):
+    if seconds is None or ended is None or not is_over(seen.job) or now < after(ended, span(seconds)):
         return None
     expiry = Delete(ELASTICJOB, seen.job.metadata.name, seen.job.metadata.uid)
     sentence = f"the job ended {seconds} s ago or more and is deleted (ttlSecondsAfterFinished)"
@@ -86,7 +85,7 @@ def rest_when_over(seen: Seen, now: datetime) -> Plan | None:
         return None
     plan, ttl = clean_up(seen.job, seen.masters, now), seen.job.spec.run_policy.ttl_seconds_after_finished
     ended = seen.job.status.completion_time or now
-    return plan if ttl is None else plan.again_by(ended + timedelta(seconds=ttl) - now)
+    return plan if ttl is None else plan.again_by(after(ended, span(ttl)) - now)
 
 
 def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
@@ -114,7 +113,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
     """A job may run activeDeadlineSeconds, counted from its start or its last resume."""
     seconds = seen.job.spec.run_policy.active_deadline_seconds
     start = seen.job.status.start_time
-    if seconds is None or start is None or seen.job.spec.suspend or now < start + _duration(seconds):
+    if seconds is None or start is None or seen.job.spec.suspend or now < after(start, span(seconds)):
         return None
     message = f"the job ran longer than activeDeadlineSeconds ({seconds} s){_cause(seen)}"
     return _end(Outcome(False, "DeadlineExceeded", message))
@@ -123,7 +122,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
 def fail_when_pending_too_long(seen: Seen, now: datetime) -> Plan | None:
     """A job of which no node could start for pendingTimeoutSeconds is given up, with the cause."""
     seconds, since = seen.job.spec.run_policy.pending_timeout_seconds, _pending_since(seen, now)
-    if seconds is None or since is None or now < since + _duration(seconds):
+    if seconds is None or since is None or now < after(since, span(seconds)):
         return None
     message = f"no node could start for {seconds} s (pendingTimeoutSeconds){_cause(seen)}"
     return _end(Outcome(False, "PendingTimeout", message))
@@ -353,7 +352,7 @@ def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
         (policy_.pending_timeout_seconds, _pending_since(seen, now)),
     )
     return soonest(
-        since + _duration(seconds) - now for seconds, since in limits if seconds is not None and since
+        after(since, span(seconds)) - now for seconds, since in limits if seconds is not None and since
     )
 
 
@@ -375,10 +374,6 @@ def _cause(seen: Seen) -> str:
     told = (find(seen.job.status.conditions, type_) for type_ in ("Running", "Restarting"))
     messages = [each.message for each in told if each and (each.type == "Running" or each.status == "True")]
     return f": {'; '.join(messages)}" if messages else ""
-
-
-def _duration(seconds: int) -> timedelta:
-    return timedelta(seconds=min(seconds, FOREVER.total_seconds()))
 
 
 def _growth(seen: Seen) -> Growth | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.readings import after
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -40,7 +41,7 @@ def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
 def slow_in(seen: Seen, now: datetime) -> timedelta | None:
     """Return when a pod that starts is to be looked at: when it is slow, and then again and again."""
     starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
-    left = (life.since + SLOW - now for life in starting if life.since)
+    left = (after(life.since, SLOW) - now for life in starting if life.since)
     return soonest(each if each > timedelta(0) else SLOW for each in left)
 
 
@@ -63,7 +64,7 @@ def _of_node(seen: Seen, node: Node, now: datetime) -> Obstacle | None:
 
 
 def _waiting(life: Life, now: datetime) -> Obstacle | None:
-    slow = _starts(life) and life.since is not None and life.since + SLOW <= now
+    slow = _starts(life) and life.since is not None and after(life.since, SLOW) <= now
     waiting = life.waiting or (life.start if slow else "")
     if not waiting:
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from elasticjob.api.readings import counts, number
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
@@ -14,7 +14,8 @@ from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.gang import Gang, kept
+from elasticjob.controllers.parts.gangs.apis import kept
+from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes import rules
 from elasticjob.sizing.exits import ExitReason
 
@@ -77,14 +78,12 @@ class Seen:
     @cached_property
     def last_asked(self) -> Mapping[str, int]:
         """The sizes that the user had asked for when they were last carried out."""
-        kept = self.resource.metadata.annotations.get(names.ASKED, "{}") if self.resource else "{}"
-        return {str(role): int(count) for role, count in json.loads(kept).items()}
+        return counts(self.resource.metadata.annotations.get(names.ASKED) if self.resource else None)
 
     @cached_property
     def asked_at(self) -> int:
         """The generation of the job in which `last_asked` was asked for."""
-        kept = self.resource.metadata.annotations.get(names.ASKED_AT, "0") if self.resource else "0"
-        return int(kept)
+        return number(self.resource.metadata.annotations.get(names.ASKED_AT) if self.resource else None)
 
     @cached_property
     def last_requested(self) -> Mapping[str, int]:

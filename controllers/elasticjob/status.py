@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
+from elasticjob.api.readings import number
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
@@ -299,7 +300,7 @@ def _workers(picture: Picture) -> str:
         running += sum(_succeeded_life(life) for life in latest)
     if is_over(seen.job):
         before = (seen.job.status.workers or "").partition("/")[0]
-        running = max(running, int(before) if before.isdecimal() else 0)
+        running = max(running, number(before))
     return f"{running}/{wanted}"
 
 

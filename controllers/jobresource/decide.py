@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
+from elasticjob.api.readings import after
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
@@ -332,7 +333,7 @@ def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
     life = node.latest
     if seen.sizing is None or life is None or life.ended is None or life.ended.at is None:
         return timedelta(0)
-    return life.ended.at + MEMORY_PATIENCE - now if seen.sizing.is_coming(life) else timedelta(0)
+    return after(life.ended.at, MEMORY_PATIENCE) - now if seen.sizing.is_coming(life) else timedelta(0)
 
 
 def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:

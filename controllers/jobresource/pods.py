@@ -12,8 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.controllers.parts import environment, names
 from elasticjob.controllers.parts.frameworks import framework_of
-from elasticjob.controllers.parts.gangs.apis import Carried, api_of
-from elasticjob.controllers.parts.gangs.gang import kept
+from elasticjob.controllers.parts.gangs.apis import Carried, api_of, kept
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from itertools import count, islice
 from typing import Final, NamedTuple
 
+from elasticjob.api.readings import after
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.nodes.drains import SILENT
@@ -63,7 +64,7 @@ def stays_for(life: Life, wanted: Nodes, now: datetime) -> timedelta:
     latest = node.latest if node else None
     if latest is None or latest.since is None or not _goes_on(latest):
         return timedelta(0)
-    return latest.since + JOINS - now
+    return after(latest.since, JOINS) - now
 
 
 def _spares(job: ElasticJob, wanted: Nodes, known: Nodes) -> Iterator[tuple[Place, Node]]:

@@ -26,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 
+from elasticjob.api.readings import after, by_index, is_number, number
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
@@ -54,8 +55,6 @@ OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
 UNHEALTHY = "Unhealthy"
 """Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
-MOST_DIGITS = 9
-"""Digits of a number in a label or annotation, which users may write: int() refuses thousands."""
 
 VOLUMES = (
     ("configMap", "name", "ConfigMap"),
@@ -250,7 +249,7 @@ class Node:
         end = self.latest.ended if self.latest else None
         if end is None or end.at is None:
             return now
-        return end.at + pause(end, self.restarts, self.next_relaunch)
+        return after(end.at, pause(end, self.restarts, self.next_relaunch))
 
 
 def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
@@ -279,9 +278,9 @@ def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) ->
         for (role, index), group in groupby(ordered, key=lambda life: (life.role, life.index))
     }
     for role, counts in remembered.items():
-        for index, count in counts.items():
-            node = found.get((role, int(index)), Node(role, int(index)))
-            found[role, int(index)] = replace(node, remembered=count)
+        for index, count in by_index(counts).items():
+            node = found.get((role, index), Node(role, index))
+            found[role, index] = replace(node, remembered=count)
     return found
 
 
@@ -295,7 +294,7 @@ def life_of(
     """
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX, "")
-    if not role or not index.isdecimal():
+    if not role or not is_number(index):
         return None
     end = ending(pod)
     status = main_status(pod)
@@ -306,9 +305,9 @@ def life_of(
         uid=pod.metadata.uid,
         role=role,
         index=int(index),
-        relaunch=_number(labels.get(LABEL_RELAUNCH)),
-        restarts_before=_number(annotations.get(names.RESTARTS)),
-        forgiven_before=_number(annotations.get(names.FORGIVEN)),
+        relaunch=number(labels.get(LABEL_RELAUNCH)),
+        restarts_before=number(annotations.get(names.RESTARTS)),
+        forgiven_before=number(annotations.get(names.FORGIVEN)),
         created=pod.metadata.creation_timestamp,
         ended=end,
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
@@ -316,7 +315,7 @@ def life_of(
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         terminating=leaves_at is not None,
         lost=bool(machine) and machine not in machines,
-        given_up=leaves_at + SILENCE if leaves_at and machine in silent else None,
+        given_up=after(leaves_at, SILENCE) if leaves_at and machine in silent else None,
         machine=machine,
         waiting="" if end else waiting(pod),
         start=start(pod) if pod.status.phase in ("", "Pending") else "",
@@ -326,7 +325,7 @@ def life_of(
         released=annotations.get(names.RELEASED) == "true",
         version=pod.metadata.resource_version,
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
-        stands_in=None if given is None else _number(given),
+        stands_in=None if given is None else number(given),
         broken=broken_devices(pod),
     )
 
@@ -405,7 +404,3 @@ def _resize(pod: Pod) -> str:
         return "refused"
     pending = (c for c in pod.status.conditions if c.type == "PodResizePending" and c.status == "True")
     return next((c.reason for c in pending), pod.status.resize)
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) <= MOST_DIGITS else 0

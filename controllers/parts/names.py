@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from elasticjob.api import readings
 from elasticjob.api.v1alpha1.common import (
     LABEL_INDEX,
     LABEL_JOB,
@@ -96,8 +97,8 @@ def bounds_plan(job: str, generation: int) -> str:
 
 def generation_of(job: str, plan: str) -> int:
     """Return the generation in the name of a user's plan, -1 for other plans."""
-    number = plan.removeprefix(f"{job}-user-")
-    return int(number) if number != plan and number.isdecimal() else -1
+    text = plan.removeprefix(f"{job}-user-")
+    return readings.number(text, -1) if text != plan else -1
 
 
 def token(job: str) -> str:

@@ -197,7 +197,7 @@ class Applier:
             if found is None or controller_uid(found.metadata) not in ours:
                 there = found.metadata if found else None
                 raise InTheWay(kind, metadata["name"], there) from None
-            return found.metadata.uid
+            return str(found.metadata.uid)
         return ""
 
     async def _delete(self, namespace: str, action: Delete) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
+from elasticjob.api.readings import after, span
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
 from elasticjob.controllers.nodes.exits import ruled
@@ -61,7 +62,7 @@ def clean_up(job: ElasticJob, lives: Iterable[Life], now: datetime) -> Plan:
     ended = job.status.completion_time or now
     failed = is_true(job.status.conditions, FAILED)
     reason, told = (FAILED, HAS_FAILED) if failed else (FINISHED, HAS_FINISHED)
-    if (left := ended + LAST_WORDS - now) > timedelta(0):
+    if (left := after(ended, LAST_WORDS) - now) > timedelta(0):
         return Plan(reason, told, again_in=left)
     policy = job.spec.run_policy.clean_pod_policy
     going = [life for life in lives if not life.terminating and _is_cleaned(policy, life)]
@@ -87,7 +88,7 @@ def policy(job: ElasticJob | None, role: str) -> Policy:
     always = spec.restart_policy is RestartPolicy.ALWAYS
     restart = RestartPolicy.ON_FAILURE if awaited and always else spec.restart_policy
     seconds = job.spec.run_policy.forgive_restarts_after_seconds
-    return Policy(restart, spec.restart_count, timedelta(seconds=seconds) if seconds else None)
+    return Policy(restart, spec.restart_count, span(seconds) if seconds else None)
 
 
 def ruled_lives(job: ElasticJob | None, lives: Iterable[Life]) -> tuple[Life, ...]:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
+from elasticjob.api.readings import after, span
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
@@ -22,8 +23,6 @@ from elasticjob.kube.objects.conditions import find, is_true
 
 LATE: Final = "DeadlineExceeded"
 """The reason of plans that took too long, where nothing more exact is known."""
-LONGEST: Final = 3_153_600_000
-"""A hundred years in seconds: more would overflow a date."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,9 @@ def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
     starts = [plan.status.start_time or now for plan in seen.going]
     if not starts or seen.job is None:
         return None
-    return Plan("Scaling", "nodes are not as planned yet", again_in=min(starts) + _deadline(seen.job) - now)
+    return Plan(
+        "Scaling", "nodes are not as planned yet", again_in=after(min(starts), _deadline(seen.job)) - now
+    )
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (
@@ -200,7 +201,7 @@ def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
         return End(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed")
     if _is_reached(resource, plan):
         return End(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned")
-    if now < (plan.status.start_time or now) + _deadline(job):
+    if now < after(plan.status.start_time or now, _deadline(job)):
         return None
     ready, seconds = (
         find(resource.status.conditions, "Ready"),
@@ -213,7 +214,7 @@ def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
 
 def _deadline(job: ElasticJob) -> timedelta:
     """How long a plan of the job may take until its nodes are ready."""
-    return timedelta(seconds=min(job.spec.run_policy.scale_plan_deadline_seconds, LONGEST))
+    return span(job.spec.run_policy.scale_plan_deadline_seconds)
 
 
 def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:

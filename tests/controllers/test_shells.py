@@ -136,7 +136,7 @@ async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> 
 async def test_what_another_has_made_is_not_applied_to(
     owners: dict[str, str], reason: str, applied: list[Manifest]
 ) -> None:
-    server = Server(**owners)
+    server = Server(None, **owners)
     writer, _ = applier(server)
     done = await writer.attempt(job(), Plan("Made", groups=((CreateOrApply(POD, owned("a", "ours")),),)))
     assert done.reason == reason

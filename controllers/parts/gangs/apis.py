@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from elasticjob.api.readings import decoded
+from elasticjob.api.v1alpha1.checks.common import is_label
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.elasticjob import Gang as Word
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import Object
 
@@ -190,3 +193,13 @@ APIS: Final[tuple[Api, ...]] = (
 def api_of(gang: Gang) -> Api:
     """Return the API by which a gang was made."""
     return next(api for api in APIS if api.name == gang.api)
+
+
+_GANG: Final = JsonReader(Gang)
+
+
+def kept(annotations: Mapping[str, str]) -> Gang | None:
+    """Return the gang that was made for a JobResource with these annotations; None without one of ours."""
+    gang = decoded(annotations.get(names.GANG), _GANG)
+    known = gang is not None and gang.least > 0 and is_label(gang.name)
+    return gang if known and any(gang and api.name == gang.api for api in APIS) else None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
-
-from elasticjob.controllers.parts import names
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -30,9 +26,3 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 def written(gang: Gang) -> str:
     """Return a gang as it is kept in an annotation."""
     return msgspec.json.encode(gang).decode()
-
-
-def kept(annotations: Mapping[str, str]) -> Gang | None:
-    """Return the gang that was made for a JobResource with these annotations; None if there is none."""
-    text = annotations.get(names.GANG, "")
-    return msgspec.json.decode(text, type=Gang) if text else None

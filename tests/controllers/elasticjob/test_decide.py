@@ -19,6 +19,7 @@ from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts.gangs import gang as gangs
+from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import Action, Apply, Create, CreateOrApply, Delete, Outcome
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
@@ -596,10 +597,10 @@ def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
     """An annotation that a server-side apply leaves out is taken away."""
     given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert gangs.kept(write.manifest["metadata"]["annotations"]) == given.gang
+    assert kept(write.manifest["metadata"]["annotations"]) == given.gang
 
 
 def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
     given = running(together("none"), resource_=grouped(2, suspend=True))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert gangs.kept(write.manifest["metadata"]["annotations"]) is None
+    assert kept(write.manifest["metadata"]["annotations"]) is None

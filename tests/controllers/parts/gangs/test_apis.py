@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.apis import APIS, api_of
+from elasticjob.controllers.parts.gangs.apis import APIS, api_of, kept
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of
-from elasticjob.controllers.parts.gangs.gang import Gang, kept, written
+from elasticjob.controllers.parts.gangs.gang import Gang, written
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import job, resource, role

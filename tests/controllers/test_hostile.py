@@ -1,0 +1,115 @@
+"""Labels, annotations and statuses that somebody else has edited cost no pass of the job that has them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob import controllers
+from elasticjob.api import readings
+from elasticjob.api.v1alpha1 import common
+from elasticjob.controllers.elasticjob.decide import decide as decide_job
+from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
+from elasticjob.controllers.elasticjob.status import describe as describe_job
+from elasticjob.controllers.jobresource.decide import Seen, decide
+from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.nodes.relaunch import Life, life_of
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.triggers import job_of
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.objects.views import POD
+from tests.kit.controllers.build import NOW, job, master, plan, resource, role
+from tests.kit.controllers.shelf import pod
+
+HOSTILE = (
+    "",
+    "NaN",
+    "\x00",
+    "x",
+    "-1",
+    "1e400",
+    "1000000000",
+    "9" * 5000,
+    "a" * 300,
+    "\u0663",
+    "\U0001f600",
+    "null",
+    "[" * 100_000,
+    '{"worker": NaN}',
+    '{"worker": 1e999, "ps": -3, "x": true}',
+    '{"worker": ' + "9" * 5000 + "}",
+    '{"api": "nobody/v1", "name": "digits", "least": 2}',
+    '{"api": "scheduling.volcano.sh/v1beta1", "name": "\\u0000", "least": 2}',
+    '{"api": "scheduling.volcano.sh/v1beta1", "name": "digits", "least": -2}',
+)
+values = st.sampled_from(HOSTILE) | st.text(max_size=40)
+KEYS = sorted(value for value in vars(names).values() if str(value).startswith("elasticjob.dlrover/"))
+LABELS = sorted(value for name, value in vars(common).items() if name.startswith("LABEL_"))
+ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
+
+
+def lives(labels: dict[str, str], annotations: dict[str, str]) -> tuple[Life, ...]:
+    made = Cache(POD).view(pod(metadata={"labels": labels, "annotations": annotations}))
+    assert len(job_of(made)) == 1  # by its label, or its controller
+    return tuple(filter(None, (life_of(made, {"m1"}),)))
+
+
+@given(st.data())
+def test_a_pass_reads_whatever_is_written(data: st.DataObject) -> None:
+    def drawn(keys: list[str], known: dict[str, str]) -> dict[str, str]:
+        return known | data.draw(st.dictionaries(st.sampled_from(keys), values, max_size=3))
+
+    pods = lives(drawn(LABELS, names.pod_labels("digits", "worker", 0, 0)), drawn(KEYS, {}))
+    restarts = {"worker": data.draw(st.dictionaries(values, st.integers(0, 9), max_size=3))}
+    made = resource(status={"restarts": restarts})
+    made.metadata.annotations.update(drawn(KEYS, {}))
+    asked = job(ELASTIC, metadata={"annotations": drawn(KEYS, {})}, status={"workers": data.draw(values)})
+    plans = (plan(f"digits-user-{data.draw(values)}", {"worker": 3}, manual=True),)
+
+    seen = SeenOfJob(asked, made, (master(),), pods, plans)
+    assert describe_job(seen, decide_job(seen, NOW), NOW).phase
+    nodes = Seen(made, asked, pods, "10.0.0.1:50001", plans, (master(),))
+    assert describe(nodes, decide(nodes, NOW), NOW).observed_generation == 1
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+def test_each_hostile_annotation_is_read(value: str) -> None:
+    for key in KEYS:
+        made = resource()
+        made.metadata.annotations[key] = value
+        seen = SeenOfJob(
+            job(), made, (master(),), lives(names.pod_labels("digits", "worker", 0, 0), {key: value})
+        )
+        decide_job(seen, NOW)
+        decide(Seen(made, job(), seen.lives, "10.0.0.1:50001"), NOW)
+
+
+@given(st.integers(-(2**70), 2**70) | st.floats(0, allow_nan=False), st.datetimes(timezones=st.just(UTC)))
+def test_no_number_of_seconds_leaves_the_calendar(seconds: float, moment: datetime) -> None:
+    if seconds >= 0:
+        assert moment <= readings.after(moment, readings.span(seconds)) <= readings.END_OF_TIME
+
+
+ELSEWHERE = {"diserver", "settings.py", "served.py", "fold.py"}
+"""Other readings: of calls, of the environment, of the server's discovery, of names that were checked."""
+
+
+def test_what_others_can_edit_is_read_in_one_place() -> None:
+    folder = Path(str(controllers.__file__)).parent
+    raw = re.compile(r"json\.loads|msgspec\.json\.decode|fromisoformat|isdecimal|isdigit")
+    found = [
+        path.relative_to(folder)
+        for path in folder.rglob("*.py")
+        if ELSEWHERE.isdisjoint(path.relative_to(folder).parts) and raw.search(path.read_text())
+    ]
+    assert found == []
+
+
+def test_what_can_be_read_is() -> None:
+    assert readings.counts('{"worker": 3, "ps": 0}') == {"worker": 3, "ps": 0}
+    assert [readings.number(each, -1) for each in ("7", "x", None)] == [7, -1, -1]
