@@ -9,7 +9,13 @@ import yaml
 from pydantic import ValidationError
 
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ReplicaSpec
+from elasticjob.api.v1alpha1.checks.times import SECONDS
+from elasticjob.api.v1alpha1.elasticjob import (
+    ELASTICJOB,
+    DistributionStrategy,
+    ReplicaSpec,
+    RunPolicy,
+)
 from tests.kit.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
@@ -233,6 +239,17 @@ UPDATES: dict[str, tuple[tuple[dict[str, Any], dict[str, Any]], list[str]]] = {
 def test_updates(given: tuple[dict[str, Any], dict[str, Any]], paths: list[str]) -> None:
     before, now = given
     assert [problem.path for problem in problems(job(**now), job(**before))] == paths
+
+
+@pytest.mark.parametrize("field", [RunPolicy.model_fields[name].alias for name in SECONDS])
+def test_seconds_stay_within_the_calendar(field: str) -> None:
+    path, hundred_years = f"spec/runPolicy/{field}", 3_153_600_000
+    if field != "ttlSecondsAfterFinished":  # 32 bits of its schema are less
+        assert not problems(job(**{path: hundred_years}))
+        found = problems(job(**{path: hundred_years + 1}))
+        assert [problem.path for problem in found] == [path.replace("/", ".")]
+        of_before = {path: 10**14}
+        assert not problems(job(**of_before, **{f"{W}/replicas": 3}), job(**of_before))
 
 
 def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:

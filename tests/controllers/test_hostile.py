@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,11 @@ from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.nodes.relaunch import Life, life_of
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.triggers import job_of
+from elasticjob.controllers.scaleplan.decide import Seen as SeenOfPlans
+from elasticjob.controllers.scaleplan.decide import decide as decide_plans
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import NOW, job, master, plan, resource, role
+from tests.kit.controllers.build import NOW, at, ended, job, life, master, plan, resource, role
 from tests.kit.controllers.shelf import pod
 
 HOSTILE = (
@@ -93,6 +95,18 @@ def test_each_hostile_annotation_is_read(value: str) -> None:
 def test_no_number_of_seconds_leaves_the_calendar(seconds: float, moment: datetime) -> None:
     if seconds >= 0:
         assert moment <= readings.after(moment, readings.span(seconds)) <= readings.END_OF_TIME
+
+
+def test_seconds_beyond_the_calendar_end_no_pass() -> None:
+    """A webhook refuses them now; earlier releases did not."""
+    policy = {f"{name}Seconds": 10**14 for name in ("activeDeadline", "pendingTimeout", "scalePlanDeadline")}
+    asked = job(runPolicy={**policy, "forgiveRestartsAfterSeconds": 10**14}, status={"startTime": at(NOW)})
+    going = (plan("up", {"worker": 2}, phase="Scaling", started=NOW),)
+    pods = (ended(lived=timedelta(hours=1)), life(1))
+    assert decide_job(SeenOfJob(asked, resource(), (master(),), pods, going), NOW).outcome is None
+    assert decide(Seen(resource(), asked, pods, "10.0.0.1:50001", going), NOW).actions
+    plans = decide_plans(SeenOfPlans(asked, resource(), going), NOW)
+    assert plans.again_in == timedelta(seconds=readings.LONGEST_SECONDS)
 
 
 ELSEWHERE = {"diserver", "settings.py", "served.py", "fold.py"}

@@ -31,6 +31,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     templates_have_their_shape,
     what_the_server_would_refuse_later,
 )
+from elasticjob.api.v1alpha1.checks.times import times_are_bounded
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
@@ -70,6 +71,7 @@ def _of_a_well_shaped(new: ElasticJob, old: ElasticJob | None) -> Iterator[Probl
     for check in CHECKS:
         yield from check(new)
     yield from the_older_form_says_the_same(new, old)
+    yield from times_are_bounded(new, old)
     yield from what_the_server_would_refuse_later(new, old)
 
 
