@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 MOST_DIGITS: Final = 9
 """Digits of a number: int() refuses thousands of them, and statuses hold 32 bits."""
+VERSION_DIGITS: Final = 20
+"""Those of 64 bits."""
 LONGEST_SECONDS: Final = 3_153_600_000
 """A hundred years: more would overflow a date."""
 END_OF_TIME: Final = datetime.max.replace(tzinfo=UTC)
@@ -32,6 +34,11 @@ def is_number(text: str | None) -> bool:
 def number(text: str | None, otherwise: int = 0) -> int:
     """Return the number in a text; `otherwise` where there is none, or too large a one."""
     return int(text) if text is not None and is_number(text) else otherwise
+
+
+def version(text: str) -> int:
+    """Return a resourceVersion as the number by which versions of one kind are in order (KEP 5504)."""
+    return int(text) if len(text) <= VERSION_DIGITS and text.isascii() and text.isdecimal() else 0
 
 
 def decoded(text: str | None, reader: JsonReader[T]) -> T | None:

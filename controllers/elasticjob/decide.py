@@ -14,12 +14,11 @@ from elasticjob.controllers.elasticjob.objects import asked, foundation, job_res
 from elasticjob.controllers.elasticjob.obstacles import slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
-    asked_anew,
-    out_of_bounds,
     regrouped,
     remembered,
     scale_plan,
     suspension,
+    wishes,
 )
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Node, Standing
@@ -279,29 +278,21 @@ def move_the_master_before_its_machine_ends(seen: Seen, now: datetime) -> Plan |
 def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """A size that the user changed becomes a manual ScalePlan, once: its name is the job's generation.
 
-    A size out of its role's bounds, which the user or an autoscaler has changed, becomes one as well.
+    A size that could not be had becomes another one when the job has changed. So does a size out of its
+    role's bounds, which the user or an autoscaler has changed.
     """
     if seen.resource is None:
         return None
-    job, resource = seen.job.metadata, seen.resource.metadata
-    name, who = names.user_plan(job.name, job.generation), "the user asks for"
     remember = (remembered(seen),)
-    if not (changed := asked_anew(seen)):
-        name, who = names.bounds_plan(job.name, resource.generation), "the nearest allowed size is"
-        changed = out_of_bounds(seen, name)
-    if not changed and asked(seen.job) == seen.last_asked:
+    wish = next((wish for wish in wishes(seen) if wish.sizes), None)
+    if wish is None and asked(seen.job) == seen.last_asked:
         return None
-    if not changed:
+    if wish is None:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
-    sizes = ", ".join(f"{role} {count}" for role, count in changed.items())
-    plan = scale_plan(
-        seen,
-        name,
-        {"replicaResourceSpecs": {role: {"replicas": n} for role, n in changed.items()}},
-        f"{who} {sizes}",
-        manual=True,
-    )
-    return Plan("SizeAsked", f"{who} {sizes}: ScalePlan {name}", groups=((plan,), remember))
+    reason = f"{wish.who} {', '.join(f'{role} {count}' for role, count in wish.sizes.items())}"
+    changes = {"replicaResourceSpecs": {role: {"replicas": n} for role, n in wish.sizes.items()}}
+    plan = scale_plan(seen, wish.plan, changes, reason, manual=True)
+    return Plan("SizeAsked", f"{reason}: ScalePlan {wish.plan}", groups=((plan,), remember))
 
 
 def grow_after_out_of_memory(seen: Seen, now: datetime) -> Plan | None:

@@ -10,8 +10,11 @@ from typing import Final
 from elasticjob.api.readings import after
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
+from elasticjob.controllers.elasticjob.objects import asked
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.relaunch import Life, Node
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, why_impossible
 from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
 from elasticjob.kube.objects.conditions import find
 
@@ -35,7 +38,7 @@ def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
     master = seen.master.latest
     held = _waiting(master, now) if master and not master.running else None
     nodes = (_of_node(seen, node, now) for node in seen.wanted)
-    return tuple(found for found in (*_refusals(seen, plan), held, *nodes) if found)
+    return tuple(found for found in (*_refusals(seen, plan), held, *nodes, *_sizes(seen)) if found)
 
 
 def slow_in(seen: Seen, now: datetime) -> timedelta | None:
@@ -51,6 +54,20 @@ def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
     for reason, sentence in told:
         if reason in (REFUSED, NAME_TAKEN, GANG_UNAVAILABLE):
             yield Obstacle(refusal(sentence) if reason == REFUSED else reason, sentence)
+
+
+def _sizes(seen: Seen) -> Iterator[Obstacle]:
+    """Sizes that the job asks for and its limits do not allow."""
+    resource = seen.resource.metadata if seen.resource else None
+    job = seen.job.metadata
+    bounds = names.bounds_plan(job.name, job.generation, resource.generation if resource else 0)
+    for plan in seen.plans:
+        why = why_impossible(plan) if plan == seen.newest_request or plan.metadata.name == bounds else ""
+        for role, spec in plan.spec.replica_resource_specs.items() if why else ():
+            have, wanted = seen.sizes.get(role), spec.replicas
+            known = wanted is not None and have not in (None, wanted)
+            if known and (plan.metadata.name == bounds or asked(seen.job).get(role) == wanted):
+                yield Obstacle(IMPOSSIBLE, f"{role} has {have} of {wanted} nodes: {why}")
 
 
 def _of_node(seen: Seen, node: Node, now: datetime) -> Obstacle | None:

@@ -90,10 +90,19 @@ class Seen:
         """The sizes that the user asked for last: as remembered, or in plans made just before a crash."""
         job, asked = self.job.metadata.name, dict(self.last_asked)
         dated = {names.generation_of(job, plan.metadata.name): plan for plan in self.plans}
-        for generation in sorted(at for at in dated if at > self.asked_at):
+        for generation in sorted(at for at in dated if self.asked_at < at <= self.job.metadata.generation):
             specs = dated[generation].spec.replica_resource_specs.items()
             asked |= {role: spec.replicas for role, spec in specs if spec.replicas is not None}
         return asked
+
+    @property
+    def newest_request(self) -> ScalePlan | None:
+        """The newest plan for what the user asks for."""
+        return next((plan for plan in reversed(self.plans) if self.generation_of(plan) >= 0), None)
+
+    def generation_of(self, plan: ScalePlan) -> int:
+        """Return the generation of the job that a plan for what the user asks names; -1 for other plans."""
+        return next(iter(names.asked_in(self.job.metadata.name, plan.metadata.name)), -1)
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob.objects import asked, remembered_gang, written
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
+from elasticjob.controllers.passes.conclusions import why_impossible
 from elasticjob.controllers.passes.plan import Apply, Create
 from elasticjob.kube.objects.kinds import Manifest
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Sizes that roles should have, the plan for them, and how its reason begins."""
+
+    plan: str
+    sizes: Mapping[str, int]
+    who: str
 
 
 def asked_anew(seen: Seen) -> dict[str, int]:
@@ -21,12 +32,44 @@ def asked_anew(seen: Seen) -> dict[str, int]:
     return {role: count for role, count in asked(seen.job).items() if seen.last_requested.get(role) != count}
 
 
-def out_of_bounds(seen: Seen, name: str) -> dict[str, int]:
-    """The nearest allowed sizes of roles that are out of bounds, unless plan `name` exists already."""
-    if any(plan.metadata.name == name for plan in seen.plans):
+def still_asked(seen: Seen) -> dict[str, int]:
+    """The sizes that the user asks for and the newest plan for them has not given, when it is worth a try.
+
+    That is where the job has changed since the plan was impossible, and where a plan that is no newer
+    superseded it.
+    """
+    plan = seen.newest_request
+    if plan is None or plan.status.phase not in (PlanPhase.FAILED, PlanPhase.SUPERSEDED):
         return {}
+    if plan.status.phase is PlanPhase.FAILED:
+        again = bool(why_impossible(plan)) and seen.job.metadata.generation > seen.generation_of(plan)
+    else:
+        again = not any(newer.manual for newer in seen.plans[seen.plans.index(plan) + 1 :])
+    sizes = asked(seen.job)
+    specs = plan.spec.replica_resource_specs.items()
+    roles = [role for role, spec in specs if again and spec.replicas == sizes.get(role, -1)]
+    return {role: sizes[role] for role in roles if seen.sizes.get(role) != sizes[role]}
+
+
+def out_of_bounds(seen: Seen) -> dict[str, int]:
+    """The nearest allowed sizes of roles that are out of bounds."""
     nearest = {role: seen.job.spec.range_of(role).clamp(count) for role, count in seen.sizes.items()}
     return {role: count for role, count in nearest.items() if count != seen.sizes[role]}
+
+
+def wishes(seen: Seen) -> Iterator[Wish]:
+    """The sizes that the user asks for, then those that bring roles within their bounds, each by a plan."""
+    job, generation = seen.job.metadata, seen.job.metadata.generation
+    nodes = seen.resource.metadata.generation if seen.resource else 0
+    name, made = names.user_plan(job.name, generation), {plan.metadata.name for plan in seen.plans}
+    yield Wish(name, asked_anew(seen), "the user asks for")
+    again = Wish(f"{name}-{nodes}" if name in made else name, still_asked(seen), "the user still asks for")
+    bounds = names.bounds_plan(job.name, generation, nodes)
+    yield from (
+        each
+        for each in (again, Wish(bounds, out_of_bounds(seen), "the nearest allowed size is"))
+        if each.plan not in made
+    )
 
 
 def suspension(seen: Seen) -> tuple[Apply, ...]:

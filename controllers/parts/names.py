@@ -90,15 +90,26 @@ def user_plan(job: str, generation: int) -> str:
     return f"{job}-user-{generation}"
 
 
-def bounds_plan(job: str, generation: int) -> str:
-    """Return the name of the ScalePlan that brings this generation of the JobResource within bounds."""
-    return f"{job}-bounds-{generation}"
+def bounds_plan(job: str, generation: int, nodes: int) -> str:
+    """Return the name of the ScalePlan that brings a JobResource of generation `nodes` within the bounds of
+    this generation of the job.
+    """
+    return f"{job}-bounds-{generation}-{nodes}"
 
 
 def generation_of(job: str, plan: str) -> int:
     """Return the generation in the name of a user's plan, -1 for other plans."""
+    generations = asked_in(job, plan)
+    return generations[0] if len(generations) == 1 else -1
+
+
+def asked_in(job: str, plan: str) -> tuple[int, ...]:
+    """Return the generations in the name of a plan for what a user asks: that of the job, then that of its
+    JobResource where it was asked again; () for other plans.
+    """
     text = plan.removeprefix(f"{job}-user-")
-    return readings.number(text, -1) if text != plan else -1
+    numbers = text.split("-")
+    return tuple(map(int, numbers)) if text != plan and all(map(readings.is_number, numbers)) else ()
 
 
 def token(job: str) -> str:

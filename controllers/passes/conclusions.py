@@ -1,17 +1,20 @@
-"""Questions about a job that its own spec and status answer: is it over, is it ours."""
+"""Questions about a job or a plan that its own spec and status answer: is it over, is it ours."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.kube.objects.conditions import is_true
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.kube.objects.conditions import TRUE, find, is_true
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
 ENDINGS: Final = frozenset({COMPLETE, FAILED})
 """Conditions that say that a job is over."""
 SUSPENDED: Final = "Suspended"
+IMPOSSIBLE: Final = "Impossible"
+"""The reason of a plan that could not be carried out."""
 OPERATOR: Final = "elasticjob"
 """The value of `spec.managedBy` that, like "", means this operator."""
 
@@ -24,3 +27,9 @@ def is_over(job: ElasticJob) -> bool:
 def is_ours(job: ElasticJob) -> bool:
     """Whether this operator may touch the job."""
     return job.spec.managed_by in ("", OPERATOR)
+
+
+def why_impossible(plan: ScalePlan) -> str:
+    """Return why a plan could not be carried out, "" for any other end."""
+    found = find(plan.status.conditions, FAILED)
+    return found.message if found and found.status == TRUE and found.reason == IMPOSSIBLE else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from elasticjob.api.readings import version
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -122,7 +123,7 @@ class Caches:
         """Return the ScalePlans of a job, the oldest first; not those of an earlier job of its name."""
         life = self.jobs.meta(job)
         plans = (plan for plan in self.plans.by_index(JOB, str(job)) if not _is_of_another(plan, job, life))
-        return tuple(sorted(plans, key=age))
+        return by_age(plans)
 
     def master_address(self, job: ElasticJob) -> str:
         """Return host:port of the job's master, an IP; "" until its Service has one."""
@@ -151,10 +152,23 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
     return found.metadata
 
 
-def age(plan: ScalePlan) -> tuple[float, bool, str]:
-    """Sort key of plans: the oldest first; within a second the automatic ones, so that a user's is newer."""
-    created = plan.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, plan.manual, plan.metadata.name)
+def by_age(plans: Iterable[ScalePlan]) -> tuple[ScalePlan, ...]:
+    """Return the plans of a job, the oldest first; those of what a user asks by the generations they name.
+
+    A creationTimestamp has seconds. Within one the automatic plans come first, so that a user's is newer, and
+    plans without a status are newer than those with one. Among the former the resourceVersion is that of the
+    creation, since only the controller of plans changes them.
+    """
+    ordered = sorted(plans, key=_age)
+    asked = {plan.metadata.uid: names.asked_in(plan.spec.owner_job, plan.metadata.name) for plan in ordered}
+    users = iter(sorted((p for p in ordered if asked[p.metadata.uid]), key=lambda p: asked[p.metadata.uid]))
+    return tuple(next(users) if asked[plan.metadata.uid] else plan for plan in ordered)
+
+
+def _age(plan: ScalePlan) -> tuple[float, bool, bool, int, str]:
+    about, seen = plan.metadata, plan.status.phase is not None
+    created = about.creation_timestamp.timestamp() if about.creation_timestamp else 0.0
+    return created, plan.manual, not seen, version(about.resource_version), about.name
 
 
 def _machine(pod: Pod) -> Iterable[str]:

@@ -14,13 +14,15 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
-from elasticjob.controllers.passes.conclusions import is_over
+from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, is_over, why_impossible
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
+KEPT_FAILURE: Final = timedelta(minutes=10)
+"""How long a plan that could not be carried out is kept at least."""
 LATE: Final = "DeadlineExceeded"
 """The reason of plans that took too long, where nothing more exact is known."""
 
@@ -66,8 +68,11 @@ def close_plans_of_a_finished_job(seen: Seen, now: datetime) -> Plan | None:
 
 
 def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
-    """A plan without an owner gets its job as one, so that it is deleted with it."""
-    orphans = [plan for plan in seen.plans if not plan.metadata.owner_references]
+    """A plan without an owner gets its job as one, so that it is deleted with it.
+
+    Not before it has a status: until then its resourceVersion says when it was created.
+    """
+    orphans = [plan for plan in seen.plans if not plan.metadata.owner_references and plan.status.phase]
     if seen.job is None or not orphans:
         return None
     adoptions = tuple(adoption(plan, seen.job) for plan in orphans)
@@ -104,7 +109,7 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     try:
         folded = fold(seen.job, seen.resource, plan)
     except Impossible as error:
-        return ending("Impossible", (End(plan, PlanPhase.FAILED, "Impossible", str(error)),), now)
+        return ending(IMPOSSIBLE, (End(plan, PlanPhase.FAILED, IMPOSSIBLE, str(error)),), now)
     return _carry_out(seen.resource, plan, folded, now)
 
 
@@ -127,10 +132,13 @@ def finish_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
-    """Only the last finished plans are kept."""
+    """Only the last finished plans are kept, and what could not be carried out until that may have changed.
+
+    Without the latter, the controllers that asked for it would ask again at once.
+    """
     if seen.job is None:
         return None
-    finished = [plan for plan in seen.plans if _finished(plan) and not plan.metadata.deletion_timestamp]
+    finished = [plan for plan in seen.plans if _is_past(seen, seen.job, plan, now)]
     surplus = max(0, len(finished) - seen.job.spec.run_policy.scale_plan_history_limit)
     old = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in finished[:surplus])
     return Plan("PlansForgotten", "old plans are deleted", groups=(old,), quiet=True) if old else None
@@ -150,15 +158,28 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     leave_it_to_others,
     leave_it_to_the_collector,
     fail_plans_without_a_job,
-    adopt_plans,
     close_plans_of_a_finished_job,
     close_plans_that_give_way,
     carry_out_the_next,
     say_what_plans_wait_for,
+    adopt_plans,
     finish_plans,
     forget_the_oldest,
     wait_for_the_nodes,
 )
+
+
+def _is_past(seen: Seen, job: ElasticJob, plan: ScalePlan, now: datetime) -> bool:
+    """Whether a finished plan may be forgotten."""
+    if not _finished(plan) or plan.metadata.deletion_timestamp:
+        return False
+    if not why_impossible(plan):
+        return True
+    about, resource = job.metadata, seen.resource.metadata.generation if seen.resource else 0
+    requests = [each.metadata.name for each in seen.plans if names.asked_in(about.name, each.metadata.name)]
+    current = {names.bounds_plan(about.name, about.generation, resource), *requests[-1:]}
+    ended = plan.status.finish_time or now
+    return plan.metadata.name not in current and now >= after(ended, KEPT_FAILURE)
 
 
 def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:

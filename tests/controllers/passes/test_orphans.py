@@ -306,6 +306,6 @@ def test_plans_of_a_former_life_are_not_the_jobs() -> None:
     own, old = owned(SCALEPLAN, "own", "job-1", spec=spec), owned(SCALEPLAN, "former", spec=spec)
     plans = (old, written, own, free, shared, lent)
     found = caches((ELASTICJOB, raw(job())), *((SCALEPLAN, raw(plan)) for plan in plans))
-    assert [plan.metadata.name for plan in found.plans_of(KEY)] == ["free", "lent", "own"]
+    assert {plan.metadata.name for plan in found.plans_of(KEY)} == {"free", "lent", "own"}
     found.jobs.take(Removed(raw(job())))
     assert len(found.plans_of(KEY)) == 6

@@ -34,7 +34,7 @@ from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import NODE, POD, SERVICE
+from elasticjob.kube.objects.views import NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
 from tests.kit.controllers.build import NOW, at, job, over, plan, resource, role
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
 from tests.kit.controllers.shelf import caches, machine, pod, raw
@@ -62,7 +62,8 @@ class Server:
             self.statuses.append(manifest["status"])
 
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
-        self.created.append(manifest)
+        if kind.name != POD_DISRUPTION_BUDGET.name:
+            self.created.append(manifest)
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
         self.deleted.append(name)

@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.jobresource.decide import make_no_pods_for_a_job_that_ends
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.observe import age
+from elasticjob.controllers.passes.observe import by_age
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest
@@ -116,7 +116,7 @@ class Cluster(Living):
         self.plans[made.metadata.name] = manifest
 
     def ordered(self) -> tuple[ScalePlan, ...]:
-        return tuple(sorted((SCALEPLAN.convert(each) for each in self.plans.values()), key=age))
+        return by_age(SCALEPLAN.convert(each) for each in self.plans.values())
 
     def write(self, action: Any) -> None:
         match action:

@@ -61,7 +61,9 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         ("a deleted job", seen(up(), job_=job(metadata={"deletionTimestamp": at(NOW)})), "Deleting")
     ],
     rules.fail_plans_without_a_job: [("no job", Seen(None, None, (up(),)), "JobNotFound", "up Failed")],
-    rules.adopt_plans: [("a person's plan", seen(up(owned=False)), "PlansAdopted", "up owned")],
+    rules.adopt_plans: [
+        ("a person's plan", seen(up(owned=False, phase="Succeeded")), "PlansAdopted", "up owned")
+    ],
     rules.close_plans_of_a_finished_job: [
         ("a finished job", seen(up(), job_=job(status=over())), "JobFinished", "up Superseded")
     ],

@@ -6,12 +6,15 @@ optimizer does. `…`: the operator looks, and carries out what is open.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from elasticjob.controllers.passes.observe import age
+from elasticjob.controllers.passes.observe import by_age
 from tests.kit.controllers.build import plan
 from tests.kit.controllers.sizing import Sizing
 
@@ -91,4 +94,62 @@ def test_every_order_ends_with_the_last_word(order: tuple[str, ...], between: st
 
 def test_within_a_second_a_users_plan_is_the_newer_one() -> None:
     made = plan("a-users", {"worker": 3}, manual=True), plan("digits-auto-1", {"worker": 4})
-    assert sorted(made, key=age) == [made[1], made[0]]
+    assert by_age(made) == (made[1], made[0])
+
+
+@pytest.mark.parametrize("first", [8, 98])
+@pytest.mark.parametrize("between", ["scale 3, scale 4", "scale 3, …, scale 4", "scale 4, scale 3, scale 4"])
+def test_of_two_sizes_within_a_second_the_newer_wins(first: int, between: str) -> None:
+    """Generations 9 and 10 are in order, though their names are not."""
+    ended = play(Sizing(generation=first, between=timedelta(0)), between)
+    assert ended.size == 4
+
+
+def test_of_two_tools_plans_within_a_second_the_newer_wins() -> None:
+    world = Sizing(between=timedelta(0))
+    world.settle()
+    for number, name in enumerate(("zeta", "alpha")):  # each is newer than its name says
+        world.add_plan(name, plan(name, {"worker": 3 + number}, manual=True).manifest())
+    world.settle()
+    assert (world.size, world.phases()["zeta"]) == (4, "Superseded")
+
+
+@given(st.permutations([f"digits-user-{n}" for n in (9, 10, 11, 99, 100)]), st.lists(st.integers(0, 2)))
+def test_plans_of_users_are_in_the_order_of_their_generations(named: list[str], ages: list[int]) -> None:
+    """Whatever clocks of API servers say; other plans keep their places among them."""
+    seconds = dict(zip(named, ages, strict=False))
+    made = [plan(name, manual=True, age=seconds.get(name, 0)) for name in named]
+    made.insert(2, plan("zeta", age=1))
+    ordered = [each.metadata.name for each in by_age(made) if each.metadata.name != "zeta"]
+    assert ordered == [f"digits-user-{n}" for n in (9, 10, 11, 99, 100)]
+
+
+LIMITED: dict[str, Any] = {"resourceLimits": {"cpu": "250m"}}  # two nodes of 100m
+
+
+@pytest.mark.parametrize("history", [0, 10])
+def test_a_size_that_cannot_be_had_is_asked_once_and_again_when_the_job_changes(history: int) -> None:
+    policy = {"runPolicy": {"scalePlanHistoryLimit": history}}
+    world = Sizing(spec=LIMITED | policy)
+    world.settle()
+    world.scale(3, minReplicas=3)  # of an older webhook: it would say that three do not fit
+    world.settle()
+    assert (world.size, world.status["reason"]) == (2, "Impossible")
+    assert [name for name in world.made if "user" in name] == ["digits-user-2"]
+    assert len(world.made) == 2
+    world.spec, world.generation = {"resourceLimits": {"cpu": "4"}} | policy, 3
+    world.settle()
+    assert (world.size, world.status.get("reason")) == (3, None)
+
+
+def test_a_size_that_the_wrong_plan_has_superseded_is_asked_again() -> None:
+    """An earlier release took the plan of generation 9 for newer than that of 10."""
+    world = Sizing(generation=9)
+    world.settle()
+    world.scale(3)
+    world.settle()
+    world.plans["digits-user-10"]["status"]["phase"] = "Superseded"
+    assert world.resource is not None
+    world.resource["spec"]["replicaResourceSpecs"]["worker"]["replicas"] = 2
+    world.settle()
+    assert world.size == 3

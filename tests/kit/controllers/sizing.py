@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.elasticjob import decide as jobs
 from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.passes.observe import age
+from elasticjob.controllers.passes.observe import by_age
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Plan
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
@@ -36,13 +36,15 @@ class Sizing:
     order: list[tuple[str, int]] = field(default_factory=list)  # who wanted what, as the plans came
     writes: int = 0
     status: Manifest = field(default_factory=dict)
+    spec: Manifest = field(default_factory=dict)  # more of the job
+    between: timedelta = timedelta(seconds=1)  # the creation of two plans
 
     # the world
 
     @property
     def job(self) -> ElasticJob:
         sizes = {"worker": role(self.asked, **self.worker)}
-        return job(sizes, generation=self.generation, status=self.status)
+        return job(sizes, generation=self.generation, status=self.status, **self.spec)
 
     @property
     def size(self) -> int | None:
@@ -55,7 +57,7 @@ class Sizing:
         return JOBRESOURCE.convert(self.resource) if self.resource else None
 
     def ordered(self) -> tuple[ScalePlan, ...]:
-        return tuple(sorted((SCALEPLAN.convert(plan) for plan in self.plans.values()), key=age))
+        return by_age(SCALEPLAN.convert(plan) for plan in self.plans.values())
 
     def phases(self) -> dict[str, str]:
         return {plan.metadata.name: str(plan.status.phase) for plan in self.ordered()}
@@ -84,11 +86,12 @@ class Sizing:
                 pass  # services, rights and pods are not what this is about
 
     def add_plan(self, name: str, manifest: Manifest) -> None:
-        self.now += timedelta(seconds=1)
+        self.now += self.between
         about = {
             **manifest["metadata"],
             "uid": f"uid-{name}",
             "generation": 1,
+            "resourceVersion": str(len(self.made)),
             "creationTimestamp": at(self.now),
         }
         self.plans[name] = {**manifest, "metadata": about}
