@@ -39,6 +39,8 @@ LABEL_INDEX: Final = "elasticjob.dlrover/replica-index"
 LABEL_RANK: Final = "elasticjob.dlrover/rank-index"
 LABEL_RELAUNCH: Final = "elasticjob.dlrover/relaunch-count"
 LABEL_SCALE_TYPE: Final = "elasticjob.dlrover/scale-type"
+MAIN_CONTAINER: Final = "elasticjob.dlrover/main-container"
+"""On pods: the name of the main container, as the template has it; admission may put others before it."""
 OLDER_LABEL_SCALE_TYPE: Final = "scale-type"
 """The same in original manifests."""
 

@@ -1,14 +1,20 @@
-"""The main container of a pod, the one named `main`, else the first: its end alone is the end of its node."""
+"""The main container of a pod, as its annotation says: its end alone is the end of its node.
+
+The annotation has the name from the job's template, where it is the one named `main`, else the first. A
+webhook that injects a sidecar may put that before it.
+"""
 
 from __future__ import annotations
 
+from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.kube.objects.views import Container, ContainerStatus, ContainerTerminated, Pod
 
 
 def main_container(pod: Pod) -> Container | None:
-    """Return the container that trains: the one named `main`, else the first."""
-    named = (container for container in pod.spec.containers if container.name == "main")
-    return next(named, pod.spec.containers[0] if pod.spec.containers else None)
+    """Return the container that trains; without the annotation the one named `main`, else the first."""
+    by_name = {container.name: container for container in pod.spec.containers}
+    names = (pod.metadata.annotations.get(MAIN_CONTAINER, ""), "main", *by_name)
+    return next((by_name[name] for name in names if name in by_name), None)
 
 
 def main_status(pod: Pod) -> ContainerStatus | None:

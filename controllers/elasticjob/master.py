@@ -11,6 +11,7 @@ import msgspec
 
 from elasticjob.api.rpc import environment as env
 from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Node, Policy
@@ -99,7 +100,10 @@ def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
         "name": name,
         "namespace": job.metadata.namespace,
         "labels": names.pod_labels(job.metadata.name, names.MASTER, 0, node.next_relaunch),
-        "annotations": {names.RESTARTS: str(node.restarts)},
+        "annotations": {
+            MAIN_CONTAINER: _main(job).get("name", CONTAINER),
+            names.RESTARTS: str(node.restarts),
+        },
         "ownerReferences": [controlled_by(job)],
     }
     return Create(POD, manifest_of(POD, metadata, spec=_spec(job, name, provision)))
@@ -107,8 +111,8 @@ def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
 
 def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     given = job.spec.master.pod if job.spec.master else {}
-    containers: list[Manifest] = given.get("containers") or [{}]
-    main = (job.spec.master.main_container if job.spec.master else None) or containers[0]
+    main = _main(job)
+    containers: list[Manifest] = given.get("containers") or [main]
     spec = {
         "securityContext": dict(UNPRIVILEGED),
         "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
@@ -127,6 +131,11 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     }
     priority = job.spec.run_policy.scheduling.priority_class_name
     return {"priorityClassName": priority, **spec} if priority else spec
+
+
+def _main(job: ElasticJob) -> Manifest:
+    """Return the main container in the master's template, {} without one."""
+    return (job.spec.master.main_container if job.spec.master else None) or {}
 
 
 def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manifest:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -45,11 +46,12 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
     labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
     carried = _carried(owner, birth.role)
+    annotations = (template.get("annotations") or {}) | dict(carried.annotations)
     metadata = {
         "name": name,
         "namespace": job.metadata.namespace,
         "labels": (template.get("labels") or {}) | dict(carried.labels) | labels,
-        "annotations": (template.get("annotations") or {}) | dict(carried.annotations) | _counts(birth),
+        "annotations": annotations | _told(replicas, birth),
         "ownerReferences": [controlled_by(owner)],
     }
     spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
@@ -65,11 +67,12 @@ def _carried(owner: JobResource, role: str) -> Carried:
     return api_of(gang).carried(gang, role) if gang else Carried()
 
 
-def _counts(birth: Birth) -> Manifest:
-    """Return what the pod remembers of the failures before it."""
+def _told(replicas: ReplicaSpec, birth: Birth) -> Manifest:
+    """Return what the pod remembers: which container is the main one, and the failures before it."""
+    main = {MAIN_CONTAINER: found["name"]} if (found := replicas.main_container) else {}
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
     stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
-    return {names.RESTARTS: str(birth.restarts), **forgiven, **stands_in}
+    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in}
 
 
 def _spec(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
+from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.placing import resources_of
@@ -13,8 +15,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.nodes.exits import Exit
-from elasticjob.controllers.nodes.relaunch import Node
+from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.relaunch import Node, life_of
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import Outcome
@@ -168,7 +170,11 @@ def test_the_template_is_kept() -> None:
     assert made["spec"]["nodeSelector"] == {"gpu": "a100"}
     assert "ELASTICJOB_NODE" in env(made["spec"]["initContainers"][0])
     assert made["metadata"]["labels"]["team"] == "vision"
-    assert made["metadata"]["annotations"] == {"note": "hello", "elasticjob.dlrover/restarts": "0"}
+    assert made["metadata"]["annotations"] == {
+        "note": "hello",
+        MAIN_CONTAINER: "main",
+        "elasticjob.dlrover/restarts": "0",
+    }
 
 
 def test_resources_of_a_plan_replace_those_of_the_template() -> None:
@@ -253,7 +259,10 @@ def test_a_master_is_relaunched_under_the_next_name() -> None:
     node = Node("master", 0, (ended(0, 2, role="master", restarts_before=1),))
     made = master_pod(job(), node, PROVISION).manifest
     assert made["metadata"]["name"] == "digits-master-0-3"
-    assert made["metadata"]["annotations"] == {"elasticjob.dlrover/restarts": "2"}
+    assert made["metadata"]["annotations"] == {
+        MAIN_CONTAINER: "main",
+        "elasticjob.dlrover/restarts": "2",
+    }
 
 
 @pytest.mark.parametrize("word", ["master", "dlrover-master"])
@@ -274,6 +283,50 @@ def test_the_main_container_of_the_masters_template_is_the_master() -> None:
     proxy, main = master_pod(job(roles), Node("master", 0), PROVISION).manifest["spec"]["containers"]
     assert proxy == {"name": "proxy", "image": "proxy"}
     assert (main["image"], main["command"]) == ("mine", ["elasticjob", "master"])
+
+
+@pytest.mark.parametrize("named", ["main", "pytorch"])
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("injected", range(3))
+def test_a_container_that_admission_puts_anywhere_is_not_the_main_one(
+    named: str, code: int, injected: int
+) -> None:
+    """As Istio does with holdApplicationUntilProxyStarts (cases/19-injector)."""
+    beside = {"name": "beside", "image": "beside"}
+    given = {"spec": {"containers": [{"name": named, "image": "mine"}, beside]}}
+    roles = {
+        "worker": {"replicas": 1, "template": given},
+        "dlrover-master": {"replicas": 1, "template": given},
+    }
+    masters = master_pod(job(roles), Node("master", 0), PROVISION).manifest
+    for made in (pod(job(roles), Birth("worker", 0)), masters):
+        made["spec"]["containers"].insert(injected, {"name": "istio-proxy", "image": "proxy"})
+        running = {"name": "istio-proxy", "state": {"running": {}}}
+        end = {"name": named, "state": {"terminated": {"exitCode": code}}}
+        stored = POD.convert({**made, "status": {"phase": "Running", "containerStatuses": [running, end]}})
+        life = life_of(stored, {""})
+        assert life is not None
+        assert life.ended is not None
+        assert (life.ended.code, life.lingers) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("containers", "annotation", "main"),
+    [
+        (["a", "main"], None, "main"),  # of an earlier release
+        (["a", "b"], None, "a"),
+        ([], None, None),
+        (["a", "main"], "a", "a"),
+        (["a", "main"], "gone", "main"),
+    ],
+)
+def test_the_main_container_is_the_one_that_the_annotation_names(
+    containers: list[str], annotation: str | None, main: str | None
+) -> None:
+    about = {"name": "a", "annotations": {MAIN_CONTAINER: annotation} if annotation else {}}
+    made = POD.convert({"metadata": about, "spec": {"containers": [{"name": name} for name in containers]}})
+    found = main_container(made)
+    assert (found.name if found else None) == main
 
 
 VERDICTS: list[tuple[str, ExitReason, Outcome | None]] = [
