@@ -17,6 +17,7 @@ from typing import Final
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.monitor.objects import TRAINING, seen_job, seen_machine, seen_pod
 from elasticjob.brain.monitor.sources import Source, SourceError, Watched
@@ -97,7 +98,8 @@ class Monitor:
         """Return the end of the log of a pod that goes, or has failed, once; "" if it cannot be had."""
         goes = pod.metadata.deletion_timestamp is not None or pod.status.phase == "Failed"
         uid = pod.metadata.uid
-        if not goes or uid in self._logged or not pod.spec.containers:
+        main = main_container(pod)
+        if not goes or uid in self._logged or main is None:
             return ""
         self._logged.add(uid)
         tail = b""
@@ -106,7 +108,7 @@ class Monitor:
                 async for chunk in self.client.logs(
                     pod.metadata.name,
                     pod.metadata.namespace,
-                    container=pod.spec.containers[0].name,
+                    container=main.name,
                     tail=LINES,
                 ):
                     tail += chunk
