@@ -53,6 +53,8 @@ from elasticjob.kube.objects.conditions import TRUE, find
 from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
+VERDICT: Final = timedelta(seconds=30)
+"""How long a master is waited for after all nodes have ended: it knows the training, and tells more."""
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
@@ -64,7 +66,7 @@ def decide(seen: Seen, now: datetime) -> Plan:
     plan = first(RULES, seen, now).again_by(silence_ends_in(seen.masters, now))
     if is_over(seen.job):
         return plan
-    return plan.again_by(_deadline_in(seen, now)).again_by(slow_in(seen, now))
+    return plan.again_by(soonest((_deadline_in(seen, now), slow_in(seen, now), _verdict_in(seen, now))))
 
 
 def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
@@ -161,17 +163,24 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
 
 
 def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
-    """A job without a master ends when all nodes that train have ended, or as its successPolicy says."""
-    if seen.job.spec.needs_master or seen.job.spec.suspend:
+    """A job ends when all nodes that train have ended, or as its successPolicy says.
+
+    The verdict of a master comes first. It has none where nodes failed for good and programs have no agent.
+    """
+    if seen.job.spec.suspend:
         return None
     leader = next((node for node in seen.wanted if (node.role, node.index) == seen.job.spec.leader), None)
-    if leader is not None and _has_succeeded(leader):
+    if leader is not None and _has_succeeded(leader) and not seen.job.spec.needs_master:
         message = f"{leader.role} {leader.index} has succeeded (successPolicy ChiefOrWorker0)"
         return _end(Outcome(True, "PodsSucceeded", message))
-    training = [node for node in seen.wanted if node.role not in AT_THE_SIDE]
-    ended = [node for node in training if _has_succeeded(node) or seen.is_spent(node)]
-    if not training or len(ended) < len(training):
+    since = _all_ended_at(seen, now)
+    if since is None or (seen.job.spec.needs_master and now < after(since, VERDICT)):
         return None
+    training = _training(seen)
+    if spent := sum(map(seen.is_spent, training)):
+        told = f"{len(training) - spent} of {len(training)} pods that train have succeeded"
+        message = f"{told}; {spent} failed for good, and minReplicas allows that"
+        return _end(Outcome(True, "PodsSucceeded", message))
     return _end(Outcome(True, "PodsSucceeded", "all pods that train have succeeded"))
 
 
@@ -329,6 +338,31 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     follow_the_users_sizes,
     grow_after_out_of_memory,
 )
+
+
+def _training(seen: Seen) -> list[Node]:
+    return [node for node in seen.wanted if node.role not in AT_THE_SIDE]
+
+
+def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
+    """Return since when all nodes that train have succeeded or failed for good, and a master could say so."""
+    training = _training(seen)
+    if not training or not all(_has_succeeded(node) or seen.is_spent(node) for node in training):
+        return None
+    lives = [node.latest for node in training]
+    times = [life.ended.at for life in lives if life and life.ended and life.ended.at]
+    if seen.job.spec.needs_master:
+        master = seen.master.latest
+        if master is None or not master.running:
+            return None
+        times += [master.created] if master.created else []
+    return max(times, default=now)
+
+
+def _verdict_in(seen: Seen, now: datetime) -> timedelta | None:
+    """Return when the master's verdict is waited for no longer."""
+    since = _all_ended_at(seen, now) if seen.job.spec.needs_master else None
+    return None if since is None else after(since, VERDICT) - now
 
 
 def _end(outcome: Outcome) -> Plan:

@@ -127,6 +127,8 @@ FOUNDATION = {
 LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
+ONE_LEFT = (ended(0, 3, restarts_before=3), ended(1, code=0))
+"""A node that failed for good, and one that has succeeded."""
 FOLLOWS = "=JobResource suspend False"
 """The JobResource is written, with what it has to say now."""
 ALL = {*FOUNDATION, "+Pod digits-master-0", "+JobResource digits"}
@@ -198,6 +200,7 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             running(job(**LOCAL, runPolicy=LEADER), masters=(), lives=(ended(0, code=0), life(1))),
             "PodsSucceeded",
         ),
+        (running(job(ELASTIC), lives=ONE_LEFT), "PodsSucceeded"),
     ],
     rules.free_everything_when_suspended: [
         (running(job(suspend=True)), "JobSuspended", "=JobResource suspend True", "-Pod digits-master-0"),
@@ -389,6 +392,45 @@ QUIET: list[tuple[str, Seen]] = [
     ),
     ("no master: one pod still runs", running(job(**LOCAL), masters=(), lives=(ended(0, code=0), life(1)))),
 ]
+
+
+STRATEGIES = ("AllreduceStrategy", "ParameterServerStrategy", "CustomStrategy", "Local")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("least", "lives", "outcome"),
+    [
+        (1, ONE_LEFT, (True, "1 of 2 pods that train have succeeded; 1 failed for good, and minReplicas")),
+        (2, ONE_LEFT, (False, "digits-worker-0-3 failed with exit code 1; restartCount 3 is spent")),
+        (1, (ended(0, code=0), ended(1, code=0)), (True, "all pods that train have succeeded")),
+        (1, (ended(0, 3, restarts_before=3), life(1)), None),
+        (1, (ended(0, code=0), ended(1, code=1, at=NOW)), None),  # it is replaced
+    ],
+)
+def test_nodes_that_failed_for_good_have_one_answer_in_all_strategies(
+    strategy: str, least: int, lives: Any, outcome: tuple[bool, str] | None
+) -> None:
+    """With programs that have no agent, so that a master has no verdict; with agents it has the same."""
+    roles = {"worker": role(2, minReplicas=least, maxReplicas=4)}
+    at_side = {"ps": role(1)} if strategy == "ParameterServerStrategy" else {}
+    given = running(
+        job(roles | at_side, distributionStrategy=strategy),
+        masters=() if strategy == "Local" else MASTERS,
+        resource_=resource({"worker": 2} | dict.fromkeys(at_side, 1)),
+        lives=(*lives, *(life(0, role=role_) for role_ in at_side)),
+    )
+    found = decide(given, NOW).outcome
+    assert (found and (found.succeeded, found.message[: len(outcome[1])] if outcome else "")) == outcome
+
+
+def test_a_masters_verdict_is_waited_for() -> None:
+    given = running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, code=0, at=NOW)))
+    plan = decide(given, NOW + timedelta(seconds=10))
+    assert (plan.outcome, plan.again_in) == (None, timedelta(seconds=20))
+    begun = running(job(ELASTIC), masters=(master(1, created=NOW),), lives=ONE_LEFT)
+    assert decide(begun, NOW).again_in == timedelta(seconds=30)  # a new master may know it from its snapshot
+    assert decide(running(job(ELASTIC), masters=(), lives=ONE_LEFT), NOW).outcome is None
 
 
 def test_a_failure_names_what_failed_and_why_it_was_not_restarted() -> None:
