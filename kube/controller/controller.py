@@ -7,6 +7,7 @@ Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
 - A run starts only when the caches show what the key's previous run wrote (`kube/controller/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
+- Whatever a run, a predicate or a map to keys raises costs that object's runs, and no others.
   If the server is the cause, pauses end at 30 s, and at 2 s if it is unreachable: all keys go on soon
   after it is back.
 """
@@ -47,6 +48,9 @@ from elasticjob.kube.objects.kinds import Key, Kind
 
 SOONEST = 0.01
 """Seconds before a run is repeated at its own wish, at least."""
+
+TOLD_FROM = 1.0
+"""Seconds of a pause from which an unexpected error becomes an Event of its object: not one that passes."""
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +169,7 @@ class Runner:
             cache.subscribe(self._on_watched(cache, watch[1], watch[2] if len(watch) == 3 else any_change))
 
     def _on_primary(self, change: Change) -> None:
-        if self.controller.when(change):
+        if self._is_worth(self.controller.when, change):
             self._add({item.key for item in (change.old, change.new) if item}, change)
 
     def _on_owned(self, change: Change) -> None:
@@ -183,12 +187,35 @@ class Runner:
 
     def _on_watched(self, cache: Cache[Any], keys: MapToKeys, when: Predicate) -> Callable[[Change], None]:
         def listener(change: Change) -> None:
-            if not when(change):
+            if not self._is_worth(when, change):
                 return
-            found = {key for item in (change.old, change.new) if item for key in _mapped(cache, item, keys)}
+            items = (item for item in (change.old, change.new) if item)
+            found = {key for item in items for key in self._mapped(cache, item, keys)}
             self._add(found, change, self._settle_seconds)
 
         return listener
+
+    def _is_worth(self, when: Predicate, change: Change) -> bool:
+        """Whether a change is worth a run; one that fails the predicate is: the run tells what is wrong."""
+        try:
+            return when(change)
+        except Exception as error:  # an object costs its own runs, never the process
+            self._report(change.new or change.old, error)
+            return True
+
+    def _mapped(self, cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:
+        try:
+            return tuple(keys(cache.view(item)))
+        except Undecodable as error:
+            log.warning("an object cannot be mapped to keys", extra={"error": str(error)})
+        except Exception as error:  # the same as of a predicate
+            self._report(item, error)
+        return ()
+
+    def _report(self, item: Item | None, error: Exception) -> None:
+        self._meter.panics.inc()
+        about = {"controller": self.controller.name, "object": str(item.key) if item else ""}
+        log.error("a change could not be looked at", extra=about, exc_info=error)
 
     def _add(self, keys: Iterable[Key], change: Change, after: float = 0.0) -> None:
         for key in keys:
@@ -268,9 +295,13 @@ class Runner:
 
     def _give_up(self, run: writes.Run, error: Exception) -> None:
         log.error("reconcile gave up", extra=self._about(run, error))
+        self._tell(run, type(error).__name__, str(error))
+
+    def _tell(self, run: writes.Run, reason: str, note: str) -> None:
+        """Record a warning about the object of a run."""
         item = self._primary.item(run.key)
         if item and self._warn:
-            self._warn(self.controller.for_, item, type(error).__name__, str(error))
+            self._warn(self.controller.for_, item, reason, note)
 
     def _complain(self, run: writes.Run, error: Exception, pause: float) -> None:
         if isinstance(error, TimeoutError) and self.controller.timeout:
@@ -280,6 +311,8 @@ class Runner:
             self._meter.panics.inc()
         extra = self._about(run, error) | {"again_in_seconds": round(pause, 3)}
         log.error("reconcile failed", extra=extra, exc_info=error if unexpected else None)
+        if unexpected and pause >= TOLD_FROM:
+            self._tell(run, "ReconcileFailed", f"again in {pause:.0f} s: {type(error).__name__}: {error}")
 
     def _about(self, run: writes.Run, error: Exception) -> dict[str, object]:
         return {
@@ -311,11 +344,3 @@ def _bounds(error: Exception) -> Bounds:
             return {"cause": "away", "at_most": RECONCILE_WHEN_AWAY}
         case _:
             return {}
-
-
-def _mapped(cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:
-    try:
-        return tuple(keys(cache.view(item)))
-    except Undecodable as error:
-        log.warning("an object cannot be mapped to keys", extra={"error": str(error)})
-        return ()

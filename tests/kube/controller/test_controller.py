@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Advanced, Event, Listed, Removed, Restarted, Synced, Upserted
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import VirtualClock
@@ -526,3 +527,37 @@ async def test_a_deletion_that_the_cache_has_shown_already_is_not_waited_for() -
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
         assert len(it.runs) == 2
+
+
+async def test_what_predicates_and_maps_raise_costs_one_object(caplog: pytest.LogCaptureFixture) -> None:
+    def picky(change: Change) -> bool:
+        assert change.new is None or change.new.key != A, "a label of a"
+        return True
+
+    def keys_of(node: Any) -> Sequence[Key]:
+        return [Key("ns", name) for name in node.metadata.labels if 1 / len(name.strip("x"))]
+
+    async with bench(when=picky, watches=((NODE, keys_of, picky),)) as it:
+        await it.changed(item("a"), item("b"))
+        for label in ("x", "c"):
+            machine = manifest(f"n-{label}", namespace="", labels={label: ""})
+            await it.feed(it.nodes, Upserted(as_item(machine)))
+        assert it.runs == [A, B, key("c")]
+        assert it.total("controller_runtime_reconcile_panics_total") == 2
+        assert not it.task.done()
+    assert [record.getMessage() for record in caplog.records] == ["a change could not be looked at"] * 2
+
+
+async def test_an_object_whose_runs_always_raise_is_told_and_waited_for() -> None:
+    async def act(of: Key) -> None:
+        if of == A:
+            raise OverflowError("date value out of range")
+
+    async with bench(act) as it:
+        await it.changed(item("a"), item("b"))
+        await it.clock.advance(60)
+        assert it.warnings
+        assert set(it.warnings) == {("ns/a", "ReconcileFailed")}
+        assert it.runs.count(A) < 20  # the pauses double
+        assert it.runs.count(B) == 1
+        assert not it.task.done()
