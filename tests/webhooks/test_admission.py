@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.webhook.review import Answer, Request, Webhook, mutated, validated
+from elasticjob.kube.objects.views import SERVICE_ACCOUNT
+from elasticjob.kube.webhook.review import Answer, Request, UserInfo, Webhook, mutated, validated
 from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
 from tests.kit.manifests import ABSENT, ROLE, changed, declared, job
 
@@ -197,6 +200,40 @@ async def test_a_write_that_keeps_the_spec_brings_no_warning() -> None:
     cluster = {"spec/optimizeMode": "cluster"}
     found = await answer(elasticjob.WEBHOOK, {**cluster, "metadata/labels": {"a": "b"}}, cluster)
     assert found == Answer(True, warnings=[])
+
+
+@pytest.mark.parametrize(
+    ("user", "refused"),
+    [
+        ("system:serviceaccount:lab:digits-master", False),
+        ("system:serviceaccount:lab:letters-master", True),
+        ("system:serviceaccount:lab:gone-master", True),  # its job is gone, and left it behind
+        ("system:serviceaccount:lab:ci-master", False),  # a tool's
+        ("system:serviceaccount:lab:nobody-master", False),  # RBAC alone decides
+        ("system:serviceaccount:other:letters-master", False),
+        ("alice", False),
+    ],
+)
+async def test_a_master_plans_for_its_own_job(user: str, refused: bool) -> None:
+    """The pod of a master may run any container, and create ScalePlans."""
+
+    class Accounts(Jobs):
+        async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+            if kind is not SERVICE_ACCOUNT:
+                return await super().find(kind, name, namespace)
+            known = ("digits-master", "letters-master", "gone-master", "ci-master")
+            made = names.job_labels(name.removesuffix("-master"), "job") if name != "ci-master" else {}
+            found = {"metadata": {"name": name, "namespace": namespace, "labels": made}}
+            return kind.convert(found) if name in known else None
+
+    given = structs.replace(request(declared(scaleplan.WEBHOOK.kind)), user_info=UserInfo(user))
+    answered = await validated(scaleplan.WEBHOOK, given, Accounts(job()))
+    assert answered.allowed is not refused
+    assert [str(problem) for problem in answered.problems] == [
+        f"spec.ownerJob: the master of job {name} plans for its own job: write {name}"
+        for name in ("letters", "gone")
+        if refused and name in user
+    ]
 
 
 async def test_a_plan_for_a_job_that_has_gone_can_still_be_labelled() -> None:
