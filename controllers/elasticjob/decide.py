@@ -20,6 +20,8 @@ from elasticjob.controllers.elasticjob.sizes import (
     suspension,
     wishes,
 )
+from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
@@ -202,7 +204,8 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
         return None
     going = tuple(deletion(life, as_seen=True) for life in seen.masters if life.to_be_freed)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
-    if not actions and (asked_for := follow_the_users_sizes(seen, now)):
+    follow = () if actions else (follow_the_templates, follow_the_users_sizes)
+    if asked_for := next((plan for rule in follow if (plan := rule(seen, now))), None):
         return asked_for
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
 
@@ -330,6 +333,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     free_everything_when_suspended,
     wait_for_a_gang_scheduler,
     make_what_is_missing,
+    follow_the_templates,
     resume,
     have_the_gang_follow,
     make_the_master_again,

@@ -67,6 +67,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
     made.manifest["metadata"]["annotations"] = {
         names.ASKED: written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
+        names.TEMPLATES: written_amounts(template_amounts(job)),
         **remembered_gang(gang),
     }
     return made
@@ -75,6 +76,22 @@ def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
 def asked(job: ElasticJob) -> dict[str, int]:
     """Return the sizes that the user asks for, by role."""
     return {role: spec.replicas for role, spec in sorted(job.spec.roles.items()) if spec.replicas is not None}
+
+
+def template_amounts(job: ElasticJob) -> dict[str, dict[str, str]]:
+    """Return the amounts of the main container in each template: the limit, but the request of cpu."""
+    found = dict[str, dict[str, str]]()
+    for role, spec in sorted(job.spec.roles.items()):
+        given: Manifest = (spec.main_container or {}).get("resources") or {}
+        requests, limits = given.get("requests") or {}, given.get("limits") or {}
+        amounts = {**requests, **limits} | {name: requests[name] for name in ("cpu",) if name in requests}
+        found |= {role: {name: str(amount) for name, amount in sorted(amounts.items())}} if amounts else {}
+    return found
+
+
+def written_amounts(amounts: Mapping[str, Mapping[str, str]]) -> str:
+    """Return amounts of templates as they are kept in an annotation."""
+    return json.dumps(amounts, sort_keys=True)
 
 
 def remembered_gang(gang: Gang | None) -> dict[str, str]:

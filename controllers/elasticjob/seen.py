@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
-from elasticjob.api.readings import counts, number
+from elasticjob.api.readings import counts, decoded, number
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
@@ -17,7 +18,10 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes import rules
+from elasticjob.kube.json import JsonReader
 from elasticjob.sizing.exits import ExitReason
+
+AMOUNTS: Final = JsonReader(dict[str, dict[str, str]])
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,12 @@ class Seen:
     def asked_at(self) -> int:
         """The generation of the job in which `last_asked` was asked for."""
         return number(self.resource.metadata.annotations.get(names.ASKED_AT) if self.resource else None)
+
+    @cached_property
+    def last_templates(self) -> Mapping[str, Mapping[str, str]] | None:
+        """The amounts in the templates when they were last looked at; None if that is not known."""
+        annotations = self.resource.metadata.annotations if self.resource else {}
+        return decoded(annotations.get(names.TEMPLATES), AMOUNTS)
 
     @cached_property
     def last_requested(self) -> Mapping[str, int]:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
-from elasticjob.controllers.elasticjob.objects import asked, remembered_gang, written
+from elasticjob.controllers.elasticjob.objects import (
+    asked,
+    remembered_gang,
+    template_amounts,
+    written,
+    written_amounts,
+)
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.gang import Gang
@@ -89,12 +95,29 @@ def regrouped(seen: Seen, gang: Gang | None) -> Apply:
     return _applied_fields(seen, seen.last_asked, seen.asked_at, gang)
 
 
-def _applied_fields(seen: Seen, sizes: Mapping[str, int], generation: int, gang: Gang | None) -> Apply:
+def remembered_templates(seen: Seen) -> Apply:
+    """Return the write that remembers what the templates say now; pods are made after it."""
+    suspend = seen.resource is not None and seen.resource.spec.suspend
+    return _applied_fields(
+        seen, seen.last_asked, seen.asked_at, seen.gang, template_amounts(seen.job), suspend=suspend
+    )
+
+
+def _applied_fields(
+    seen: Seen,
+    sizes: Mapping[str, int],
+    generation: int,
+    gang: Gang | None,
+    templates: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    suspend: bool | None = None,
+) -> Apply:
     """Return all fields of an existing JobResource that this controller applies; the others come from plans.
 
     Without a gang the annotation is set to "": server-side apply would leave another manager's value.
     """
     had_one = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
+    known = seen.last_templates if templates is None else templates
     job = seen.job.metadata
     metadata = {
         "name": job.name,
@@ -103,11 +126,13 @@ def _applied_fields(seen: Seen, sizes: Mapping[str, int], generation: int, gang:
         "annotations": {
             names.ASKED: written(sizes),
             names.ASKED_AT: str(generation),
+            names.TEMPLATES: written_amounts(template_amounts(seen.job) if known is None else known),
             **({names.GANG: ""} if had_one else {}),
             **remembered_gang(gang),
         },
     }
-    spec = {"selector": {"name": job.name}, "suspend": seen.job.spec.suspend}
+    wanted = seen.job.spec.suspend if suspend is None else suspend
+    spec = {"selector": {"name": job.name}, "suspend": wanted}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
 
 

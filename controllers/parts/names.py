@@ -29,6 +29,8 @@ ASKED: Final = "elasticjob.dlrover/asked"
 """On JobResources: the replicas that the user last asked for, as JSON role → count."""
 ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
+TEMPLATES: Final = "elasticjob.dlrover/template-resources"
+"""On JobResources: the amounts in the templates that were seen last, as JSON role → name → amount."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
 """On JobResources: `<name>/<uid>` of the ScalePlan that was folded in last."""
 GANG: Final = "elasticjob.dlrover/gang"
@@ -95,6 +97,11 @@ def bounds_plan(job: str, generation: int, nodes: int) -> str:
     this generation of the job.
     """
     return f"{job}-bounds-{generation}-{nodes}"
+
+
+def template_plan(job: str, generation: int) -> str:
+    """Return the name of the ScalePlan for what the templates say in this generation of the job."""
+    return f"{job}-template-{generation}"
 
 
 def generation_of(job: str, plan: str) -> int:

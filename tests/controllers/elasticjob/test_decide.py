@@ -11,13 +11,16 @@ import pytest
 
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob import decide as rules
+from elasticjob.controllers.elasticjob import objects
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
@@ -38,6 +41,7 @@ from tests.kit.controllers.build import (
     plan,
     resource,
     role,
+    template,
 )
 
 PROVISION = Provision("elasticjob/trainer:test")
@@ -129,6 +133,17 @@ ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
 ONE_LEFT = (ended(0, 3, restarts_before=3), ended(1, code=0))
 """A node that failed for good, and one that has succeeded."""
+BIGGER = {"worker": {"replicas": 2, "template": template("32Gi")}}
+
+
+def templated(memory: str, *, seen_last: str = "4Gi", **more: Any) -> Any:
+    """A JobResource that has seen a template of `seen_last`, and got `memory` by a plan."""
+    made = resource(resources={"worker": {"memory": memory}} if memory else {}, **more)
+    known = {"worker": {"cpu": "100m", "memory": seen_last}}
+    made.metadata.annotations[names.TEMPLATES] = objects.written_amounts(known)
+    return made
+
+
 FOLLOWS = "=JobResource suspend False"
 """The JobResource is written, with what it has to say now."""
 ALL = {*FOUNDATION, "+Pod digits-master-0", "+JobResource digits"}
@@ -245,6 +260,27 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(together(), masters=()), "GangUnavailable"),
         (seen(together("coscheduling"), masters=(), served={VOLCANO}), "GangUnavailable"),
         (running(together("required"), resource_=resource(suspend=True)), "GangUnavailable"),
+    ],
+    follow_the_templates: [
+        (
+            running(job(BIGGER), resource_=templated("8Gi", suspend=True)),
+            "TemplateFollowed",
+            "+ScalePlan digits-template-1",
+            "=JobResource suspend True",
+        ),
+        (
+            running(job(BIGGER, suspend=True), resource_=templated("", suspend=True), masters=()),
+            "TemplateFollowed",
+            "=JobResource suspend True",
+        ),
+        (
+            running(
+                job(BIGGER),
+                resource_=templated("8Gi", suspend=True, seen_last="32Gi"),
+                plans=(plan("digits-template-1", manual=True),),
+            ),
+            "TemplateFollowed",
+        ),
     ],
     rules.resume: [
         (running(resource_=resource(suspend=True)), "JobResumed", FOLLOWS),
@@ -485,6 +521,7 @@ def test_the_users_size_travels_in_a_manual_plan() -> None:
     assert second.manifest["metadata"]["annotations"] == {
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "7",
+        "elasticjob.dlrover/template-resources": '{"worker": {"cpu": "100m", "memory": "512Mi"}}',
     }
 
 

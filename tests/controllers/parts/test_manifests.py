@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -359,6 +360,9 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
     assert made["metadata"]["annotations"] == {
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "1",
+        "elasticjob.dlrover/template-resources": json.dumps(
+            {name: {"cpu": "100m", "memory": "512Mi"} for name in ("evaluator", "worker")}
+        ),
     }
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.controllers.passes.observe import by_age
-from tests.kit.controllers.build import plan
+from tests.kit.controllers.build import plan, template
 from tests.kit.controllers.sizing import Sizing
 
 ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
@@ -153,3 +153,29 @@ def test_a_size_that_the_wrong_plan_has_superseded_is_asked_again() -> None:
     world.resource["spec"]["replicaResourceSpecs"]["worker"]["replicas"] = 2
     world.settle()
     assert world.size == 3
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_memory_in_a_template_takes_the_place_of_what_a_plan_gave(at_once: bool) -> None:
+    """Also where the same edit resumes the job: no pod is made before."""
+    world = Sizing(worker={"template": template("4Gi")})
+    world.settle()
+    grown = plan("oom", {"worker": 2}, memory={"worker": "8Gi"})
+    world.add_plan("oom", grown.manifest())
+    world.settle()
+    old, new = template("4Gi"), template("32Gi")
+    suspended = {"suspend": True}
+    edits: list[tuple[dict[str, Any], Any]] = [(suspended, old), ({}, new)]
+    edits.insert(1, (suspended, old if at_once else new))
+    for world.spec, world.worker["template"] in edits:
+        world.generation += 1
+        for _ in range(20):
+            world.look_at_the_job()
+            assert world.resource is not None
+            given = world.resource["spec"]["replicaResourceSpecs"]["worker"]["resource"]
+            resumed = world.generation > 2 and not world.resource["spec"]["suspend"]
+            assert not resumed or given == {"memory": "32Gi"}
+            world.look_at_the_plans()
+    assert world.resource is not None
+    assert not world.resource["spec"]["suspend"]
+    assert [name for name in world.made if "template" in name] == ["digits-template-4"]

@@ -96,7 +96,8 @@ class Sizing:
         }
         self.plans[name] = {**manifest, "metadata": about}
         self.made.append(name)
-        self.order.append((name, manifest["spec"]["replicaResourceSpecs"]["worker"]["replicas"]))
+        if (size := manifest["spec"]["replicaResourceSpecs"]["worker"].get("replicas")) is not None:
+            self.order.append((name, size))
 
     def apply(self, manifest: Manifest) -> None:
         assert self.resource is not None
