@@ -21,6 +21,7 @@ from elasticjob.controllers.elasticjob.sizes import (
     wishes,
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.nodes.drains import leaves_in
 from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Node, Standing
@@ -283,6 +284,9 @@ def move_the_master_before_its_machine_ends(seen: Seen, now: datetime) -> Plan |
     life = seen.master.latest
     if life is None or not life.alive or life.terminating or not (life.notice and life.notice.at_once):
         return None
+    left = leaves_in(seen.job.spec.master.pod if seen.job.spec.master else {}, life.since, now)
+    if left is None or left:
+        return Plan("MasterLeaves", quiet=True, again_in=left) if left else None
     sentence = f"{life.name} leaves {life.machine}, which {life.notice.why}"
     return Plan("MasterLeaves", sentence, group([deletion(life)]))
 

@@ -19,7 +19,7 @@ from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.nodes.drains import Notice
+from elasticjob.controllers.nodes.drains import Notice, leaves_in
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.out_of_memory import Sizing
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, nodes
@@ -255,7 +255,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
             case Standing.RUNS if node.latest and node.latest.notice and node.latest.notice.at_once:
-                yield from _leave_at_once(seen, node.latest, node.latest.notice)
+                yield from _leave_at_once(seen, node.latest, node.latest.notice, now)
             case Standing.RUNS if node.latest and node.latest.broken and not node.latest.terminating:
                 yield _leave_broken_devices(seen, node, node.latest, now)
             case Standing.RUNS:
@@ -264,9 +264,13 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
                 pass
 
 
-def _leave_at_once(seen: Seen, life: Life, notice: Notice) -> Iterator[Step]:
+def _leave_at_once(seen: Seen, life: Life, notice: Notice, now: datetime) -> Iterator[Step]:
     """A pod leaves a machine that ends within minutes; another is made elsewhere."""
-    if not life.terminating and _may_leave(seen, life):
+    spec = seen.job.spec.replica_specs.get(life.role) if seen.job else None
+    left = leaves_in(spec.pod if spec else {}, life.since, now)
+    if left:
+        yield Step(again_in=left)
+    elif left is not None and not life.terminating and _may_leave(seen, life):
         sentence = f"{life.name} leaves {life.machine}, which {notice.why}"
         yield Step((deletion(life),), Note("NodeLeaves", sentence))
 

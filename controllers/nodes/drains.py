@@ -3,17 +3,22 @@
     cordoned, or a tool will empty it        → a standby is made; the pod stays until it is evicted
     the kubelet does not report              → the same
     a cloud takes the machine in minutes     → the pod leaves now, and is made again
+    it does, but the taint only discourages  → a standby is made: the next pod might come back
 
-A pod that tolerates the taint stays: its user says so.
+A pod that tolerates the taint stays: its user says so. So does a pod whose template names its machine.
+Where it names a scheduler, which may not heed taints, a pod that has just come stays for a minute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.placing import is_silent
+from elasticjob.api.readings import after
+from elasticjob.api.v1alpha1.placing import CLOSED, is_silent
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node
 
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
@@ -37,6 +42,9 @@ ENDS: Final = (
 CONDITIONS: Final = ("MaintenancePlanned", "DrainInProgress")
 """Conditions of machines from which pods will be evicted."""
 SILENT: Final = "does not report"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+PATIENCE: Final = timedelta(minutes=1)
+"""How long a pod stays at least where another scheduler may have brought it back."""
 
 Taint = Mapping[str, Any]
 
@@ -59,13 +67,25 @@ def notices(node: Node, more: Iterable[str] = ()) -> tuple[Notice, ...]:
     return tuple(sorted(_notices(node, frozenset((*ENDS, *more))), key=lambda notice: not notice.at_once))
 
 
+def leaves_in(pod: Manifest, since: datetime | None, now: datetime) -> timedelta | None:
+    """Return when a pod leaves a machine that ends, by the pod spec of its template; None: never.
+
+    `since` is when it was placed there.
+    """
+    if pod.get("nodeName"):
+        return None
+    heeds_taints = pod.get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+    return timedelta(0) if heeds_taints or since is None else max(after(since, PATIENCE) - now, timedelta(0))
+
+
 def _notices(node: Node, ends: frozenset[str]) -> Iterator[Notice]:
     taints = {str(taint.get("key")): taint for taint in node.spec.taints}
     if node.spec.unschedulable:
         taints.setdefault(UNSCHEDULABLE, {"key": UNSCHEDULABLE, "effect": "NoSchedule"})
     for key, taint in taints.items():
         if key in ends:
-            yield Notice(f"ends within minutes (taint {key})", at_once=True, taint=taint)
+            closed = taint.get("effect") in CLOSED
+            yield Notice(f"ends within minutes (taint {key})", at_once=closed, taint=taint)
         elif key in LEAVES:
             why = "is cordoned" if key == UNSCHEDULABLE else f"will be emptied (taint {key})"
             yield Notice(why, taint=taint)
