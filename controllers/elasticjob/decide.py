@@ -10,10 +10,11 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
-from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource
+from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, network_policy
 from elasticjob.controllers.elasticjob.obstacles import slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
+    kept,
     regrouped,
     remembered,
     scale_plan,
@@ -36,6 +37,7 @@ from elasticjob.controllers.passes.plan import (
     Action,
     Create,
     Delete,
+    DeleteOwned,
     Note,
     Outcome,
     Plan,
@@ -53,6 +55,7 @@ from elasticjob.controllers.passes.rules import (
     silence_ends_in,
 )
 from elasticjob.kube.objects.conditions import TRUE, find
+from elasticjob.kube.objects.views import NETWORK_POLICY
 from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
@@ -231,6 +234,21 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
 
+def follow_the_network_policy(seen: Seen, now: datetime) -> Plan | None:
+    """A NetworkPolicy comes and goes with `networkPolicy`, also while the job runs."""
+    wanted, name = seen.job.spec.network_policy, seen.job.metadata.name
+    if wanted == seen.has_network_policy:
+        return None
+    remember = (kept(seen, network=wanted),)
+    if wanted:
+        made = (network_policy(seen.job, seen.provision.scrapers),)
+        sentence = "the job has a NetworkPolicy now (networkPolicy)"
+        return Plan("NetworkPolicyMade", sentence, groups=(made, remember))
+    gone = (DeleteOwned(NETWORK_POLICY, name, seen.job.metadata.uid),)
+    sentence = "the job has no NetworkPolicy any more (networkPolicy: false)"
+    return Plan("NetworkPolicyDeleted", sentence, groups=(gone, remember))
+
+
 def resume(seen: Seen, now: datetime) -> Plan | None:
     """A job that is no longer suspended gets its nodes back, in the gang that it asks for now."""
     if not suspension(seen):
@@ -273,8 +291,8 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     """
     lost = [life for life in seen.masters if life.lost]
     dead = [life for life in seen.master.lives if life.ended and not life.lost and not life.terminating]
-    kept = [life for life in dead[-KEPT_MASTERS:] if not life.lingers or life is seen.master.latest]
-    going = [*lost, *(life for life in dead if life not in kept)]
+    stay = [life for life in dead[-KEPT_MASTERS:] if not life.lingers or life is seen.master.latest]
+    going = [*lost, *(life for life in dead if life not in stay)]
     sentence = f"deleted old pods of the master: {', '.join(life.name for life in going)}"
     return Plan("MastersTidied", sentence, group(map(deletion, going))) if going else None
 
@@ -337,6 +355,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     free_everything_when_suspended,
     wait_for_a_gang_scheduler,
     make_what_is_missing,
+    follow_the_network_policy,
     follow_the_templates,
     resume,
     have_the_gang_follow,

@@ -41,8 +41,7 @@ def foundation(
     """
     tokens = {"token": token} | ({BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)} if brain_key else {})
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
-    if job.spec.network_policy:
-        found.append(_make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers)))
+    found += [network_policy(job, scrapers)] if job.spec.network_policy else []
     if job.spec.needs_master:
         master = names.master(job.metadata.name)
         found += [
@@ -53,6 +52,11 @@ def foundation(
             _make(job, SERVICE, master, _master_service(job)),
         ]
     return tuple(found)
+
+
+def network_policy(job: ElasticJob, scrapers: Mapping[str, str]) -> Create:
+    """Return the NetworkPolicy of a job."""
+    return _make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers))
 
 
 def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
@@ -68,6 +72,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
         names.ASKED: written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
+        names.NETWORK: written_flag(job.spec.network_policy),
         **remembered_gang(gang),
     }
     return made
@@ -87,6 +92,11 @@ def template_amounts(job: ElasticJob) -> dict[str, dict[str, str]]:
         amounts = {**requests, **limits} | {name: requests[name] for name in ("cpu",) if name in requests}
         found |= {role: {name: str(amount) for name, amount in sorted(amounts.items())}} if amounts else {}
     return found
+
+
+def written_flag(flag: bool) -> str:
+    """Return a field of a job as it is kept in an annotation."""
+    return str(flag).lower()
 
 
 def written_amounts(amounts: Mapping[str, Mapping[str, str]]) -> str:

@@ -95,6 +95,12 @@ class Seen:
         annotations = self.resource.metadata.annotations if self.resource else {}
         return decoded(annotations.get(names.TEMPLATES), AMOUNTS)
 
+    @property
+    def has_network_policy(self) -> bool:
+        """Whether the job's NetworkPolicy was made, and not deleted since."""
+        annotations = self.resource.metadata.annotations if self.resource else {}
+        return annotations.get(names.NETWORK) != "false"
+
     @cached_property
     def last_requested(self) -> Mapping[str, int]:
         """The sizes that the user asked for last: as remembered, or in plans made just before a crash."""

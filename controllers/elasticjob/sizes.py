@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -14,6 +15,7 @@ from elasticjob.controllers.elasticjob.objects import (
     template_amounts,
     written,
     written_amounts,
+    written_flag,
 )
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.parts import names
@@ -78,61 +80,70 @@ def wishes(seen: Seen) -> Iterator[Wish]:
     )
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What the job's controller keeps in the JobResource: what it has done of what the user asks for."""
+
+    sizes: Mapping[str, int]
+    generation: int
+    gang: Gang | None
+    templates: Mapping[str, Mapping[str, str]]
+    network: bool
+    suspend: bool
+
+    @classmethod
+    def of(cls, seen: Seen) -> Kept:
+        """What is kept now; templates of a JobResource of an earlier release are as they are now."""
+        known, resource = seen.last_templates, seen.resource
+        return cls(
+            sizes=seen.last_asked,
+            generation=seen.asked_at,
+            gang=seen.gang,
+            templates=template_amounts(seen.job) if known is None else known,
+            network=seen.has_network_policy,
+            suspend=resource.spec.suspend if resource else seen.job.spec.suspend,
+        )
+
+
 def suspension(seen: Seen) -> tuple[Apply, ...]:
     """Return the write that copies `suspend` to the JobResource, if it differs there."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
-    return (_applied_fields(seen, seen.last_asked, seen.asked_at, seen.gang),)
+    return (kept(seen, suspend=seen.job.spec.suspend),)
 
 
 def remembered(seen: Seen) -> Apply:
     """Return the write that remembers what the user asks for as carried out."""
-    return _applied_fields(seen, asked(seen.job), seen.job.metadata.generation, seen.gang)
+    return kept(seen, sizes=asked(seen.job), generation=seen.job.metadata.generation)
 
 
 def regrouped(seen: Seen, gang: Gang | None) -> Apply:
     """Return the write that remembers a gang as it has become, and `suspend` as the user has it."""
-    return _applied_fields(seen, seen.last_asked, seen.asked_at, gang)
+    return kept(seen, gang=gang, suspend=seen.job.spec.suspend)
 
 
-def remembered_templates(seen: Seen) -> Apply:
-    """Return the write that remembers what the templates say now; pods are made after it."""
-    suspend = seen.resource is not None and seen.resource.spec.suspend
-    return _applied_fields(
-        seen, seen.last_asked, seen.asked_at, seen.gang, template_amounts(seen.job), suspend=suspend
-    )
-
-
-def _applied_fields(
-    seen: Seen,
-    sizes: Mapping[str, int],
-    generation: int,
-    gang: Gang | None,
-    templates: Mapping[str, Mapping[str, str]] | None = None,
-    *,
-    suspend: bool | None = None,
-) -> Apply:
+def kept(seen: Seen, **changes: Any) -> Apply:
     """Return all fields of an existing JobResource that this controller applies; the others come from plans.
 
     Without a gang the annotation is set to "": server-side apply would leave another manager's value.
     """
-    had_one = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
-    known = seen.last_templates if templates is None else templates
+    now = replace(Kept.of(seen), **changes)
+    had_gang = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
     job = seen.job.metadata
     metadata = {
         "name": job.name,
         "namespace": job.namespace,
         "uid": seen.resource.metadata.uid if seen.resource else "",
         "annotations": {
-            names.ASKED: written(sizes),
-            names.ASKED_AT: str(generation),
-            names.TEMPLATES: written_amounts(template_amounts(seen.job) if known is None else known),
-            **({names.GANG: ""} if had_one else {}),
-            **remembered_gang(gang),
+            names.ASKED: written(now.sizes),
+            names.ASKED_AT: str(now.generation),
+            names.TEMPLATES: written_amounts(now.templates),
+            names.NETWORK: written_flag(now.network),
+            **({names.GANG: ""} if had_gang else {}),
+            **remembered_gang(now.gang),
         },
     }
-    wanted = seen.job.spec.suspend if suspend is None else suspend
-    spec = {"selector": {"name": job.name}, "suspend": wanted}
+    spec = {"selector": {"name": job.name}, "suspend": now.suspend}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
 
 

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.objects import template_amounts
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.sizes import remembered_templates, scale_plan
+from elasticjob.controllers.elasticjob.sizes import kept, scale_plan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import SOON, Plan
 from elasticjob.kube.objects.kinds import Manifest
@@ -33,7 +33,7 @@ def follow_the_templates(seen: Seen, now: datetime) -> Plan | None:
         return Plan(FOLLOWED, f"{name} is carried out first", again_in=SOON)
     if seen.last_templates in (None, template_amounts(seen.job)):
         return None
-    remember = (remembered_templates(seen),)
+    remember = (kept(seen, templates=template_amounts(seen.job)),)
     changed = {role: amounts for role in seen.job.spec.roles if (amounts := _changed(seen, role))}
     changes = {"replicaResourceSpecs": _roles(seen, changed), "migratePods": list(_nodes(seen, changed))}
     if not any(changes.values()):

@@ -22,6 +22,7 @@ from elasticjob.controllers.passes.plan import (
     Create,
     CreateOrApply,
     Delete,
+    DeleteOwned,
     Note,
     Plan,
     Resize,
@@ -165,6 +166,11 @@ class Applier:
                     await self._apply(kind, manifest, part)
                 case Delete():
                     await self._delete(owner.metadata.namespace, action)
+                case DeleteOwned(kind, name, uid):
+                    namespace = owner.metadata.namespace
+                    found = await read_metadata(self._client, kind, name, namespace)
+                    if controller_uid(found) == uid:
+                        await self._delete(namespace, Delete(kind, name, found.uid))
                 case Resize():
                     await self._resize(owner.metadata.namespace, action)
 

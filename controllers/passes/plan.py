@@ -69,6 +69,15 @@ class Delete:
     version: str | None = None
 
 
+@dataclass(frozen=True)
+class DeleteOwned:
+    """Delete the object of this name if it is there and `owner` controls it, a uid: no cache shows it."""
+
+    kind: Kind[Any]
+    name: str
+    owner: str
+
+
 def deletion(life: Life, *, as_seen: bool = False) -> Delete:
     """Return the deletion of a pod, at once if its machine is gone; `as_seen`: at no newer version."""
     version = (life.version or None) if as_seen else None
@@ -85,7 +94,7 @@ class Resize:
     resources: Manifest
 
 
-Action = Create | CreateOrApply | Apply | Delete | Resize
+Action = Create | CreateOrApply | Apply | Delete | DeleteOwned | Resize
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.controllers.parts import names
 from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.objects.views import NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from elasticjob.kube.objects.views import NETWORK_POLICY, NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
 from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.controllers.whole import container, local, role
@@ -202,6 +202,15 @@ async def test_a_budget_that_a_user_has_made_stays_as_it_is(site: Site) -> None:
     await site.event_on_the_job("NameTaken", "evictions are not held: PodDisruptionBudget digits exists")
     found = await site.client.get(POD_DISRUPTION_BUDGET.untyped(), "digits", site.namespace)
     assert (found["spec"], found["metadata"]) == (made["spec"], made["metadata"])
+
+
+async def test_a_network_policy_comes_and_goes_with_its_field(site: Site) -> None:
+    await site.apply({"replicaSpecs": {"worker": role(1)}})
+    await site.until(lambda: "digits-worker-0" in site.running())
+    await site.patch({"networkPolicy": False})
+    await site.has_only(NETWORK_POLICY)
+    await site.patch({"networkPolicy": True})
+    await site.has_only(NETWORK_POLICY, "digits")
 
 
 async def test_a_master_that_is_killed_is_made_again(site: Site) -> None:

@@ -24,7 +24,15 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
-from elasticjob.controllers.passes.plan import Action, Apply, Create, CreateOrApply, Delete, Outcome
+from elasticjob.controllers.passes.plan import (
+    Action,
+    Apply,
+    Create,
+    CreateOrApply,
+    Delete,
+    DeleteOwned,
+    Outcome,
+)
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
@@ -108,6 +116,8 @@ def written(action: Action) -> str:
             return f"+{kind.name} {manifest['metadata']['name']}"
         case Delete(kind, name, _, grace):
             return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
+        case DeleteOwned(kind, name):
+            return f"-{kind.name} {name}"
         case CreateOrApply(kind, manifest):
             return f"={kind.name} minMember {manifest['spec']['minMember']}"
         case Apply(kind, manifest):
@@ -141,6 +151,12 @@ def templated(memory: str, *, seen_last: str = "4Gi", **more: Any) -> Any:
     made = resource(resources={"worker": {"memory": memory}} if memory else {}, **more)
     known = {"worker": {"cpu": "100m", "memory": seen_last}}
     made.metadata.annotations[names.TEMPLATES] = objects.written_amounts(known)
+    return made
+
+
+def without_policy(**more: Any) -> Any:
+    made = resource(**more)
+    made.metadata.annotations[names.NETWORK] = "false"
     return made
 
 
@@ -260,6 +276,20 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(together(), masters=()), "GangUnavailable"),
         (seen(together("coscheduling"), masters=(), served={VOLCANO}), "GangUnavailable"),
         (running(together("required"), resource_=resource(suspend=True)), "GangUnavailable"),
+    ],
+    rules.follow_the_network_policy: [
+        (
+            running(job(networkPolicy=False)),
+            "NetworkPolicyDeleted",
+            "-NetworkPolicy digits",
+            "=JobResource suspend False",
+        ),
+        (
+            running(resource_=without_policy(suspend=True)),
+            "NetworkPolicyMade",
+            "+NetworkPolicy digits",
+            "=JobResource suspend True",
+        ),
     ],
     follow_the_templates: [
         (
@@ -522,6 +552,7 @@ def test_the_users_size_travels_in_a_manual_plan() -> None:
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "7",
         "elasticjob.dlrover/template-resources": '{"worker": {"cpu": "100m", "memory": "512Mi"}}',
+        "elasticjob.dlrover/network-policy": "true",
     }
 
 

@@ -363,6 +363,7 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
         "elasticjob.dlrover/template-resources": json.dumps(
             {name: {"cpu": "100m", "memory": "512Mi"} for name in ("evaluator", "worker")}
         ),
+        "elasticjob.dlrover/network-policy": "true",
     }
 
 
