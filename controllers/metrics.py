@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
-from elasticjob.controllers.parts.frameworks import name_of
+from elasticjob.controllers.parts.frameworks import label_of
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Key
@@ -67,7 +67,7 @@ class Counters:
 
     def saw(self, job: ElasticJob, new: ElasticJobStatus) -> None:
         """Count what a written status says beyond the one before."""
-        labels = (job.metadata.namespace, name_of(job))
+        labels = (job.metadata.namespace, label_of(job))
         known = self._known.get(job.key)
         self._keep(job, new.phase, known.steps if known else False)
         if job.status.phase is None:
@@ -87,7 +87,7 @@ class Counters:
         known = self._known.get(job.key)
         namespace = job.metadata.namespace
         self._move(namespace, known.phase if known else None, phase)
-        self._known[job.key] = _Known(namespace, name_of(job), phase, steps)
+        self._known[job.key] = _Known(namespace, label_of(job), phase, steps)
 
     def _move(self, namespace: str, old: Phase | None, new: Phase | None) -> None:
         if old is not None:

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
 from elasticjob.controllers.main import webhooks_of
-from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.metrics import LABELS, Counters
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import (
@@ -214,6 +215,19 @@ def test_jobs_are_counted_once() -> None:
         name: counted(registry, name) for name in ("created", "successful", "restarted", "deleted", "failed")
     }
     assert found == {"created": 1, "successful": 1, "restarted": 2, "deleted": 1, "failed": None}
+
+
+def test_frameworks_that_are_not_known_are_one_label_value() -> None:
+    registry = CollectorRegistry()
+    counters = Counters(registry)
+    for number in range(100):
+        made = job(metadata={"name": f"j{number}", "annotations": {names.FRAMEWORK: f"mine-{number}"}})
+        counters.found(made, NOW)
+        counters.saw(made, with_status(made, over()).status)
+        counters.forget(made.key)
+    samples = (sample for metric in registry.collect() for sample in metric.samples)
+    values = {sample.labels[LABELS[1]] for sample in samples if LABELS[1] in sample.labels}
+    assert values == {"other"}
 
 
 def test_jobs_are_shown_by_phase() -> None:

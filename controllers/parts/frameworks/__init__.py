@@ -26,6 +26,7 @@ class Framework(Protocol):
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = MappingProxyType({"pytorch": pytorch})
 DEFAULT: Final = "pytorch"
+OTHER: Final = "other"
 
 
 def framework_of(job: ElasticJob) -> Framework | None:
@@ -36,3 +37,9 @@ def framework_of(job: ElasticJob) -> Framework | None:
 def name_of(job: ElasticJob) -> str:
     """Return the name of a job's framework, known or not."""
     return job.metadata.annotations.get(names.FRAMEWORK, DEFAULT)
+
+
+def label_of(job: ElasticJob) -> str:
+    """Return the name of a job's framework as a label of metrics: a user's annotation makes no series."""
+    name = name_of(job)
+    return name if name in FRAMEWORKS else OTHER
