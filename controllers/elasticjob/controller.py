@@ -10,10 +10,10 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.decide import decide
+from elasticjob.controllers.elasticjob.decide import deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
-from elasticjob.controllers.elasticjob.obstacles import obstacles
+from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.metrics import Counters
@@ -70,6 +70,7 @@ class JobReconciler:
         self._say_findings(seen.job)
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
+        seen = await self._with_missing(seen)
         if looks_for_an_api(seen):
             seen = replace(seen, served=await self.served.look(possible(seen.job)))
         plan = decide(seen, self.now())
@@ -105,6 +106,16 @@ class JobReconciler:
             fresh_token=self.new_token(),
             largest=self.caches.largest(job, lives),
         )
+
+    async def _with_missing(self, seen: Seen) -> Seen:
+        """Return what was seen, where pods that are slow to start tell which objects are missing."""
+        now = self.now()
+        slow = timedelta(0) if deadline_in(seen, now) == timedelta(0) else None  # it ends now, and says why
+        if not (asked := needs(seen, now, slow)):
+            return seen
+        missing = await self.applier.missing(seen.job.metadata.namespace, asked)
+        masters, lives = (tuple(each.without(missing) for each in of) for of in (seen.masters, seen.lives))
+        return replace(seen, masters=masters, lives=lives)
 
     async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
         """Write the status, then the event of the job's end or of what newly holds it back.

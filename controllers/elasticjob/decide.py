@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.readings import after, span
+from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, network_policy
-from elasticjob.controllers.elasticjob.obstacles import slow_in
+from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
     kept,
@@ -31,6 +32,7 @@ from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of, na
 from elasticjob.controllers.parts.owners import controller_uid, owner_of
 from elasticjob.controllers.passes.conclusions import is_over
 from elasticjob.controllers.passes.plan import (
+    AS_SPECIFIED,
     LATER,
     NAME_TAKEN,
     SOON,
@@ -72,7 +74,7 @@ def decide(seen: Seen, now: datetime) -> Plan:
     plan = first(RULES, seen, now).again_by(silence_ends_in(seen.masters, now))
     if is_over(seen.job):
         return plan
-    return plan.again_by(soonest((_deadline_in(seen, now), slow_in(seen, now), _verdict_in(seen, now))))
+    return plan.again_by(soonest((deadline_in(seen, now), slow_in(seen, now), _verdict_in(seen, now))))
 
 
 def delete_when_its_time_is_over(seen: Seen, now: datetime) -> Plan | None:
@@ -122,7 +124,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
     start = seen.job.status.start_time
     if seconds is None or start is None or seen.job.spec.suspend or now < after(start, span(seconds)):
         return None
-    message = f"the job ran longer than activeDeadlineSeconds ({seconds} s){_cause(seen)}"
+    message = f"the job ran longer than activeDeadlineSeconds ({seconds} s){_cause(seen, now)}"
     return _end(Outcome(False, "DeadlineExceeded", message))
 
 
@@ -131,7 +133,7 @@ def fail_when_pending_too_long(seen: Seen, now: datetime) -> Plan | None:
     seconds, since = seen.job.spec.run_policy.pending_timeout_seconds, _pending_since(seen, now)
     if seconds is None or since is None or now < after(since, span(seconds)):
         return None
-    message = f"no node could start for {seconds} s (pendingTimeoutSeconds){_cause(seen)}"
+    message = f"no node could start for {seconds} s (pendingTimeoutSeconds){_cause(seen, now)}"
     return _end(Outcome(False, "PendingTimeout", message))
 
 
@@ -396,7 +398,7 @@ def _end(outcome: Outcome) -> Plan:
     return Plan(outcome.reason, outcome.message, outcome=outcome)
 
 
-def _deadline_in(seen: Seen, now: datetime) -> timedelta | None:
+def deadline_in(seen: Seen, now: datetime) -> timedelta | None:
     """Return when the next deadline of the job is due."""
     policy_, start = seen.job.spec.run_policy, seen.job.status.start_time
     limits = (
@@ -419,10 +421,11 @@ def _pending_since(seen: Seen, now: datetime) -> datetime | None:
     return max(start, running.last_transition_time)
 
 
-def _cause(seen: Seen) -> str:
-    """Return what held the job back at last, as its status tells it; "" if nothing did."""
-    if not seen.job.status.reason:
-        return ""
+def _cause(seen: Seen, now: datetime) -> str:
+    """Return what held the job back at last: as its status tells it, or pods that start; else ""."""
+    if not seen.job.status.reason:  # a deadline may be shorter than what counts as slow
+        held = obstacles(seen, AS_SPECIFIED, now, timedelta(0))
+        return f": {few((each.sentence for each in held), separator='; ')}" if held else ""
     told = (find(seen.job.status.conditions, type_) for type_ in ("Running", "Restarting"))
     messages = [each.message for each in told if each and (each.type == "Running" or each.status == "True")]
     return f": {'; '.join(messages)}" if messages else ""

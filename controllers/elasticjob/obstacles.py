@@ -33,11 +33,15 @@ class Obstacle:
     sentence: str
 
 
-def obstacles(seen: Seen, plan: Plan, now: datetime) -> tuple[Obstacle, ...]:
-    """Return what keeps nodes from running: writes that failed first, then the master, then the nodes."""
+def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = None) -> tuple[Obstacle, ...]:
+    """Return what keeps nodes from running: writes that failed first, then the master, then the nodes.
+
+    A pod that starts is an obstacle after `slow`, SLOW unless given.
+    """
+    begun = now - (SLOW if slow is None else slow)
     master = seen.master.latest
-    held = _waiting(master, now) if master and not master.running else None
-    nodes = (_of_node(seen, node, now) for node in seen.wanted)
+    held = _waiting(master, begun) if master and not master.running else None
+    nodes = (_of_node(seen, node, begun) for node in seen.wanted)
     return tuple(found for found in (*_refusals(seen, plan), held, *nodes, *_sizes(seen)) if found)
 
 
@@ -46,6 +50,13 @@ def slow_in(seen: Seen, now: datetime) -> timedelta | None:
     starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
     left = (after(life.since, SLOW) - now for life in starting if life.since)
     return soonest(each if each > timedelta(0) else SLOW for each in left)
+
+
+def needs(seen: Seen, now: datetime, slow: timedelta | None = None) -> frozenset[str]:
+    """Return the objects of volumes that pods which are slow to start may lack."""
+    begun = now - (SLOW if slow is None else slow)
+    starting = (life for life in (*seen.masters, *seen.lives) if _is_slow(life, begun))
+    return frozenset(need for life in starting for need in life.needs)
 
 
 def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
@@ -70,23 +81,26 @@ def _sizes(seen: Seen) -> Iterator[Obstacle]:
                 yield Obstacle(IMPOSSIBLE, f"{role} has {have} of {wanted} nodes: {why}")
 
 
-def _of_node(seen: Seen, node: Node, now: datetime) -> Obstacle | None:
+def _of_node(seen: Seen, node: Node, begun: datetime) -> Obstacle | None:
     life = node.latest
     if life is None or life.running:
         return None
     if seen.is_spent(node) and life.ended:
         sentence = f"{life.name} failed and is not replaced: {life.ended.sentence}"
         return Obstacle(RESTARTS_SPENT, sentence)
-    return _waiting(life, now)
+    return _waiting(life, begun)
 
 
-def _waiting(life: Life, now: datetime) -> Obstacle | None:
-    slow = _starts(life) and life.since is not None and after(life.since, SLOW) <= now
-    waiting = life.waiting or (life.start if slow else "")
+def _waiting(life: Life, begun: datetime) -> Obstacle | None:
+    waiting = life.waiting or (life.start if _is_slow(life, begun) else "")
     if not waiting:
         return None
     reason = waiting.partition(":")[0] or "Pending"
     return Obstacle(SAME.get(reason, reason), f"{life.name} is pending: {waiting}")
+
+
+def _is_slow(life: Life, begun: datetime) -> bool:
+    return _starts(life) and life.since is not None and life.since <= begun
 
 
 def _starts(life: Life) -> bool:

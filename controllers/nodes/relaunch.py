@@ -27,7 +27,7 @@ from functools import cached_property
 from itertools import groupby
 
 from elasticjob.api.readings import after, by_index, is_number, number
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.controllers.nodes.drains import Notice
@@ -57,11 +57,11 @@ UNHEALTHY = "Unhealthy"
 """Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
 
 VOLUMES = (
-    ("configMap", "name", "ConfigMap"),
-    ("secret", "secretName", "Secret"),
-    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
+    ("configMap", ("name",), "ConfigMap"),
+    ("secret", ("secretName", "name"), "Secret"),
+    ("persistentVolumeClaim", ("claimName",), "PersistentVolumeClaim"),
 )
-"""Sources of volumes without which a pod does not start: its key, the field with the name, and the kind."""
+"""Sources of volumes without which a pod does not start: its key, the fields with the name, and the kind."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ class Life:
     waiting: str = ""  # why it does not run yet, in a sentence: `Reason: message`
     start: str = ""  # the same where only the time it takes is a reason: what it has still to do
     since: datetime | None = None  # when it was placed on its machine, or created
+    needs: tuple[str, ...] = ()  # the objects of its volumes: `ConfigMap rates`
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     released: bool = False
@@ -120,6 +121,13 @@ class Life:
         """Restarts of its node that used the budget up to this life, its own end included."""
         counts = self.ended is not None and not self.terminating and self.ended.consequence.counts
         return self.restarts_before + counts
+
+    def without(self, missing: Container[str]) -> Life:
+        """Return this life, which has not started because some of its objects are missing."""
+        if not (gone := [need for need in self.needs if need in missing]):
+            return self
+        why = f"{self.machine} has not started the pod: there is no {', no '.join(gone)}"
+        return replace(self, start=f"ContainerCreating: {why}")
 
     def as_of(self, now: datetime) -> Life:
         """Return this life, lost if it is given up by now."""
@@ -320,6 +328,7 @@ def life_of(
         waiting="" if end else waiting(pod),
         start=start(pod) if pod.status.phase in ("", "Pending") else "",
         since=_since(pod),
+        needs=needs(pod),
         resource=_resource(pod),
         resize=_resize(pod),
         released=annotations.get(names.RELEASED) == "true",
@@ -363,14 +372,25 @@ def start(pod: Pod) -> str:
     for status in pod.status.init_container_statuses:
         if status.state.running and status.name not in sidecars:
             return f"PodInitializing: init container {status.name} runs"
-    volumes = ", ".join(filter(None, map(_volume, pod.spec.volumes)))
-    needs = f", which needs {volumes}" if volumes else ""
-    return f"ContainerCreating: {pod.spec.node_name} has not started the pod{needs}; see the pod's events"
+    token = f"Secret {names.token(pod.metadata.labels.get(LABEL_JOB, ''))}"  # made before the pod
+    volumes = ", ".join(need for need in needs(pod) if need != token)
+    which = f", which needs {volumes}" if volumes else ""
+    return f"ContainerCreating: {pod.spec.node_name} has not started the pod{which}; see the pod's events"
 
 
-def _volume(volume: Manifest) -> str:
-    for source, field_, kind in VOLUMES:
-        if name := (volume.get(source) or {}).get(field_):
+def needs(pod: Pod) -> tuple[str, ...]:
+    """Return the objects without which no container of a pod starts, such as `ConfigMap rates`."""
+    volumes = pod.spec.volumes
+    projected = (each for volume in volumes for each in (volume.get("projected") or {}).get("sources") or ())
+    found = (_need(source) for source in (*volumes, *projected))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _need(volume: Manifest) -> str:
+    for source, fields, kind in VOLUMES:
+        found: Manifest = volume.get(source) or {}
+        name = next((found[field_] for field_ in fields if found.get(field_)), "")
+        if name and not found.get("optional"):
             return f"{kind} {name}"
     return ""
 

@@ -41,12 +41,15 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import NODE, POD, EventType, ObjectMeta
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta
 
 T = TypeVar("T")
 
 AT_ONCE: Final = 32
 """Writes of a controller that are in flight at the same time."""
+
+MOST_LOOKED_UP: Final = 16
+"""Objects of volumes that a pass looks up at most."""
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +150,20 @@ class Applier:
         found = await _together(read_metadata(self._client, NODE, name, "") for name in asked)
         there = {name for name, metadata in zip(asked, found, strict=True) if metadata.uid}
         return tuple(replace(life, lost=False) if life.machine in there else life for life in lives)
+
+    async def missing(self, namespace: str, needs: Iterable[str]) -> frozenset[str]:
+        """Return which ConfigMaps and Secrets, as in `Life.needs`, the server does not have."""
+        kinds = {kind.name: kind for kind in (CONFIG_MAP, SECRET)}
+        asked = sorted({need for need in needs if need.partition(" ")[0] in kinds})[:MOST_LOOKED_UP]
+        found = await asyncio.gather(
+            *(
+                read_metadata(self._client, kinds[kind], name, namespace)
+                for kind, _, name in (need.partition(" ") for need in asked)
+            ),
+            return_exceptions=True,
+        )
+        pairs = zip(asked, found, strict=True)
+        return frozenset(need for need, about in pairs if isinstance(about, ObjectMeta) and not about.uid)
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         async with self._slots:

@@ -28,7 +28,7 @@ from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Node, Pod, Service
 
-_LOOKED_UP: Final = ("machine", "version", "start", "since")
+_LOOKED_UP: Final = ("machine", "version", "start", "since", "needs")
 _DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
 

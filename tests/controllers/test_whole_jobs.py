@@ -15,7 +15,14 @@ from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.controllers.parts import names
 from elasticjob.kube.errors import TooManyRequests
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.objects.views import NETWORK_POLICY, NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from elasticjob.kube.objects.views import (
+    CONFIG_MAP,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    SERVICE,
+)
 from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
 from tests.kit.controllers.whole import container, local, role
@@ -269,11 +276,13 @@ async def test_a_volume_that_is_missing_is_told_when_the_start_takes_too_long(
     """The kubelet tells it in events of the pod only."""
     monkeypatch.setattr(obstacles, "SLOW", timedelta(seconds=1))
     spec = local(replicas=1)
-    volumes = [{"name": "settings", "configMap": {"name": "nothing"}}]
+    about = {"name": "something", "namespace": site.namespace}
+    await site.client.create(CONFIG_MAP.untyped(), {"metadata": about})
+    volumes = [{"name": name, "configMap": {"name": name}} for name in ("something", "nothing")]
     spec["replicaSpecs"]["worker"]["template"]["spec"]["volumes"] = volumes
     await site.apply(spec)
     await site.until(lambda: site.job().status.reason == "ContainerCreating")
-    assert "which needs ConfigMap nothing; see the pod's events" in site.condition("Running")[2]
+    assert "has not started the pod: there is no ConfigMap nothing" in site.condition("Running")[2]
     await site.event_on_the_job("ContainerCreating", "ConfigMap nothing")
 
 

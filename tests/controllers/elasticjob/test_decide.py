@@ -15,6 +15,7 @@ from elasticjob.controllers.elasticjob import objects
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.nodes.drains import Notice
@@ -497,6 +498,21 @@ def test_a_masters_verdict_is_waited_for() -> None:
     begun = running(job(ELASTIC), masters=(master(1, created=NOW),), lives=ONE_LEFT)
     assert decide(begun, NOW).again_in == timedelta(seconds=30)  # a new master may know it from its snapshot
     assert decide(running(job(ELASTIC), masters=(), lives=ONE_LEFT), NOW).outcome is None
+
+
+@pytest.mark.parametrize("field", ["activeDeadlineSeconds", "pendingTimeoutSeconds"])
+def test_a_short_deadline_tells_what_pods_still_waited_for(field: str) -> None:
+    """Though a start of five seconds is not slow, and so no reason of the status."""
+    since = NOW - timedelta(seconds=5)
+    lacks = pending(0, since=since, needs=("ConfigMap nope", "Secret there"), start="ContainerCreating: x")
+    rests = {"type": "Running", "status": "False", "lastTransitionTime": at(since)}
+    status = {"startTime": at(since), "conditions": [rests]}
+    given = running(job(runPolicy={field: 5}, status=status), lives=(lacks, pending(1)))
+    assert needs(given, NOW, timedelta(0)) == {"ConfigMap nope", "Secret there"}
+    told = replace(given, lives=(lacks.without({"ConfigMap nope"}), *given.lives[1:]))
+    outcome = decide(told, NOW).outcome
+    assert outcome is not None
+    assert outcome.message.endswith(": m1 has not started the pod: there is no ConfigMap nope")
 
 
 def test_a_failure_names_what_failed_and_why_it_was_not_restarted() -> None:

@@ -248,6 +248,19 @@ INITIALIZES = {"initContainerStatuses": [{"name": "fetch", "state": {"running": 
             "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
             "PersistentVolumeClaim images; see the pod's events",
         ),
+        (
+            {
+                "volumes": [
+                    {"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
+                    {
+                        "name": "all",
+                        "projected": {"sources": [{"secret": {"name": "key"}}, {"downwardAPI": {}}]},
+                    },
+                ]
+            },
+            {},
+            "ContainerCreating: m1 has not started the pod, which needs Secret key; see the pod's events",
+        ),
     ],
 )
 def test_a_pod_that_is_slow_to_start_tells_what_is_left(
