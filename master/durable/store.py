@@ -18,7 +18,7 @@ from typing import Protocol
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError
+from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
@@ -108,6 +108,7 @@ class ConfigMap:
     def __init__(self, client: Client, namespace: str, name: str, owner: Manifest) -> None:
         self._client, self._namespace, self._name = client, namespace, name
         self._owner = owner
+        self._uid = ""  # of the one that is ours, once that is known
 
     async def load(self) -> bytes | None:
         try:
@@ -125,12 +126,30 @@ class ConfigMap:
         return any(owner.uid == self._owner["uid"] for owner in found.metadata.owner_references)
 
     async def save(self, data: bytes) -> None:
-        metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
-        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **await self._packed(data)}
+        packed = await self._packed(data)
         try:
+            self._uid = self._uid or await self._made()
+            metadata = {**self._metadata, "uid": self._uid}
+            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **packed}
             await self._client.apply(CONFIG_MAP, manifest, manager=MANAGER)
         except KubeError as error:
+            self._uid = ""  # it may be gone
             raise StoreError(f"ConfigMap {self._name} cannot be written: {error}") from error
+
+    @property
+    def _metadata(self) -> Manifest:
+        return {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
+
+    async def _made(self) -> str:
+        """Return the uid of the job's ConfigMap, made if there is none: what is applied is not another's."""
+        try:
+            made = await self._client.create(CONFIG_MAP.untyped(), {"metadata": self._metadata})
+        except AlreadyExists:
+            found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
+            if found is None or not self._is_ours(found):
+                raise StoreError(f"ConfigMap {self._name} exists and is not of this job: delete it") from None
+            return found.metadata.uid
+        return str(made["metadata"]["uid"])
 
     async def _packed(self, data: bytes) -> Manifest:
         if len(data) <= self.READABLE:

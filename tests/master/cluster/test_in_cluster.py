@@ -21,7 +21,7 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, POD, Pod
 from elasticjob.master.cluster.settings import Settings
-from elasticjob.master.durable.store import ConfigMap, snapshot
+from elasticjob.master.durable.store import ConfigMap, StoreError, snapshot
 from elasticjob.master.main import in_cluster
 from elasticjob.master.scalers.pods import MANAGED_BY
 from elasticjob.master.state.job import Job, Spec
@@ -157,6 +157,25 @@ async def test_a_snapshot_of_many_nodes_fits_into_its_config_map(place: Place, m
         assert await store.load() == data
     kept = await place.client.get(CONFIG_MAP, "digits-master-state", place.namespace)
     assert [*kept.data, *kept.binary_data] == (["job.json"] if many == 2 else ["job.json.gz"])
+
+
+async def test_a_config_map_of_a_user_is_not_taken_for_the_snapshot(place: Place) -> None:
+    await place.declare(replicas=2)
+    declared = await place.client.get(ELASTICJOB, "digits", place.namespace)
+    about = {"name": "digits-master-state", "namespace": place.namespace}
+    made = await place.client.create(CONFIG_MAP.untyped(), {"metadata": about, "data": {"mine": "1"}})
+    owner = owner_reference(declared, ELASTICJOB, controller=False)
+    store = ConfigMap(place.client, place.namespace, "digits-master-state", owner)
+    with pytest.raises(StoreError, match="exists and is not of this job"):
+        await store.save(b"{}")
+    assert await place.client.get(CONFIG_MAP.untyped(), "digits-master-state", place.namespace) == made
+    await place.client.delete(CONFIG_MAP, "digits-master-state", place.namespace)
+    for _ in range(2):  # also where it was deleted in between
+        await store.save(b"{}")
+        assert await store.load() == b"{}"
+        await place.client.delete(CONFIG_MAP, "digits-master-state", place.namespace)
+        with pytest.raises(StoreError):
+            await store.save(b"{}")
 
 
 def crowd(many: int) -> Job:
