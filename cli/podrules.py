@@ -9,6 +9,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.elasticjob.objects import asked, job_resource, written
 from elasticjob.controllers.jobresource.decide import Seen, decide
@@ -49,7 +50,7 @@ class OperatorsRules:
         plan: Manifest = {
             "apiVersion": SCALEPLAN.api_version,
             "kind": SCALEPLAN.name,
-            "metadata": {"name": names.user_plan(job.metadata.name, job.metadata.generation)},
+            "metadata": {"name": user_plan(job.metadata.name, job.metadata.generation)},
             "spec": {
                 "ownerJob": job.metadata.name,
                 "replicaResourceSpecs": {role: {"replicas": count} for role, count in sizes.items()},

@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.readings import counts, decoded, number
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
 from elasticjob.controllers.nodes.machines import Largest
@@ -118,7 +119,7 @@ class Seen:
 
     def generation_of(self, plan: ScalePlan) -> int:
         """Return the generation of the job that a plan for what the user asks names; -1 for other plans."""
-        return next(iter(names.asked_in(self.job.metadata.name, plan.metadata.name)), -1)
+        return next(iter(asked_in(self.job.metadata.name, plan.metadata.name)), -1)
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob.objects import (
     asked,
@@ -69,7 +70,7 @@ def wishes(seen: Seen) -> Iterator[Wish]:
     """The sizes that the user asks for, then those that bring roles within their bounds, each by a plan."""
     job, generation = seen.job.metadata, seen.job.metadata.generation
     nodes = seen.resource.metadata.generation if seen.resource else 0
-    name, made = names.user_plan(job.name, generation), {plan.metadata.name for plan in seen.plans}
+    name, made = user_plan(job.name, generation), {plan.metadata.name for plan in seen.plans}
     yield Wish(name, asked_anew(seen), "the user asks for")
     again = Wish(f"{name}-{nodes}" if name in made else name, still_asked(seen), "the user still asks for")
     bounds = names.bounds_plan(job.name, generation, nodes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api import readings
 from elasticjob.api.v1alpha1.common import (
     LABEL_INDEX,
     LABEL_JOB,
@@ -14,6 +13,7 @@ from elasticjob.api.v1alpha1.common import (
     PS,
     WORKER,
 )
+from elasticjob.api.v1alpha1.order import asked_in
 
 RESTARTS: Final = "elasticjob.dlrover/restarts"
 """On pods: how many restarts of its node used the budget before it."""
@@ -89,11 +89,6 @@ def workers(job: str) -> str:
     return f"{LABEL_JOB}={job},{LABEL_ROLE}={WORKER}"
 
 
-def user_plan(job: str, generation: int) -> str:
-    """Return the name of the ScalePlan for what the user asks for in this generation of the job."""
-    return f"{job}-user-{generation}"
-
-
 def bounds_plan(job: str, generation: int, nodes: int) -> str:
     """Return the name of the ScalePlan that brings a JobResource of generation `nodes` within the bounds of
     this generation of the job.
@@ -110,15 +105,6 @@ def generation_of(job: str, plan: str) -> int:
     """Return the generation in the name of a user's plan, -1 for other plans."""
     generations = asked_in(job, plan)
     return generations[0] if len(generations) == 1 else -1
-
-
-def asked_in(job: str, plan: str) -> tuple[int, ...]:
-    """Return the generations in the name of a plan for what a user asks: that of the job, then that of its
-    JobResource where it was asked again; () for other plans.
-    """
-    text = plan.removeprefix(f"{job}-user-")
-    numbers = text.split("-")
-    return tuple(map(int, numbers)) if text != plan and all(map(readings.is_number, numbers)) else ()
 
 
 def token(job: str) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.api.readings import version
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.order import by_age
 from elasticjob.api.v1alpha1.placing import is_silent, requests
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.nodes.drains import Notice, notices
@@ -150,25 +150,6 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
             raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error
         return ObjectMeta()
     return found.metadata
-
-
-def by_age(plans: Iterable[ScalePlan]) -> tuple[ScalePlan, ...]:
-    """Return the plans of a job, the oldest first; those of what a user asks by the generations they name.
-
-    A creationTimestamp has seconds. Within one the automatic plans come first, so that a user's is newer, and
-    plans without a status are newer than those with one. Among the former the resourceVersion is that of the
-    creation, since only the controller of plans changes them.
-    """
-    ordered = sorted(plans, key=_age)
-    asked = {plan.metadata.uid: names.asked_in(plan.spec.owner_job, plan.metadata.name) for plan in ordered}
-    users = iter(sorted((p for p in ordered if asked[p.metadata.uid]), key=lambda p: asked[p.metadata.uid]))
-    return tuple(next(users) if asked[plan.metadata.uid] else plan for plan in ordered)
-
-
-def _age(plan: ScalePlan) -> tuple[float, bool, bool, int, str]:
-    about, seen = plan.metadata, plan.status.phase is not None
-    created = about.creation_timestamp.timestamp() if about.creation_timestamp else 0.0
-    return created, plan.manual, not seen, version(about.resource_version), about.name
 
 
 def _machine(pod: Pod) -> Iterable[str]:

@@ -11,6 +11,7 @@ from typing import Final
 from elasticjob.api.readings import after, span
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
@@ -176,7 +177,7 @@ def _is_past(seen: Seen, job: ElasticJob, plan: ScalePlan, now: datetime) -> boo
     if not why_impossible(plan):
         return True
     about, resource = job.metadata, seen.resource.metadata.generation if seen.resource else 0
-    requests = [each.metadata.name for each in seen.plans if names.asked_in(about.name, each.metadata.name)]
+    requests = [each.metadata.name for each in seen.plans if asked_in(about.name, each.metadata.name)]
     current = {names.bounds_plan(about.name, about.generation, resource), *requests[-1:]}
     ended = plan.status.finish_time or now
     return plan.metadata.name not in current and now >= after(ended, KEPT_FAILURE)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.order import by_age
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.jobresource.decide import make_no_pods_for_a_job_that_ends
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.observe import by_age
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest

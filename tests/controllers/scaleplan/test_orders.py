@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.controllers.passes.observe import by_age
+from elasticjob.api.v1alpha1.order import by_age
 from tests.kit.controllers.build import plan, template
 from tests.kit.controllers.sizing import Sizing
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.order import by_age
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.elasticjob import decide as jobs
 from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.passes.observe import by_age
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Plan
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
