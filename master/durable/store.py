@@ -117,6 +117,7 @@ class ConfigMap:
             raise StoreError(f"ConfigMap {self._name} cannot be read: {error}") from error
         if found is None or not self._is_ours(found):
             return None
+        self._uid = found.metadata.uid
         if zipped := found.binary_data.get(self.ZIPPED):
             return await asyncio.to_thread(gzip.decompress, zipped)
         return found.data[self.KEY].encode() if self.KEY in found.data else None

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.paddle.convert import elasticjob_of
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.controllers.elasticjob.decide import decide as decide_job
+from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.passes.plan import Apply, Create, Plan
 from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, wanted
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
+from tests.kit.controllers.build import NOW, ended, life, master, resource
 from tests.kit.controllers.site import Site
 from tests.kit.manifests import TRAINING, changed
 from tests.kit.waiting import until
@@ -82,6 +86,26 @@ def test_what_the_status_says(found: ElasticJob | None, phase: str, reason: str)
 def test_the_status_of_a_finished_job_stays() -> None:
     job = training(status=DONE)
     assert status_of(Seen(job, None), Plan()) == job.status
+
+
+@pytest.mark.parametrize("servers", [False, True])
+def test_trainers_that_failed_for_good_have_the_answer_of_every_job(*, servers: bool) -> None:
+    """Trainers have no agent: their master knows of no world. The last one ended with 0."""
+    sizes = {"spec__trainer__min-instance": 1, "spec__trainer__max-instance": 4}
+    pserver = {"entrypoint": "serve", "min-instance": 1, "max-instance": 1}
+    made = training(**sizes, **({"spec__pserver": pserver} if servers else {}))
+    about = {"name": "digits", "namespace": "ml", "uid": "job-1", "generation": 1}
+    asked = ELASTICJOB.convert({**elasticjob_of(made), "metadata": about})
+    spent = (ended(index, 3, restarts_before=3) for index in range(3))
+    beside = [life(0, role="ps")] if servers else []
+    running = resource({"worker": 4} | ({"ps": 1} if servers else {}), asked="{}")
+    seen = SeenOfJob(asked, running, (master(),), (*spent, ended(3, code=0), *beside))
+    outcome = decide_job(seen, NOW).outcome
+    assert outcome is not None
+    assert (outcome.succeeded, outcome.message.partition(";")[0]) == (
+        True,
+        "1 of 4 pods that train have succeeded",
+    )
 
 
 of_a_site = pytest.mark.asyncio(loop_scope="module")
