@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 
+from elasticjob.api import readings
 from elasticjob.api.diengine import names
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import (
@@ -209,12 +210,12 @@ def process_urls(pod: Pod) -> list[str]:
 
 def world_of(pod: Pod) -> int:
     """Return the GPUs of the logic learner that a ddp pod is of."""
-    return _number(_variable(pod, "WORLD_SIZE"), 1)
+    return readings.number(_variable(pod, "WORLD_SIZE"), 1)
 
 
 def start_of(pod: Pod) -> int:
     """Return the rank of a ddp pod's first process in its logic learner."""
-    return _number(_variable(pod, "START_RANK"), 0)
+    return readings.number(_variable(pod, "START_RANK"))
 
 
 def asked_of(pod: Pod) -> dict[str, str]:
@@ -350,10 +351,3 @@ def _variable(pod: Pod, name: str) -> str:
     """The value of a variable in a pod's containers, "" where none has it."""
     values = (each.value for container in pod.spec.containers for each in container.env if each.name == name)
     return next(values, "")
-
-
-def _number(text: str, otherwise: int) -> int:
-    """A number in a variable, which a tenant can write too: other text and numbers beyond reason count as
-    none.
-    """
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else otherwise

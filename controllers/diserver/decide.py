@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from elasticjob.api import readings
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.checks import problems
@@ -178,7 +179,7 @@ def creations(seen: Seen, ask: Ask, limits: Limits) -> Creations | Made | Refuse
     if seen.call.keyed and group and first.get(names.REQUEST_BODY) != seen.call.digest:
         return Refused(409, "the Idempotency-Key was used for another body: use a new one")
     unanswered = any(names.UNANSWERED in pod.metadata.annotations for pod in group)
-    partly = unanswered and len(group) < _size(first)
+    partly = unanswered and len(group) < readings.number(first.get(names.REQUEST_PODS))
     if group and not partly:
         return Made(group)
     if splits(seen.pods, ask) and seen.config is None:
@@ -252,12 +253,6 @@ def _made_before(seen: Seen) -> tuple[Pod, ...]:
     return tuple(
         pod for pod in seen.pods.pods if pod.metadata.labels.get(names.LABEL_REQUEST) in ids - {None}
     )
-
-
-def _size(annotations: Mapping[str, str]) -> int:
-    """How many pods a call was to make, as its pods say; a tenant can write there, too."""
-    text = annotations.get(names.REQUEST_PODS, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _ordered(seen: Seen, ask: Ask, limits: Limits) -> tuple[Ordered, Ordered] | Refused:
