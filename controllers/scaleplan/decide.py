@@ -16,14 +16,16 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, is_over, why_impossible
-from elasticjob.controllers.passes.plan import Apply, Delete, Plan
+from elasticjob.controllers.passes.plan import Apply, Delete, Plan, soonest
 from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
+KEPT: Final = timedelta(seconds=10)
+"""How long a finished plan is kept at least: who asked for it reads its end, and else would ask again."""
 KEPT_FAILURE: Final = timedelta(minutes=10)
-"""How long a plan that could not be carried out is kept at least."""
+"""The same for a plan that could not be carried out."""
 LATE: Final = "DeadlineExceeded"
 """The reason of plans that took too long, where nothing more exact is known."""
 
@@ -48,8 +50,9 @@ class Seen:
 
 
 def decide(seen: Seen, now: datetime) -> Plan:
-    """Return the plan of the first rule that applies."""
-    return first(RULES, seen, now)
+    """Return the plan of the first rule that applies, looking again when a plan can be forgotten."""
+    left = (_kept_until(plan, now) - now for plan in _surplus(seen))
+    return first(RULES, seen, now).again_by(soonest(each for each in left if each > timedelta(0)))
 
 
 def fail_plans_without_a_job(seen: Seen, now: datetime) -> Plan | None:
@@ -133,16 +136,10 @@ def finish_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
-    """Only the last finished plans are kept, and what could not be carried out until that may have changed.
-
-    Without the latter, the controllers that asked for it would ask again at once.
-    """
-    if seen.job is None:
-        return None
-    finished = [plan for plan in seen.plans if _is_past(seen, seen.job, plan, now)]
-    surplus = max(0, len(finished) - seen.job.spec.run_policy.scale_plan_history_limit)
-    old = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in finished[:surplus])
-    return Plan("PlansForgotten", "old plans are deleted", groups=(old,), quiet=True) if old else None
+    """Only the last finished plans are kept; how one ended can be read for some seconds in any case."""
+    old = [plan for plan in _surplus(seen) if _kept_until(plan, now) <= now]
+    deletions = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in old)
+    return Plan("PlansForgotten", "old plans are deleted", groups=(deletions,), quiet=True) if old else None
 
 
 def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
@@ -170,17 +167,26 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 )
 
 
-def _is_past(seen: Seen, job: ElasticJob, plan: ScalePlan, now: datetime) -> bool:
-    """Whether a finished plan may be forgotten."""
-    if not _finished(plan) or plan.metadata.deletion_timestamp:
-        return False
-    if not why_impossible(plan):
-        return True
-    about, resource = job.metadata, seen.resource.metadata.generation if seen.resource else 0
-    requests = [each.metadata.name for each in seen.plans if asked_in(about.name, each.metadata.name)]
-    current = {names.bounds_plan(about.name, about.generation, resource), *requests[-1:]}
-    ended = plan.status.finish_time or now
-    return plan.metadata.name not in current and now >= after(ended, KEPT_FAILURE)
+def _surplus(seen: Seen) -> list[ScalePlan]:
+    """The finished plans beyond the job's history; the answer to what is asked for now is not counted."""
+    if seen.job is None:
+        return []
+    about, resource = seen.job.metadata, seen.resource.metadata.generation if seen.resource else 0
+    requests = [plan.metadata.name for plan in seen.plans if asked_in(about.name, plan.metadata.name)]
+    asked = {names.bounds_plan(about.name, about.generation, resource), *requests[-1:]}
+    finished = [
+        plan
+        for plan in seen.plans
+        if _finished(plan)
+        and not plan.metadata.deletion_timestamp
+        and not (plan.metadata.name in asked and why_impossible(plan))
+    ]
+    return finished[: max(0, len(finished) - seen.job.spec.run_policy.scale_plan_history_limit)]
+
+
+def _kept_until(plan: ScalePlan, now: datetime) -> datetime:
+    ended = plan.status.finish_time
+    return after(ended, KEPT_FAILURE if why_impossible(plan) else KEPT) if ended else now
 
 
 def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:

@@ -212,3 +212,13 @@ def test_what_was_changed_is_recorded() -> None:
     assert decide(
         seen(up(phase="Scaling", started=NOW - timedelta(minutes=4)), status=NOT_READY), NOW
     ).again_in == (PATIENCE - timedelta(minutes=4))
+
+
+def test_how_a_plan_ended_can_be_read_for_a_while_whatever_the_history() -> None:
+    """Who asked for it would ask again otherwise, at once and for ever."""
+    none = job(runPolicy={"scalePlanHistoryLimit": 0})
+    just = plan("up", {"worker": 3}, phase="Succeeded", finished=NOW - timedelta(seconds=4))
+    decided = decide(seen(just, job_=none, status=READY), NOW)
+    assert (decided.actions, decided.again_in) == ((), timedelta(seconds=6))
+    later = decide(seen(just, job_=none, status=READY), NOW + timedelta(seconds=6))
+    assert [written(action) for action in later.actions] == ["-up"]

@@ -124,6 +124,7 @@ def plan(
     age: int = 60,
     phase: str = "",
     started: datetime | None = None,
+    finished: datetime | None = None,
     owned: bool = True,
     reason: str = "",
     **spec: Any,
@@ -143,6 +144,7 @@ def plan(
             {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": "job-1"}
         ]
     status = ({"phase": phase} if phase else {}) | ({"startTime": at(started)} if started else {})
+    status |= {"finishTime": at(finished)} if finished else {}
     asked = {
         "ownerJob": "digits",
         "replicaResourceSpecs": specs,
