@@ -87,8 +87,9 @@ class NodesReconciler:
             return Result.again(plan.again_by(held).again_in)
         if seen.job and least and least.least != seen.resource.status.min_available:
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
-            if told.reason == NAME_TAKEN:
+            if told.reason == NAME_TAKEN and told.obstacle is None:  # that of a predecessor goes soon
                 self.applier.tell(about, Note(told.reason, f"evictions are not held: {told.sentence}", True))
+            if told.obstacle is not None:
                 await self.orphans.collect(key, JOBRESOURCE, told.obstacle)
             if told.reason in (REFUSED, NAME_TAKEN):
                 status = describe(seen, plan, self.now(), room).manifest()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob import controllers
@@ -20,13 +20,23 @@ from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.nodes.relaunch import Life, life_of
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.triggers import job_of
+from elasticjob.controllers.passes.status_pace import News
+from elasticjob.controllers.passes.triggers import (
+    job_of,
+    life_changed,
+    machine_changed,
+    more_than_reports,
+    request_of,
+)
 from elasticjob.controllers.scaleplan.decide import Seen as SeenOfPlans
 from elasticjob.controllers.scaleplan.decide import decide as decide_plans
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.cache.wire import Item
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import NODE, POD
 from tests.kit.controllers.build import NOW, at, ended, job, life, master, plan, resource, role
-from tests.kit.controllers.shelf import pod
+from tests.kit.controllers.shelf import caches, machine, pod, raw
 
 HOSTILE = (
     "",
@@ -61,6 +71,7 @@ def lives(labels: dict[str, str], annotations: dict[str, str]) -> tuple[Life, ..
     return tuple(filter(None, (life_of(made, {"m1"}),)))
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_a_pass_reads_whatever_is_written(data: st.DataObject) -> None:
     def drawn(keys: list[str], known: dict[str, str]) -> dict[str, str]:
@@ -77,6 +88,36 @@ def test_a_pass_reads_whatever_is_written(data: st.DataObject) -> None:
     assert describe_job(seen, decide_job(seen, NOW), NOW).phase
     nodes = Seen(made, asked, pods, "10.0.0.1:50001", plans, (master(),))
     assert describe(nodes, decide(nodes, NOW), NOW).observed_generation == 1
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_a_change_is_looked_at_whatever_is_written(data: st.DataObject) -> None:
+    """What predicates and maps of watches raise would cost more than the object."""
+    found = caches((NODE, machine()))
+    news, key = News(), Key("ml", "digits")
+    status = {"phase": "Running", "workers": "2/2"}
+    news.hold(key, {}, status, NOW)
+
+    def edited(keys: list[str]) -> dict[str, str]:
+        return data.draw(st.dictionaries(st.sampled_from(keys), values, max_size=3))
+
+    def of_pod() -> Item:
+        return pod(metadata={"labels": edited(LABELS), "annotations": edited(KEYS)}, spec={"nodeName": "m1"})
+
+    def of_job() -> Item:
+        about = {"name": "digits", "namespace": "ml", "uid": "job-1", "annotations": edited(KEYS)}
+        told = data.draw(
+            st.sampled_from([status, {}, {"workers": 3}, {"training": {"released": "x"}}, "x", None])
+        )
+        return raw({"metadata": about, "spec": {"replicaSpecs": data.draw(values)}, "status": told})
+
+    changes = [(life_changed(found), of_pod), (more_than_reports, of_job), (news.contradicts, of_job)]
+    for predicate, made in changes:
+        assert predicate(Change(made(), made())) in (True, False)
+    node = {"metadata": {"name": "m1", "uid": "m1"}, "spec": {"taints": [edited(["key", "effect", "value"])]}}
+    assert machine_changed(found)(Change(machine(), raw(node))) in (True, False)
+    assert request_of(plan().model_copy(update={"metadata": resource().metadata})) == []
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
