@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from elasticjob.api.rpc.brain import job_token
@@ -20,6 +21,7 @@ from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import (
+    CONFIG_MAP,
     NETWORK_POLICY,
     ROLE,
     ROLE_BINDING,
@@ -46,6 +48,7 @@ def foundation(
         master = names.master(job.metadata.name)
         found += [
             _make(job, SECRET, names.token(job.metadata.name), _tokens(tokens)),
+            replace(_make(job, CONFIG_MAP, names.master_state(job.metadata.name), {}), handed_on=True),
             _make(job, SERVICE_ACCOUNT, master, {"automountServiceAccountToken": True}),
             _make(job, ROLE, master, {"rules": rights(job.metadata.name)}),
             _make(job, ROLE_BINDING, master, _binding(job)),
@@ -115,7 +118,10 @@ def written(sizes: Mapping[str, int]) -> str:
 
 
 def rights(job: str) -> list[Manifest]:
-    """Return the RBAC rules of a master: watch pods, report progress, plan, keep its snapshot."""
+    """Return the RBAC rules of a master: watch pods, report progress, plan, keep its snapshot.
+
+    The ConfigMap of the snapshot is made for it: RBAC cannot allow to create one name only.
+    """
     state = names.master_state(job)
     return [
         _allow(GROUP, ELASTICJOB.plural, "get", "list", "watch", only=job),
@@ -123,7 +129,6 @@ def rights(job: str) -> list[Manifest]:
         _allow(GROUP, JOBRESOURCE.plural, "get", "list", "watch", only=job),
         _allow(GROUP, SCALEPLAN.plural, "create", "get", "list", "watch"),
         _allow("", "pods", "get", "list", "watch"),
-        _allow("", "configmaps", "create"),
         _allow("", "configmaps", "get", "patch", "update", only=state),
     ]
 

@@ -173,8 +173,8 @@ class Applier:
                         await self._create(kind, manifest)
                     except Forbidden as error:  # a quota: the pass comes again
                         self.tell(owner, Note(refusal(error.message), error.message))
-                case Create(kind, manifest):
-                    await self._create(kind, manifest)
+                case Create(kind, manifest, handed_on=handed_on):
+                    await self._create(kind, manifest, of_any_owner=handed_on)
                 case CreateOrApply(kind, manifest):
                     if uid := await self._create(kind, manifest):
                         metadata = {**manifest["metadata"], "uid": uid}
@@ -209,7 +209,7 @@ class Applier:
             return False
         return True
 
-    async def _create(self, kind: Kind[Any], manifest: Manifest) -> str:
+    async def _create(self, kind: Kind[Any], manifest: Manifest, *, of_any_owner: bool = False) -> str:
         """Create the object, or find that its owner has it already: its uid then, else ""."""
         try:
             await self._client.create(kind.untyped(), manifest)  # the response is not read
@@ -217,10 +217,11 @@ class Applier:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
             ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
-            if found is None or controller_uid(found.metadata) not in ours:
+            owners = found.metadata.owner_references if found else ()
+            if ours.isdisjoint(owner.uid for owner in owners if owner.controller or of_any_owner):
                 there = found.metadata if found else None
                 raise InTheWay(kind, metadata["name"], there) from None
-            return str(found.metadata.uid)
+            return found.metadata.uid if found else ""
         return ""
 
     async def _delete(self, namespace: str, action: Delete) -> None:

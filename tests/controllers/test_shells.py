@@ -32,7 +32,7 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.webhooks import WEBHOOKS
 from tests.kit.controllers.build import NOW, at, job, over, resource, role
 
@@ -143,6 +143,17 @@ async def test_what_another_has_made_is_not_applied_to(
     assert done.reason == reason
     assert [{"uid": manifest["metadata"]["uid"]} for manifest in server.applied] == applied
     assert server.owners["a"] == owners.get("a", "ours")
+
+
+@pytest.mark.parametrize(("handed_on", "reason"), [(True, "Made"), (False, NAME_TAKEN)])
+async def test_what_a_master_of_an_earlier_release_has_made_is_its_jobs(handed_on: bool, reason: str) -> None:
+    class Earlier(Server):
+        async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
+            owner = {**owned(name, "ours")["metadata"]["ownerReferences"][0], "controller": False}
+            return kind.convert({"metadata": {"name": name, "uid": "1", "ownerReferences": [owner]}})
+
+    plan = Plan("Made", groups=((Create(CONFIG_MAP, owned("a", "ours"), handed_on=handed_on),),))
+    assert (await applier(Earlier(None, a="ours"))[0].attempt(job(), plan)).reason == reason
 
 
 async def test_nothing_is_applied_to_an_object_that_may_be_anothers() -> None:

@@ -133,7 +133,8 @@ async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site
 async def is_saved(site: Site, number: int) -> bool:
     """Whether a successor of the master would know of a round: one that it does not know ends."""
     found = await site.client.find(CONFIG_MAP, "digits-master-state", site.namespace)
-    return found is not None and json.loads(found.data[Snapshot.KEY])["job"]["round"] == number
+    saved = found.data.get(Snapshot.KEY) if found else None
+    return saved is not None and json.loads(saved)["job"]["round"] == number
 
 
 async def test_a_suspended_job_resumes_where_it_was_and_leaves_nothing_when_deleted(

@@ -134,6 +134,7 @@ FOUNDATION = {
     "+Service digits",
     "+NetworkPolicy digits",
     "+Secret digits-token",
+    "+ConfigMap digits-master-state",
     "+ServiceAccount digits-master",
     "+Role digits-master",
     "+RoleBinding digits-master",

@@ -434,3 +434,5 @@ def test_a_master_may_touch_only_its_own_job_and_snapshot() -> None:
         "jobresources": ["digits"],
         "configmaps": ["digits-master-state"],
     }
+    created = [rule["resources"] for rule in rights("digits") if "create" in rule["verbs"]]
+    assert created == [["scaleplans"]]  # of which the webhook lets it make those of its own job
