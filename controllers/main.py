@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -152,6 +153,12 @@ def _caches(operator: Operator, settings: Settings) -> Caches:
     )
 
 
+def scrapers_of(settings: Settings) -> tuple[Mapping[str, str], ...]:
+    """Return the labels of namespaces whose pods may read the metrics of masters: Brain's is one of them."""
+    ours = {NAMESPACE_LABEL: settings.brain_namespace} if settings.brain_namespace else None
+    return (*filter(None, (ours,)), *(each for each in settings.scrapers if each != ours))
+
+
 def _provision(settings: Settings) -> Provision:
     requests = {"cpu": settings.master_cpu, "memory": settings.master_memory}
     key = settings.brain_key_file.read_bytes().strip() if settings.brain_key_file else b""
@@ -159,8 +166,10 @@ def _provision(settings: Settings) -> Provision:
         settings.trainer_image,
         settings.trainer_pull_policy,
         requests,
-        settings.scrapers,
+        scrapers_of(settings),
         settings.brain,
         key,
         gang_scheduler=settings.gang_scheduler,
+        pod=settings.master_pod,
+        security=settings.master_security_context,
     )

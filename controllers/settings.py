@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob import __version__
+from elasticjob.api.core.shape import shape_problems, unknown_fields
+
+POD: Final = "io.k8s.api.core.v1.PodSpec"
+PLACING: Final = frozenset(
+    {
+        "affinity",
+        "imagePullSecrets",
+        "nodeSelector",
+        "priorityClassName",
+        "runtimeClassName",
+        "schedulerName",
+        "securityContext",
+        "tolerations",
+        "topologySpreadConstraints",
+    }
+)
+"""What an installation may say about the pods of masters; the operator writes the rest."""
 
 
 def _in_a_namespace(value: str) -> str:
@@ -24,8 +41,27 @@ def _with_a_port(value: str) -> str:
     return value
 
 
+def _places_pods(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check fields of a pod. Raises ValueError with the field and the advice."""
+    if others := sorted(value.keys() - PLACING):
+        raise ValueError(f"{others[0]} is not one of {', '.join(sorted(PLACING))}")
+    return _shaped("", dict(value), POD)
+
+
+def _secures(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _shaped("", dict(value), "io.k8s.api.core.v1.SecurityContext")
+
+
+def _shaped(path: str, value: Mapping[str, Any], type_name: str) -> Mapping[str, Any]:
+    for problem in (*unknown_fields(path, value, type_name), *shape_problems(path, value, type_name)):
+        raise ValueError(str(problem).removeprefix("."))
+    return value
+
+
 Named = Annotated[str, AfterValidator(_in_a_namespace)]
 Address = Annotated[str, AfterValidator(_with_a_port)]
+Placing = Annotated[Mapping[str, Any], AfterValidator(_places_pods)]
+Security = Annotated[Mapping[str, Any], AfterValidator(_secures)]
 
 
 class Settings(BaseSettings):
@@ -56,11 +92,22 @@ class Settings(BaseSettings):
     master_memory: str = "128Mi"
     """Memory that such masters ask for."""
 
-    scrapers: Mapping[str, str] = {}
-    """Labels of the namespaces whose pods may read the metrics of masters, as JSON; none without labels."""
+    master_pod: Placing = {}
+    """Fields of the pods of masters whose job gives none of its own, as JSON: imagePullSecrets, tolerations,
+    nodeSelector, affinity, securityContext and so on. In securityContext, null takes one of ours away, as for
+    clusters that choose the user ID themselves."""
+
+    master_security_context: Security = {}
+    """The same for the securityContext of the container of such masters."""
+
+    scrapers: tuple[Mapping[str, str], ...] = ()
+    """Whose pods may read the metrics of masters: a list of the labels of namespaces, as JSON."""
 
     brain: Address = ""
     """Brain's address as host:port, for jobs in cluster mode; without it, their masters decide alone."""
+
+    brain_namespace: str = ""
+    """Brain's namespace, whose pods may read the metrics of masters whatever scrapers says."""
 
     brain_key_file: Path | None = None
     """The key of the tokens with which masters ask Brain; Brain has the same."""

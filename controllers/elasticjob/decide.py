@@ -10,7 +10,7 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
-from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict
+from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_replaced
 from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, network_policy
 from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -489,5 +489,4 @@ def _master_note(seen: Seen, name: str) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"created the master {name}")
-    message = life.ended.sentence if life.ended else f"its machine {life.machine} {life.loss}"
-    return Note("MasterRelaunched", f"{name} replaces {life.name}: {message}", warning=True)
+    return Note("MasterRelaunched", f"{name} replaces {life.name}: {why_replaced(life)}", warning=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import dirname
 from typing import Any, Final
@@ -13,8 +13,8 @@ from elasticjob.api.rpc import environment as env
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
-from elasticjob.controllers.nodes.exits import Exit
-from elasticjob.controllers.nodes.relaunch import Node, Policy
+from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.relaunch import Life, Node, Policy
 from elasticjob.controllers.parts import environment, names
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.controllers.passes.plan import Create, Outcome
@@ -28,6 +28,9 @@ CONTAINER: Final = "main"
 NOBODY: Final = 65532
 BUDGET: Final = 5
 """Crashes after which the master is restarted; being killed, evicted or stopped does not count."""
+
+STARTS_IN: Final = 3
+"""Seconds in which a master starts on a machine with free cores: each probe that fails is an event."""
 
 SECURE: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -49,13 +52,24 @@ class Provision:
     image: str
     pull_policy: str = ""
     requests: Mapping[str, str] = field(default_factory=dict)
-    scrapers: Mapping[str, str] = field(default_factory=dict)
+    scrapers: Sequence[Mapping[str, str]] = ()
     brain: str = ""
     """Brain's address as host:port."""
     brain_key: bytes = field(default=b"", repr=False)
     """The key of the tokens with which masters ask Brain."""
     gang_scheduler: str = ""
     """The schedulerName of pods in gangs of scheduler-plugins that name none."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the pod for jobs whose template has none of its own; those in its securityContext are added
+    to UNPRIVILEGED, and null takes one away."""
+    security: Mapping[str, Any] = field(default_factory=dict)
+    """The same for the securityContext of the container, and SECURE."""
+
+
+STOPPED: Final = (
+    "it was told to stop although its pod was not deleted, which a kubelet does after failed probes: "
+    "kubectl describe pod shows them"
+)
 
 
 class _Words(msgspec.Struct):
@@ -93,6 +107,15 @@ def verdict(end: Exit) -> Outcome | None:
             return None
 
 
+def why_replaced(life: Life) -> str:
+    """Return the end of a master that is made again, in a sentence."""
+    if life.ended is None:
+        return f"its machine {life.machine} {life.loss}"
+    if life.ended.reason is ExitReason.RUN_AGAIN and not life.terminating:
+        return STOPPED
+    return life.ended.sentence
+
+
 def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
     """Return the next life of a job's master."""
     name = names.pod(job.metadata.name, names.MASTER, 0, node.next_relaunch)
@@ -113,16 +136,16 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     given = job.spec.master.pod if job.spec.master else {}
     main = _main(job)
     containers: list[Manifest] = given.get("containers") or [main]
+    placed = {**provision.pod, "securityContext": _secured(UNPRIVILEGED, provision.pod), **given}
     spec = {
-        "securityContext": dict(UNPRIVILEGED),
         "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
-        **given,
+        **placed,
         "containers": [_container(job, each, provision) if each is main else each for each in containers],
         "volumes": [
             *(given.get("volumes") or []),
             environment.token_volume(job, brain=bool(provision.brain)),
         ],
-        "tolerations": environment.tolerations(given),
+        "tolerations": environment.tolerations(placed),
         "restartPolicy": "Never",
         "serviceAccountName": names.master(job.metadata.name),
         "automountServiceAccountToken": True,
@@ -144,6 +167,7 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
     Our command writes no files: an emptyDir for them would stop `kubectl drain`. Others may.
     """
     identity = environment.identity(job, names.MASTER, 0)
+    secure = {**SECURE, "readOnlyRootFilesystem": "command" not in given}
     known = [*identity, environment.termination_log(given), *_brain(provision)]
     mounts = [
         *(given.get("volumeMounts") or []),
@@ -153,8 +177,9 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
         "name": CONTAINER,
         "image": provision.image,
         "command": COMMAND,
-        "securityContext": {**SECURE, "readOnlyRootFilesystem": "command" not in given},
+        "securityContext": _secured(secure, {"securityContext": provision.security}),
         **environment.LAST_LINES,
+        "startupProbe": _probe("/healthz", every=2, failures=90) | {"initialDelaySeconds": STARTS_IN},
         "readinessProbe": _probe("/readyz", every=1, failures=3),
         "livenessProbe": _probe("/healthz", every=10, failures=6),
     }
@@ -183,4 +208,11 @@ def _probe(path: str, *, every: int, failures: int) -> Manifest:
         "httpGet": {"path": path, "port": MASTER_PORT},
         "periodSeconds": every,
         "failureThreshold": failures,
+        "timeoutSeconds": 5,
     }
+
+
+def _secured(ours: Mapping[str, Any], asked: Mapping[str, Any]) -> Manifest:
+    """Return our securityContext with the fields that are asked for, without those that are null there."""
+    found = {**ours, **(asked.get("securityContext") or {})}
+    return {name: value for name, value in found.items() if value is not None}

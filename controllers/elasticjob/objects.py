@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +34,12 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def foundation(
-    job: ElasticJob, token: str, scrapers: Mapping[str, str], brain_key: bytes = b""
+    job: ElasticJob, token: str, scrapers: Sequence[Mapping[str, str]], brain_key: bytes = b""
 ) -> tuple[Create, ...]:
     """Return the objects that the first pod needs; `token` is used if the job has none yet.
 
-    `scrapers` are the labels of the namespaces that may read the master's metrics; `brain_key` is the key of
-    the tokens with which masters ask Brain.
+    Each of `scrapers` has the labels of namespaces that may read the master's metrics; `brain_key` is the key
+    of the tokens with which masters ask Brain.
     """
     tokens = {"token": token} | ({BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)} if brain_key else {})
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
@@ -57,7 +57,7 @@ def foundation(
     return tuple(found)
 
 
-def network_policy(job: ElasticJob, scrapers: Mapping[str, str]) -> Create:
+def network_policy(job: ElasticJob, scrapers: Sequence[Mapping[str, str]]) -> Create:
     """Return the NetworkPolicy of a job."""
     return _make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers))
 
@@ -178,11 +178,12 @@ def _master_service(job: ElasticJob) -> Manifest:
     }
 
 
-def _network_policy(job: ElasticJob, scrapers: Mapping[str, str]) -> Manifest:
+def _network_policy(job: ElasticJob, scrapers: Sequence[Mapping[str, str]]) -> Manifest:
     """Only the job's pods reach the job's pods, and scrapers the port of its master."""
     pods = {"podSelector": {"matchLabels": {LABEL_JOB: job.metadata.name}}}
     allowed: list[Manifest] = [{"from": [pods]}]
     if scrapers:
         ports = [{"port": MASTER_PORT, "protocol": "TCP"}]
-        allowed.append({"from": [{"namespaceSelector": {"matchLabels": dict(scrapers)}}], "ports": ports})
+        readers = [{"namespaceSelector": {"matchLabels": dict(labels)}} for labels in scrapers]
+        allowed.append({"from": readers, "ports": ports})
     return {"spec": {**pods, "policyTypes": ["Ingress"], "ingress": allowed}}

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -90,10 +91,14 @@ def test_the_flag_names_a_lease(flag: str | None, lease: str | None, namespace: 
         ),
         ({"webhook_service": "hooks/"}, "'hooks/' is not of the form namespace/name"),
         ({"webhook_inject_from": "/x"}, "'/x' is not of the form namespace/name"),
+        ({"master_pod": {"containers": []}}, "containers is not one of affinity, imagePullSecrets, node"),
+        ({"master_pod": {"tolerations": [{"efect": "x"}]}}, r"tolerations.0..efect: .* did you mean effect"),
+        ({"master_pod": {"nodeSelector": "gpu"}}, "nodeSelector: 'gpu' is not fields"),
+        ({"master_security_context": {"runAsUser": "me"}}, "runAsUser: 'me' is not a whole number"),
         ({"probes": "localhost"}, "probes: Value error, 'localhost' is not of the form host:port"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused_in_a_sentence(given: dict[str, str], why: str) -> None:
+def test_settings_that_cannot_be_meant_are_refused_in_a_sentence(given: dict[str, Any], why: str) -> None:
     with pytest.raises(Failure, match=why) as refused:
         settings_of(Settings, given)
     assert refused.value.code == Exit.USAGE

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
-from elasticjob.controllers.main import webhooks_of
+from elasticjob.controllers.main import NAMESPACE_LABEL, scrapers_of, webhooks_of
 from elasticjob.controllers.metrics import LABELS, Counters
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
@@ -298,10 +298,19 @@ def with_status(given: ElasticJob, status: Manifest) -> ElasticJob:
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICJOB_OPERATOR_NAMESPACE", "ml")
     monkeypatch.setenv("ELASTICJOB_OPERATOR_WEBHOOK_PORT", "0")
-    monkeypatch.setenv("ELASTICJOB_OPERATOR_SCRAPERS", '{"name": "monitoring"}')
+    monkeypatch.setenv("ELASTICJOB_OPERATOR_SCRAPERS", '[{"name": "monitoring"}]')
     assert (Settings().namespace, Settings().webhook_port) == ("ml", 0)
-    assert Settings().scrapers == {"name": "monitoring"}
+    assert Settings().scrapers == ({"name": "monitoring"},)
     assert Settings(namespace="other").namespace == "other"
+
+
+@pytest.mark.parametrize("brain", ["", "elasticjob-system"])
+@pytest.mark.parametrize("others", [(), ({"team": "monitoring"},)])
+def test_brain_reads_the_metrics_of_masters_whoever_else_does(
+    brain: str, others: tuple[dict[str, str], ...]
+) -> None:
+    found = scrapers_of(Settings(brain_namespace=brain, scrapers=others))
+    assert found == (*([{NAMESPACE_LABEL: brain}] if brain else []), *others)
 
 
 def test_an_operator_of_one_namespace_is_asked_about_no_other() -> None:

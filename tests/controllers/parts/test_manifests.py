@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict
+from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict, why_replaced
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.nodes.exits import Exit, ExitReason
-from elasticjob.controllers.nodes.relaunch import Node, life_of
+from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import Outcome
@@ -249,6 +250,70 @@ def test_the_master_is_restricted() -> None:
     assert spec["serviceAccountName"] == "digits-master"
 
 
+LEFT = Exit(ExitReason.RUN_AGAIN, code=0, words='{"verdict": "Stopped", "message": "SIGTERM"}')
+LIFE = Life("digits-master-0", "1", "master", 0, ended=LEFT)
+NEVER_FIXED: dict[str, Any] = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+OF_THE_CLUSTER = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+SILENT = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+DEFAULTS = {
+    "imagePullSecrets": [{"name": "ours"}],
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "pool", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "securityContext": NEVER_FIXED,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {},
+            DEFAULTS | {"securityContext": OF_THE_CLUSTER},
+        ),
+        ({"nodeSelector": {"mine": "1"}}, DEFAULTS | {"nodeSelector": {"mine": "1"}}),
+        ({"imagePullSecrets": [{"name": "mine"}]}, DEFAULTS | {"imagePullSecrets": [{"name": "mine"}]}),
+        ({"tolerations": []}, DEFAULTS | {"tolerations": []}),
+        ({"securityContext": {"runAsUser": 7}}, DEFAULTS | {"securityContext": {"runAsUser": 7}}),
+    ],
+    ids=["no template", "selector", "pull secrets", "tolerations", "securityContext"],
+)
+def test_masters_have_what_the_installation_says_unless_their_template_does(
+    given: Manifest, expected: Manifest
+) -> None:
+    roles = {"worker": role()} | ({"master": {"replicas": 1, "template": {"spec": given}}} if given else {})
+    provision = replace(PROVISION, pod=DEFAULTS, security={"readOnlyRootFilesystem": None})
+    spec = master_pod(job(roles), Node("master", 0), provision).manifest["spec"]
+    expected = {**expected}
+    if expected["securityContext"] is NEVER_FIXED:
+        del expected["securityContext"]
+    tolerated = [each for each in spec.pop("tolerations") if each["key"] not in SILENT]
+    assert tolerated == expected.pop("tolerations")
+    assert spec.items() >= expected.items()
+    assert "readOnlyRootFilesystem" not in spec["containers"][0]["securityContext"]
+
+
+def test_a_master_that_starts_slowly_is_left_alone_for_three_minutes() -> None:
+    (container,) = master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]["containers"]
+    startup = container["startupProbe"]
+    assert startup["httpGet"] == container["livenessProbe"]["httpGet"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 180
+    assert startup["initialDelaySeconds"] >= 3  # a probe that fails is an event of each job
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (LIFE, "told to stop although its pod was not deleted, which a kubelet does after failed probes"),
+        (replace(LIFE, terminating=True), "left before the end: SIGTERM"),
+        (replace(LIFE, ended=Exit(ExitReason.TAKEN_AWAY)), "taken away by the cluster"),
+        (replace(LIFE, ended=None, machine="m1", lost=True), "its machine m1 is no longer in the cluster"),
+    ],
+)
+def test_the_end_of_a_master_is_told(life: Life, words: str) -> None:
+    assert words in why_replaced(life)
+
+
 def test_a_masters_own_command_may_write_files() -> None:
     given = {"spec": {"containers": [{"name": "main", "command": ["mine"]}]}}
     roles = {"worker": role(), "master": {"replicas": 1, "template": given}}
@@ -368,27 +433,27 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
 
 
 def test_everything_belongs_to_the_job() -> None:
-    for create in (*foundation(job(), "t0ken", {}), job_resource(job())):
+    for create in (*foundation(job(), "t0ken", ()), job_resource(job())):
         (owner,) = create.manifest["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", "job-1", True)
 
 
 def test_only_pods_of_the_job_reach_them() -> None:
     own = {"podSelector": {"matchLabels": {"elasticjob.dlrover/name": "digits"}}}
-    assert network_policy({}) == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    assert network_policy() == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
 
 
-def test_prometheus_reaches_the_port_of_the_master_where_it_may() -> None:
-    labels = {"kubernetes.io/metadata.name": "monitoring"}
-    assert network_policy(labels)["ingress"][1:] == [
+def test_prometheus_and_brain_reach_the_port_of_the_master_where_they_may() -> None:
+    given = [{"kubernetes.io/metadata.name": "monitoring"}, {"team": "a", "scrapes": "yes"}]
+    assert network_policy(*given)["ingress"][1:] == [
         {
-            "from": [{"namespaceSelector": {"matchLabels": labels}}],
+            "from": [{"namespaceSelector": {"matchLabels": labels}} for labels in given],
             "ports": [{"port": 50001, "protocol": "TCP"}],
         }
     ]
 
 
-def network_policy(scrapers: dict[str, str]) -> Manifest:
+def network_policy(*scrapers: dict[str, str]) -> Manifest:
     made = {create.kind.name: create.manifest for create in foundation(job(), "t0ken", scrapers)}
     spec: Manifest = made["NetworkPolicy"]["spec"]
     return spec
