@@ -26,8 +26,70 @@ LEFT_OUT: Final = "operator/namespace.yaml"
 COMPONENTS: Final = ("brain", "diengine")
 NAMESPACE: Final = "elasticjob-system"
 KEEP: Final = "  annotations:\n    helm.sh/resource-policy: keep # every job would go with its definition\n"
+KEEP_CLAIM: Final = "  annotations:\n    helm.sh/resource-policy: keep # the history of all jobs\n"
 SUFFIX: Final = "{{ with .Values.watchNamespace }}-{{ . }}{{ end }}"
 """Cluster-wide objects of operators that work in one namespace each have different names."""
+
+USER: Final = 65532
+
+OBJECT: Final[dict[str, Any]] = {"type": "object"}
+OBJECTS: Final[dict[str, Any]] = {"type": "array", "items": OBJECT}
+TEXTS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
+SECRETS: Final[dict[str, Any]] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["name"],
+        "properties": {"name": {"type": "string", "minLength": 1}},
+    },
+}
+RESOURCES: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"requests": OBJECT, "limits": OBJECT, "claims": OBJECTS},
+}
+WHERE: Final[Mapping[str, Any]] = {
+    "nodeSelector": TEXTS,
+    "tolerations": OBJECTS,
+    "affinity": OBJECT,
+    "priorityClassName": {"type": "string"},
+    "podSecurityContext": OBJECT,
+    "containerSecurityContext": OBJECT,
+}
+"""Where pods run, and as whom: of the three programs, and of masters."""
+PLACED: Final[Mapping[str, Any]] = {"imagePullSecrets": SECRETS, **WHERE}
+OF_A_POD: Final[Mapping[str, Any]] = {
+    **WHERE,
+    "podLabels": TEXTS,
+    "podAnnotations": TEXTS,
+    "serviceAccount": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"annotations": TEXTS},
+    },
+    "extraEnv": OBJECTS,
+}
+"""What each of the three programs has beside its own values."""
+EMPTY: Final[Mapping[str, Any]] = {"object": {}, "array": [], "string": ""}
+
+
+ABOUT: Final = {
+    "nodeSelector": "Where the operator's pods run.",
+    "podSecurityContext": (
+        "Fields of the securityContexts of the operator's pods and their container, added to ours or in\n"
+        "their place; null takes one of ours away."
+    ),
+    "podLabels": "More labels and annotations of the operator's pods, and annotations of its ServiceAccount.",
+    "extraEnv": "More variables of the operator: ELASTICJOB_OPERATOR_* are in controllers/settings.py.",
+}
+
+
+def default_of(name: str) -> Any:
+    """Return the empty default of a value of pods."""
+    if name == "serviceAccount":
+        return {"annotations": {}}
+    return EMPTY[{**PLACED, **OF_A_POD}[name]["type"]]
 
 
 @dataclass(frozen=True)
@@ -78,40 +140,73 @@ def chart_text() -> str:
 def values() -> Mapping[str, Value]:
     """Return the chart's values; defaults that `config/` has are read there."""
     spec, container = deployed("operator")
-    image = {"repository": container["image"], "tag": "", "pullPolicy": container["imagePullPolicy"]}
+    image = {
+        "repository": container["image"],
+        "tag": "",
+        "digest": "",
+        "pullPolicy": container["imagePullPolicy"],
+    }
     text, flag, count = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 1}
     parts = {
         "repository": text | {"minLength": 1},
         "tag": text,
+        "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     }
     return {
         "image": Value(
-            "The operator's image. Without a tag, that of the chart's version.", image, members(parts)
+            "The image of the operator and di-server. No tag: that of the chart's version. A digest wins.",
+            image,
+            members(parts),
         ),
         "trainerImage": Value(
             f"The image of masters whose job names none; empty means elasticjob/trainer:{__version__}.",
             "",
             text,
         ),
+        "imagePullSecrets": Value(
+            "Secrets of this namespace, as in - name: registry, with which the images above and Brain's are\n"
+            "pulled. Those of masters are in the jobs' namespaces: masters.imagePullSecrets.",
+            [],
+            SECRETS,
+        ),
+        "userId": Value(
+            "The user and group of all pods of this release, and of masters whose job names none. 0: the\n"
+            "cluster chooses one that is not root, as OpenShift's restricted-v2 does.",
+            USER,
+            {"type": "integer", "minimum": 0},
+        ),
+        "masters": Value(
+            "What pods of masters have whose job says nothing else: imagePullSecrets are names in the job's\n"
+            "namespace. Fields of the securityContexts replace ours, and null takes one of ours away.",
+            {name: default_of(name) for name in PLACED},
+            members(PLACED),
+        ),
+        **{name: Value(ABOUT.get(name, ""), default_of(name), each) for name, each in OF_A_POD.items()},
+        "nameOverride": Value(
+            "The label app.kubernetes.io/name of all objects, if not elasticjob.", "", text
+        ),
+        "fullnameOverride": Value(
+            "What the names of all objects begin with, in place of elasticjob.",
+            "",
+            text | {"maxLength": 40, "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$"},
+        ),
         "replicas": Value(
             "Operators that serve webhooks; one of them at a time reconciles.",
             spec["replicas"],
             count,
         ),
-        "resources": Value(
-            "Requests and limits of each operator.", container["resources"], {"type": "object"}
-        ),
+        "resources": Value("Requests and limits of each operator.", container["resources"], RESOURCES),
         "watchNamespace": Value(
             "The only namespace whose jobs are run; empty means the whole cluster.",
             "",
             text | {"maxLength": 63},
         ),
         "scrapers": Value(
-            "Labels of the namespaces whose pods may read the metrics of masters, as in\n"
-            "kubernetes.io/metadata.name: monitoring. Empty: a job's own pods alone reach its master.",
-            {},
-            {"type": "object", "additionalProperties": text},
+            "Whose pods may read the metrics of masters: a list of labels of namespaces, as in\n"
+            "- kubernetes.io/metadata.name: monitoring. Brain's namespace is always added.",
+            [],
+            {"type": "array", "items": TEXTS | {"minProperties": 1}},
         ),
         "gangScheduler": Value(
             "The schedulerName of pods in gangs of scheduler-plugins, where that is a second scheduler.",
@@ -123,12 +218,13 @@ def values() -> Mapping[str, Value]:
             "`secret` names a Secret with `key` and `reading-token`, and, where `postgresql` is true,\n"
             "`database` (a URL): several replicas need that. Otherwise SQLite is kept on a volume.\n"
             "`share` is fulfilment or goodput: the cluster is shared among jobs whose workers have a range.\n"
-            "`source` is masters, none, or prometheus, whose URL is `prometheus`.",
+            "`source` is masters, none, or prometheus, whose URL is `prometheus`. SQLite's volume stays\n"
+            "when the release is uninstalled. Its pods have the same values as the operator's.",
             brain_values(),
             members(
                 {
                     "enabled": flag,
-                    "image": members({name: parts[name] for name in ("repository", "tag")}),
+                    "image": members({name: parts[name] for name in ("repository", "tag", "digest")}),
                     "replicas": count,
                     "secret": text | {"minLength": 1},
                     "postgresql": flag,
@@ -136,13 +232,15 @@ def values() -> Mapping[str, Value]:
                     "share": {"enum": ["none", "fulfilment", "goodput"]},
                     "source": {"enum": ["masters", "prometheus", "none"]},
                     "prometheus": text,
-                    "resources": {"type": "object"},
+                    "resources": RESOURCES,
+                    **OF_A_POD,
                 }
             ),
         ),
         "diServer": Value(
             "di-server, which DIJobs of DI-engine need (docs/dijob.md). `secret` names a Secret with `key`,\n"
-            "by which pods get tokens that are bound to their job; empty: whoever reaches it may call.",
+            "by which pods get tokens that are bound to their job; empty: whoever reaches it may call. Its\n"
+            "pods have the same values as the operator's.",
             di_server_values(),
             members(
                 {
@@ -150,7 +248,8 @@ def values() -> Mapping[str, Value]:
                     "replicas": count,
                     "secret": text,
                     "localPorts": flag,
-                    "resources": {"type": "object"},
+                    "resources": RESOURCES,
+                    **OF_A_POD,
                 }
             ),
         ),
@@ -159,6 +258,12 @@ def values() -> Mapping[str, Value]:
             "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
             True,
             flag,
+        ),
+        "global": Value(
+            "Values of a chart that contains this one: imageRegistry goes before repositories that name no\n"
+            "registry, imagePullSecrets are added to those above.",
+            {"imageRegistry": "", "imagePullSecrets": []},
+            {"type": "object", "properties": {"imageRegistry": text, "imagePullSecrets": SECRETS}},
         ),
     }
 
@@ -169,7 +274,7 @@ def brain_values() -> Mapping[str, Any]:
     claim = yaml.safe_load((CONFIG / "brain" / "claim.yaml").read_text())["spec"]
     return {
         "enabled": False,
-        "image": {"repository": container["image"], "tag": ""},
+        "image": {"repository": container["image"], "tag": "", "digest": ""},
         "replicas": spec["replicas"],
         "secret": "elasticjob-brain",
         "postgresql": False,
@@ -178,6 +283,7 @@ def brain_values() -> Mapping[str, Any]:
         "source": "masters",
         "prometheus": "",
         "resources": container["resources"],
+        **{name: default_of(name) for name in OF_A_POD},
     }
 
 
@@ -190,6 +296,7 @@ def di_server_values() -> Mapping[str, Any]:
         "secret": "",
         "localPorts": False,
         "resources": container["resources"],
+        **{name: default_of(name) for name in OF_A_POD},
     }
 
 
@@ -208,17 +315,17 @@ def values_text() -> str:
 def described(name: str, value: Value) -> str:
     """Return one entry of values.yaml."""
     about = "".join(f"# {line}\n" for line in value.about.splitlines())
-    return "\n" + about + yaml.safe_dump({name: value.default}, sort_keys=False)
+    return ("\n" if about else "") + about + yaml.safe_dump({name: value.default}, sort_keys=False)
 
 
 def schema_text() -> str:
     """Return values.schema.json, by which Helm refuses values that are not there."""
     properties = {
-        name: {"description": value.about.replace("\n", " "), **value.schema}
+        name: ({"description": value.about.replace("\n", " ")} if value.about else {}) | dict(value.schema)
         for name, value in values().items()
     }
     draft = {"$schema": "https://json-schema.org/draft-07/schema#"}
-    return json.dumps(draft | members(properties | {"global": {"type": "object"}}), indent=2) + "\n"
+    return json.dumps(draft | members(properties), indent=2) + "\n"
 
 
 def members(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +345,9 @@ def template(name: str) -> str:
             raise ValueError(f"config/{name} has no match of {pattern!r}: adapt SPLICES in hack/chart.py")
     text = text.replace(f"namespace: {NAMESPACE}", "namespace: {{ .Release.Namespace | quote }}")
     text = text.replace(NAMESPACE, "{{ .Release.Namespace }}")
+    if folder != "crd":
+        text = re.sub(r"(?<![\w.-])elasticjob-(?=[a-z])", '{{ include "elasticjob.name" $ }}-', text)
+        text = text.replace("io/name: elasticjob", 'io/name: {{ include "elasticjob.label" $ }}')
     condition = CONDITIONS.get(name) or CONDITIONS.get(folder)
     return HEADER + (f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n" if condition else text)
 
@@ -260,13 +370,23 @@ CONDITIONS: Final = {
     "operator/budget.yaml": "gt (int .Values.replicas) 1",  # a replica that is alone could never be moved
 }
 """When manifests are part of a release, by folder or path."""
-IMAGE: Final = '"{{ %s.repository }}:{{ %s.tag | default .Chart.AppVersion }}"'
-SCRAPERS: Final = (
-    '.Values.scrapers | default (ternary (dict "kubernetes.io/metadata.name" .Release.Namespace) '
-    "(dict) .Values.brain.enabled)"
+MASTERS: Final = """\
+            {{- with include "elasticjob.masters" . }}
+            {{- if ne . "{}" }}
+            - {name: ELASTICJOB_OPERATOR_MASTER_POD, value: {{ . | quote }}}
+            {{- end }}
+            {{- end }}
+            {{- with .Values.masters.containerSecurityContext }}
+            - {name: ELASTICJOB_OPERATOR_MASTER_SECURITY_CONTEXT, value: {{ . | toJson | quote }}}
+            {{- end }}
+"""
+TRAINER: Final = (
+    "(or .Values.trainerImage (and .Values.global.imageRegistry "
+    f'(include "elasticjob.repository" (list $ "elasticjob/trainer:{__version__}"))))'
 )
 OPERATORS_BRAIN: Final = """\
             {{- if .Values.brain.enabled }}
+            - {name: ELASTICJOB_OPERATOR_BRAIN_NAMESPACE, value: {{ .Release.Namespace }}}
             - {name: ELASTICJOB_OPERATOR_BRAIN, value: "elasticjob-brain.{{ .Release.Namespace }}:8090"}
             - {name: ELASTICJOB_OPERATOR_BRAIN_KEY_FILE, value: /brain/key}
             {{- end }}
@@ -340,12 +460,86 @@ DATABASE: Final = """\
             {{- with .Values.brain.prometheus }}
             - {name: ELASTICJOB_BRAIN_PROMETHEUS, value: {{ . | quote }}}
             {{- end }}
+            {{- with .Values.fullnameOverride }}
+            - {name: ELASTICJOB_BRAIN_LEASE, value: {{ . }}-brain}
+            {{- end }}
 """
 
 
 def sqlite(text: str) -> str:
     """Return lines that are left out where the database is elsewhere."""
     return "{{- if not .Values.brain.postgresql }}\n" + text + "{{- end }}\n"
+
+
+def image(value: str) -> str:
+    """Return the image of a container."""
+    return f'image: {{{{ include "elasticjob.image" (list $ {value}) | quote }}}}'
+
+
+def account(values: str) -> tuple[str, str]:
+    """Return the splice of a ServiceAccount's annotations; it is the first object of its file."""
+    lines = (
+        f"  {{{{- with {values}.serviceAccount.annotations }}}}\n"
+        "  annotations: {{- toYaml . | nindent 4 }}\n  {{- end }}\n"
+    )
+    return r"(kind: ServiceAccount\nmetadata:\n(?:  .*\n)+)", r"\1" + lines
+
+
+def of_a_pod(folder: str, values: str, last: str = "") -> tuple[tuple[str, str], ...]:
+    """Return the splices of a Deployment's pods: labels, placement, securityContexts, variables, resources.
+
+    `last` follows the securityContext of the container.
+    """
+    spec, container = deployed(folder)
+    pod = spec["template"]["spec"]["securityContext"]
+    labels = as_template(spec["template"]["metadata"]["labels"])
+    labels = labels.replace('"elasticjob"', '(include "elasticjob.label" $)')
+    return (
+        (
+            r"^      labels: .*\n",
+            f"      labels: {{{{- toYaml (merge {labels} {values}.podLabels) | nindent 8 }}}}\n"
+            f"      {{{{- with {values}.podAnnotations }}}}\n"
+            "      annotations: {{- toYaml . | nindent 8 }}\n"
+            "      {{- end }}\n",
+        ),
+        (
+            r"^      serviceAccountName: .*\n",
+            rf'\g<0>      {{{{- include "elasticjob.placed" (list $ {values}) | nindent 6 }}}}\n',
+        ),
+        (
+            r"^      securityContext:\n(?: {8}.*\n)+",
+            '      securityContext: {{- include "elasticjob.podSecurity" '
+            f"(list $ {as_template(pod)} {values}.podSecurityContext) | nindent 8 }}}}\n",
+        ),
+        (
+            r"^          ports:\n",
+            f"            {{{{- with {values}.extraEnv }}}}\n"
+            "            {{- toYaml . | nindent 12 }}\n"
+            r"            {{- end }}\n\g<0>",
+        ),
+        (
+            r"^          resources:\n(?: {12}.*\n)+",
+            f"          resources: {{{{- toYaml {values}.resources | nindent 12 }}}}\n",
+        ),
+        (
+            r"^          securityContext:\n(?: {12}.*\n)+",
+            '          securityContext: {{- include "elasticjob.over" '
+            f"(list {as_template(container['securityContext'])} {values}.containerSecurityContext) "
+            f"| nindent 12 }}}}\n{last}",
+        ),
+    )
+
+
+def as_template(value: Any) -> str:
+    """Return a value of a manifest as an expression of Helm's."""
+    match value:
+        case dict():
+            members = (f"{json.dumps(name)} {as_template(each)}" for name, each in value.items())
+            return f"(dict {' '.join(members)})"
+        case list():
+            return f"(list {' '.join(map(as_template, value))})"
+        case _:
+            return json.dumps(value)
 
 
 def of_one_namespace(name: str) -> tuple[tuple[str, str], ...]:
@@ -369,10 +563,12 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "rbac/operator.yaml": (
         *of_one_namespace("elasticjob-operator"),
+        account(".Values"),
         (r"resourceNames: \[(elasticjob|elasticjob-operator-cluster)\]", rf"resourceNames: [\1{SUFFIX}]"),
     ),
-    "brain/rbac.yaml": of_one_namespace("elasticjob-brain"),
+    "brain/rbac.yaml": (*of_one_namespace("elasticjob-brain"), account(".Values.brain")),
     "brain/claim.yaml": (
+        (r"^metadata:\n", rf"\g<0>{KEEP_CLAIM}"),
         (r"storage: 10Gi", "storage: {{ .Values.brain.storage.size }}"),
         (
             r"^  accessModes: .*\n",
@@ -383,52 +579,40 @@ SPLICES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "brain/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.brain.replicas }}"),
         (r"type: Recreate", 'type: {{ ternary "RollingUpdate" "Recreate" .Values.brain.postgresql }}'),
-        (r"image: elasticjob/brain$", "image: " + IMAGE.replace("%s", ".Values.brain.image")),
+        (r"image: elasticjob/brain$", image(".Values.brain.image")),
         (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
         (r"^ +- \{name: ELASTICJOB_BRAIN_DATABASE, .*\n", DATABASE),
         (r"^ +- \{name: data, mountPath: /data\}\n", sqlite(r"\g<0>")),
         (r"^ +- name: data\n.*\n", sqlite(r"\g<0>")),
         (r"secretName: elasticjob-brain", "secretName: {{ .Values.brain.secret | quote }}"),
-        (
-            r"^          resources:\n(?: {12}.*\n)+",
-            "          resources: {{- toYaml .Values.brain.resources | nindent 12 }}\n",
-        ),
+        *of_a_pod("brain", ".Values.brain"),
     ),
-    "diengine/rbac.yaml": of_one_namespace("elasticjob-di-server"),
+    "diengine/rbac.yaml": (*of_one_namespace("elasticjob-di-server"), account(".Values.diServer")),
     "diengine/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.diServer.replicas }}"),
-        (r"image: elasticjob/operator$", "image: " + IMAGE.replace("%s", ".Values.image")),
+        (r"image: elasticjob/operator$", image(".Values.image")),
         (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
         (r"^ +- \{name: ELASTICJOB_DI_SERVER_URL, .*\n", rf"\g<0>{DI_SERVERS_ENVIRONMENT}"),
-        (
-            r"^          resources:\n(?: {12}.*\n)+",
-            "          resources: {{- toYaml .Values.diServer.resources | nindent 12 }}\n",
-        ),
-        (r"^            capabilities: .*\n", rf"\g<0>{DI_SERVERS_KEY}"),
+        *of_a_pod("diengine", ".Values.diServer", DI_SERVERS_KEY),
     ),
     "operator/deployment.yaml": (
         (r"^  replicas: .*", "  replicas: {{ .Values.replicas }}"),
         (r"value: elasticjob-operator-cluster", rf"\g<0>{SUFFIX}"),
-        (
-            r"image: elasticjob/operator$",
-            "image: " + IMAGE.replace("%s", ".Values.image"),
-        ),
+        (r"image: elasticjob/operator$", image(".Values.image")),
         (r"imagePullPolicy: .*", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
         (
             r"^ +- \{name: POD_NAMESPACE, .*\n",
             r"\g<0>"
             + setting("watchNamespace", "NAMESPACE", ". | quote")
-            + setting("trainerImage", "TRAINER_IMAGE", ". | quote")
-            + setting(SCRAPERS, "SCRAPERS", ". | toJson | quote")
+            + setting(TRAINER, "TRAINER_IMAGE", ". | quote")
+            + MASTERS
+            + setting("scrapers", "SCRAPERS", ". | toJson | quote")
             + OPERATORS_BRAIN
             + OPERATORS_DI_SERVER
-            + setting("gangScheduler", "GANG_SCHEDULER", ". | quote"),
+            + setting("gangScheduler", "GANG_SCHEDULER", ". | quote")
+            + setting("fullnameOverride", "LEASE", 'printf "%s-operator" . | quote'),
         ),
-        (
-            r"^          resources:\n(?: {12}.*\n)+",
-            "          resources: {{- toYaml .Values.resources | nindent 12 }}\n",
-        ),
-        (r"^            capabilities: .*\n", rf"\g<0>{OPERATORS_KEYS}"),
+        *of_a_pod("operator", ".Values", OPERATORS_KEYS),
     ),
 }
 """Patterns and what takes their place, by folder or path. The namespace is replaced everywhere."""

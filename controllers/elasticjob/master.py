@@ -29,7 +29,7 @@ NOBODY: Final = 65532
 BUDGET: Final = 5
 """Crashes after which the master is restarted; being killed, evicted or stopped does not count."""
 
-STARTS_IN: Final = 3
+STARTS_IN: Final = 2
 """Seconds in which a master starts on a machine with free cores: each probe that fails is an event."""
 
 SECURE: Final[Mapping[str, Any]] = {
@@ -179,7 +179,7 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
         "command": COMMAND,
         "securityContext": _secured(secure, {"securityContext": provision.security}),
         **environment.LAST_LINES,
-        "startupProbe": _probe("/healthz", every=2, failures=90) | {"initialDelaySeconds": STARTS_IN},
+        "startupProbe": _probe("/healthz", every=1, failures=180) | {"initialDelaySeconds": STARTS_IN},
         "readinessProbe": _probe("/readyz", every=1, failures=3),
         "livenessProbe": _probe("/healthz", every=10, failures=6),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ from elasticjob.brain.plans import manifest as plan_of
 from elasticjob.brain.settings import Settings as BrainSettings
 from elasticjob.brain.settings import Source
 from elasticjob.brain.store import Kept, opened
-from elasticjob.controllers.main import compose
+from elasticjob.controllers.elasticjob.master import NOBODY
+from elasticjob.controllers.main import compose, scrapers_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Forbidden
@@ -77,7 +79,7 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     del installed["Namespace", "", SYSTEM]  # Helm makes it
     found = rendered(*(word for name in components for word in ("--set", f"{VALUE[name]}.enabled=true")))
     for key, manifest in found.items():
-        if key[0] == "CustomResourceDefinition":
+        if key[0] in ("CustomResourceDefinition", "PersistentVolumeClaim"):
             assert manifest["metadata"].pop("annotations") == KEEP
     for each in (found, installed):
         container_of(each).get("env", []).sort(key=lambda variable: variable["name"])
@@ -102,11 +104,21 @@ def test_helm_finds_no_fault() -> None:
         ("replica=3", "additional properties 'replica' not allowed"),
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
         ("brain.source=guesses", "at '/brain/source': value must be one of 'masters'"),
+        ("resources.request.cpu=1", "at '/resources': additional properties 'request' not allowed"),
+        ("brain.image.digest=1.0", "at '/brain/image/digest'"),
+        ("imagePullSecrets[0]=registry", "at '/imagePullSecrets/0': got string, want object"),
+        ("masters.nodeName=m1", "at '/masters': additional properties 'nodeName' not allowed"),
+        ("brain.replicas=2", "brain.replicas is more than 1 with SQLite"),
+        ("brain.source=prometheus", "brain.source is prometheus without a URL"),
+        ("brain.prometheus=http://p:9090", "brain.prometheus has no effect: set brain.source to prometheus"),
+        ("brain.share=fulfilment", "brain.share has no effect without Brain"),
+        ("brain.postgresql=true,brain.storage.className=fast", "has no effect with PostgreSQL"),
+        ("global.storageClass=fast", "global.storageClass has no effect: leave it out"),
     ],
 )
 def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
     with pytest.raises(HelmFailed) as refused:
-        rendered("--set", given)
+        rendered("--set", f"crds=false,{given}")
     assert why in str(refused.value)
 
 
@@ -116,7 +128,7 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "watchNamespace": "team-a",
         "trainerImage": "registry.local/trainer:1",
         "image.repository": "registry.local/operator",
-        "scrapers.team": "monitoring",
+        "scrapers[0].team": "monitoring",
         "gangScheduler": "second",
         "replicas": "1",
     }
@@ -130,13 +142,157 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.namespace, settings.trainer_image) == ("team-a", "registry.local/trainer:1")
     assert (settings.webhook_service, settings.scrapers) == (
         "mine/elasticjob-webhooks",
-        {"team": "monitoring"},
+        ({"team": "monitoring"},),
     )
     assert settings.gang_scheduler == "second"
     assert ("ClusterRole", "", settings.webhook_owner) in found
     assert container["image"].startswith("registry.local/operator:")
     assert deployment["replicas"] == 1
     assert "PodDisruptionBudget" not in {kind for kind, *_ in found}  # it would stop every drain
+
+
+PROGRAMS: Final = {
+    "elasticjob-operator": "",
+    "elasticjob-brain": "brain.",
+    "elasticjob-di-server": "diServer.",
+}
+ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true,crds=false")
+DIGEST: Final = f"sha256:{64 * 'a'}"
+TOLERATION: Final = {"key": "pool", "operator": "Exists"}
+AFFINITY: Final[Manifest] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+WHERE: Final = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+OF_A_POD: Final[dict[str, Any]] = {
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [TOLERATION],
+    "affinity": AFFINITY,
+    "priorityClassName": "gold",
+    "podSecurityContext": {"fsGroupChangePolicy": "OnRootMismatch", "runAsGroup": 7, "runAsNonRoot": None},
+    "containerSecurityContext": {"readOnlyRootFilesystem": False},
+    "podLabels": {"team": "a", "app.kubernetes.io/name": "not this"},
+    "podAnnotations": {"scraped": "yes"},
+    "serviceAccount": {"annotations": {"role": "reader"}},
+    "extraEnv": [{"name": "HTTP_PROXY", "value": "http://proxy:3128"}],
+}
+
+
+def given(values: Manifest, folder: Path) -> tuple[str, str]:
+    """Return the flags of a file of values."""
+    (folder / "values.yaml").write_text(yaml.safe_dump(values))
+    return ("--values", str(folder / "values.yaml"))
+
+
+@with_helm
+def test_each_program_has_its_own_values_of_pods(tmp_path: Path) -> None:
+    pull = {"imagePullSecrets": [{"name": "ours"}], "global": {"imagePullSecrets": [{"name": "all"}]}}
+    values = {**OF_A_POD, "brain": OF_A_POD, "diServer": OF_A_POD, **pull}
+    found, plain = rendered(*ALL, *given(values, tmp_path)), rendered(*ALL)
+    for name in PROGRAMS:
+        template, before = (each["Deployment", SYSTEM, name]["spec"]["template"] for each in (found, plain))
+        pod, container = template["spec"], container_of(found, name)
+        assert pod["imagePullSecrets"] == [{"name": "all"}, {"name": "ours"}]
+        assert {key: pod[key] for key in WHERE} == {key: OF_A_POD[key] for key in WHERE}
+        asked = {"fsGroupChangePolicy": "OnRootMismatch", "runAsGroup": 7}
+        assert pod["securityContext"] == _without(before["spec"]["securityContext"], "runAsNonRoot") | asked
+        assert container["securityContext"]["readOnlyRootFilesystem"] is False
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert template["metadata"]["labels"] == before["metadata"]["labels"] | {"team": "a"}
+        assert template["metadata"]["annotations"] == {"scraped": "yes"}
+        assert found["ServiceAccount", SYSTEM, name]["metadata"]["annotations"] == {"role": "reader"}
+        assert container["env"] == [*container_of(plain, name)["env"], *OF_A_POD["extraEnv"]]
+
+
+def _without(given: Manifest, *names: str) -> Manifest:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+@with_helm
+@pytest.mark.parametrize(("user", "ids"), [(0, {}), (1000660000, {"runAsUser": 1000660000})])
+def test_the_cluster_may_choose_the_user_of_all_pods(
+    user: int, ids: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = rendered(*ALL, "--set", f"userId={user},masters.podSecurityContext.supplementalGroups[0]=5")
+    for name in PROGRAMS:
+        security = found["Deployment", SYSTEM, name]["spec"]["template"]["spec"]["securityContext"]
+        assert security.pop("runAsNonRoot") is True
+        assert {value for key, value in security.items() if key != "seccompProfile"} == set(ids.values())
+    asked = settings_of(container_of(found), monkeypatch).master_pod["securityContext"]
+    mine = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), ids.get("runAsUser"))
+    assert asked == mine | {"supplementalGroups": [5]}
+
+
+def settings_of(container: Manifest, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Return the settings of an operator's container; the operator itself checks what is for masters."""
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable.get("value", "sys"))
+    return Settings()
+
+
+@with_helm
+def test_masters_get_what_the_chart_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = {
+        name: OF_A_POD[name] for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+    }
+    pull = {"imagePullSecrets": [{"name": "registry"}]}
+    security = {"containerSecurityContext": {"readOnlyRootFilesystem": None}}
+    values = {"masters": where | pull | security, "scrapers": [{"team": "monitoring"}]}
+    settings = settings_of(container_of(rendered(*ALL, *given(values, tmp_path))), monkeypatch)
+    assert settings.master_pod == where | pull
+    assert settings.master_security_context == {"readOnlyRootFilesystem": None}
+    assert scrapers_of(settings) == ({"kubernetes.io/metadata.name": SYSTEM}, {"team": "monitoring"})
+
+
+def test_the_user_of_masters_is_the_charts() -> None:
+    assert NOBODY == chart.USER
+    helpers = (chart.CHART / "templates" / "_helpers.tpl").read_text()
+    assert f"ne $user {NOBODY}" in helpers
+
+
+@with_helm
+@pytest.mark.parametrize(
+    ("flags", "operator", "brain", "trainer"),
+    [
+        ("image.tag=v2", "elasticjob/operator:v2", "elasticjob/brain:0.1.0", None),
+        (
+            f"image.digest={DIGEST},brain.image.digest={DIGEST}",
+            f"elasticjob/operator@{DIGEST}",
+            f"elasticjob/brain@{DIGEST}",
+            None,
+        ),
+        (
+            "global.imageRegistry=registry.local:5000,brain.image.repository=quay.local/brain",
+            "registry.local:5000/elasticjob/operator:0.1.0",
+            "quay.local/brain:0.1.0",
+            "registry.local:5000/elasticjob/trainer:0.1.0",
+        ),
+        (
+            "global.imageRegistry=registry.local,trainerImage=mine/trainer:1",
+            "registry.local/elasticjob/operator:0.1.0",
+            "registry.local/elasticjob/brain:0.1.0",
+            "mine/trainer:1",
+        ),
+    ],
+)
+def test_images_are_of_the_registry_and_the_digest(
+    flags: str, operator: str, brain: str, trainer: str | None
+) -> None:
+    found = rendered(*ALL, "--set", flags)
+    images = [container_of(found, name)["image"] for name in PROGRAMS]
+    assert images == [operator, brain, operator]
+    told = {each["name"]: each.get("value") for each in container_of(found)["env"]}
+    assert told.get("ELASTICJOB_OPERATOR_TRAINER_IMAGE") == trainer
+
+
+@with_helm
+def test_other_names_reach_every_object_that_is_named_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("--set", "fullnameOverride=training,nameOverride=trainer")
+    text = helm("template", "elasticjob", str(CHART), "--namespace", "sys", *ALL, *flags)
+    written = "\n".join(line.partition("#")[0] for line in text.splitlines())
+    assert set(re.findall(r"\belasticjob-[\w-]+", written.replace('"elasticjob-brain"', "a Secret"))) == set()
+    assert "io/name: elasticjob" not in written
+    settings = settings_of(container_of(objects(text), "training-operator", "sys"), monkeypatch)
+    assert (settings.lease, settings.webhook_owner) == ("training-operator", "training-operator-cluster")
+    assert settings.webhook_service == "sys/training-webhooks"
+    assert settings.brain.startswith("training-brain.")
 
 
 @with_helm

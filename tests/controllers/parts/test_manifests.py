@@ -298,7 +298,7 @@ def test_a_master_that_starts_slowly_is_left_alone_for_three_minutes() -> None:
     startup = container["startupProbe"]
     assert startup["httpGet"] == container["livenessProbe"]["httpGet"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 180
-    assert startup["initialDelaySeconds"] >= 3  # a probe that fails is an event of each job
+    assert startup["initialDelaySeconds"] >= 2  # a probe that fails is an event of each job
 
 
 @pytest.mark.parametrize(
