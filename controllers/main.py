@@ -39,6 +39,7 @@ from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.review import Webhook
 from elasticjob.kube.webhook.server import Owner, ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS, scale
+from elasticjob.webhooks.elasticjob import WITHOUT_BRAIN
 from elasticjob.webhooks.scale import Writer
 
 NAME: Final = "elasticjob-operator"
@@ -119,7 +120,7 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     return WebhookServer(
         settings.webhook_host,
         settings.webhook_port,
-        webhooks_of(settings.namespace, operator.client),
+        webhooks_of(settings.namespace, operator.client, brain=bool(settings.brain)),
         client=operator.client,
         name="-".join(filter(None, (WEBHOOK_CONFIGURATION, settings.namespace))),
         service=ServiceRef(namespace, service) if service else None,
@@ -132,9 +133,10 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     )
 
 
-def webhooks_of(namespace: str, writer: Writer) -> tuple[Webhook[Any], ...]:
+def webhooks_of(namespace: str, writer: Writer, *, brain: bool = True) -> tuple[Webhook[Any], ...]:
     """Return the webhooks; those of an operator of one namespace are not asked about others."""
-    found = (*WEBHOOKS, scale.webhook(writer))
+    ours = WEBHOOKS if brain else (WITHOUT_BRAIN, *(each for each in WEBHOOKS if each.kind is not ELASTICJOB))
+    found = (*ours, scale.webhook(writer))
     if not namespace:
         return found
     chosen = {"matchLabels": {NAMESPACE_LABEL: namespace}}

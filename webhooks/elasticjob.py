@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from elasticjob.api.v1alpha1.checks.advice import advice
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
@@ -27,11 +29,13 @@ def validate(review: Review[ElasticJob]) -> Sequence[Problem]:
     return problems(review.new, review.old) if review.new is not None else ()
 
 
-def warn(review: Review[ElasticJob]) -> Sequence[str]:
+def warn(review: Review[ElasticJob], *, brain: bool = True) -> Sequence[str]:
     """Return a sentence for each thing that is accepted without effect; a refused job needs none."""
     if review.new is None or problems(review.new, review.old):
         return ()
-    return [str(each) for each in advice(review.new, review.old)]
+    return [str(each) for each in advice(review.new, review.old, brain=brain)]
 
 
 WEBHOOK = Webhook(ELASTICJOB, mutate=mutate, validate=validate, warn=warn)
+WITHOUT_BRAIN = replace(WEBHOOK, warn=partial(warn, brain=False))
+"""The same of an operator that knows no Brain."""

@@ -186,6 +186,21 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
         [f"{MAIN_PATH}.args: dlrover.trainer.torch.elastic_run {OTHERS}"],
     ),
     ({f"{MAIN}/command": ["elasticjob", "run", "/code/dlrover/trainer/train.py"]}, []),
+    (
+        {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}},
+        [
+            "metadata.labels[kueue.x-k8s.io/queue-name]: this has no effect: "
+            "Kueue does not know ElasticJobs, and the job starts at once: leave it out"
+        ],
+    ),
+    (
+        {"metadata/annotations": {"scheduling.volcano.sh/queue-name": "team"}},
+        [
+            "metadata.annotations[scheduling.volcano.sh/queue-name]: this has no effect: "
+            "write spec.runPolicy.scheduling.queue, with gang: volcano"
+        ],
+    ),
+    ({"spec/optimizeMode": "cluster"}, []),
 ]
 
 
@@ -194,6 +209,23 @@ async def test_what_has_no_effect_is_let_through_with_a_warning(
     changes: dict[str, Any], warnings: list[str]
 ) -> None:
     assert await answer(elasticjob.WEBHOOK, changes) == Answer(True, warnings=warnings)
+
+
+async def test_a_job_in_cluster_mode_is_told_that_there_is_no_brain() -> None:
+    for changes in ({}, {"spec/optimizeMode": "cluster", "spec/brainService": "brain:1"}):
+        assert await answer(elasticjob.WITHOUT_BRAIN, changes) == Answer(True, warnings=[])
+    found = await answer(elasticjob.WITHOUT_BRAIN, {"spec/optimizeMode": "cluster"})
+    assert found.warnings == [
+        "spec.optimizeMode: the operator knows no Brain, so the job's master chooses sizes alone: "
+        "write single-job, or install Brain"
+    ]
+
+
+async def test_a_queue_that_is_named_later_is_told_once() -> None:
+    queue = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}}
+    assert len((await answer(elasticjob.WEBHOOK, queue, {})).warnings) == 1
+    more = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue", "a": "b"}}
+    assert (await answer(elasticjob.WEBHOOK, more, queue)).warnings == []
 
 
 async def test_a_write_that_keeps_the_spec_brings_no_warning() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
 from elasticjob.kube.objects.problem import Problem
 
@@ -16,13 +16,52 @@ OVER: Final = (
 )
 
 
-def advice(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
-    """Return the warnings of a job that is created, or whose spec differs from `old`'s."""
+def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True) -> list[Problem]:
+    """Return the warnings of a job that is created, or whose spec or queue differs from `old`'s.
+
+    `brain`: whether the operator knows one.
+    """
+    queued = list(queues_take_no_job(new))
     if old is not None and new.spec == old.spec:
-        return []
+        return queued if queued != list(queues_take_no_job(old)) else []
     if old is not None and old.status.phase in FINISHED:
         return [Problem("spec", OVER)]
-    return [problem for each in ADVICE for problem in each(new)]
+    found = [*queued, *(problem for each in ADVICE for problem in each(new))]
+    return found if brain else [*found, *there_is_no_brain(new)]
+
+
+QUEUES: Final[Mapping[str, str]] = {
+    "kueue.x-k8s.io/queue-name": "Kueue does not know ElasticJobs, and the job starts at once: leave it out",
+    "kueue.x-k8s.io/priority-class": (
+        "Kueue does not know ElasticJobs: write spec.runPolicy.scheduling.priorityClassName"
+    ),
+    "volcano.sh/queue-name": "write spec.runPolicy.scheduling.queue, with gang: volcano",
+    "scheduling.volcano.sh/queue-name": "write spec.runPolicy.scheduling.queue, with gang: volcano",
+    "yunikorn.apache.org/queue": "YuniKorn reads it in the template's metadata: write it there",
+    "yunikorn.apache.org/app-id": "YuniKorn reads it in the template's metadata: write it there",
+    "scheduling.x-k8s.io/pod-group": "write spec.runPolicy.scheduling.gang: scheduler-plugins",
+    "runai/queue": "Run:ai reads it in the template's metadata: write it there",
+    "kai.scheduler/queue": "KAI reads it in the template's metadata: write it there",
+}
+"""Labels and annotations of other systems that have no effect on an ElasticJob, and the advice."""
+
+
+def queues_take_no_job(job: ElasticJob) -> Iterator[Problem]:
+    """Queues of other systems admit pods, or kinds that they know."""
+    for field, given in (("labels", job.metadata.labels), ("annotations", job.metadata.annotations)):
+        for name in QUEUES:
+            if name in given:
+                yield Problem(f"metadata.{field}[{name}]", f"this has no effect: {QUEUES[name]}")
+
+
+def there_is_no_brain(job: ElasticJob) -> Iterator[Problem]:
+    """In cluster mode Brain chooses sizes; without one, the job's master does, as in single-job mode."""
+    if job.spec.optimize_mode is OptimizeMode.CLUSTER and not job.spec.brain_service:
+        yield Problem(
+            "spec.optimizeMode",
+            "the operator knows no Brain, so the job's master chooses sizes alone: write single-job, "
+            "or install Brain",
+        )
 
 
 def fields_of_a_gang_need_one(job: ElasticJob) -> Iterator[Problem]:
@@ -70,21 +109,16 @@ def brain_is_not_asked(job: ElasticJob) -> Iterator[Problem]:
         yield Problem("spec.brainService", "this has no effect: write optimizeMode: cluster, or leave it out")
 
 
-LAUNCHER: Final = re.compile(r"\bdlrover-run\b|\bdlrover\.(?:trainer|python)(?:\.\w+)*")
-
-
 def other_launchers_find_no_master(job: ElasticJob) -> Iterator[Problem]:
-    """A launcher of the original system speaks another protocol than this system's master."""
+    """Launchers of other systems make worlds of their own."""
     for role, spec in job.spec.replica_specs.items():
         for index, container in enumerate(spec.pod.get("containers") or ()):
-            for field in ("command", "args"):
-                words = " ".join(container.get(field) or ())
-                if found := LAUNCHER.search(words):
-                    yield Problem(
-                        f"spec.replicaSpecs[{role}].template.spec.containers[{index}].{field}",
-                        f"{found[0]} cannot speak to this job's master: "
-                        "write elasticjob run, with torchrun's flags and your script",
-                    )
+            given = {field: list(map(str, container.get(field) or ())) for field in ("command", "args")}
+            if found := launcher_of(given["command"], given["args"]):
+                name, why = found
+                field = next((f for f, words in given.items() if name.split()[0] in " ".join(words)), "args")
+                path = f"spec.replicaSpecs[{role}].template.spec.containers[{index}].{field}"
+                yield Problem(path, f"{name} {why}")
 
 
 ADVICE: Final[tuple[Advice, ...]] = (
