@@ -51,8 +51,8 @@ def elasticjob_of(job: TrainingJob) -> Manifest:
         roles[PS] = {"replicas": spec.pserver.min_instance, "autoScale": False, "template": {"spec": pod}}
     if spec.fault_tolerant is False:
         roles = {name: {**role, "restartCount": 0} for name, role in roles.items()}
-    if spec.master is not None and (sizes := resources(spec.master.resources)):
-        roles[MASTER] = {"template": {"spec": {"containers": [{"name": "main", "resources": sizes}]}}}
+    if master := _master(spec):
+        roles[MASTER] = {"template": {"spec": master}}
     strategy = DistributionStrategy.PARAMETER_SERVER if spec.pserver else DistributionStrategy.ALLREDUCE
     mode = OptimizeMode.CLUSTER if spec.elastic else OptimizeMode.MANUAL
     return {
@@ -65,6 +65,11 @@ def elasticjob_of(job: TrainingJob) -> Manifest:
             "replicaSpecs": roles,
         },
     }
+
+
+def passes(spec: TrainingJobSpec) -> int:
+    """Return the number of passes over the data, wherever it is written."""
+    return spec.passes if spec.trainer.passes is None else spec.trainer.passes
 
 
 def resources(given: Mapping[str, Any]) -> Manifest:
@@ -98,6 +103,13 @@ def notes(job: TrainingJob) -> list[Note]:
     if spec.pserver is not None and spec.pserver.max_instance != spec.pserver.min_instance:
         what = f"has no effect: there are always {spec.pserver.min_instance} parameter servers"
         found.append(Note("spec.pserver.max-instance", what))
+    for field, given, advice in (
+        ("mountPath", spec.mount_path, "write volumes and VolumeMounts"),
+        ("schedulerName", spec.scheduler_name, "the scheduler of the cluster places the pods"),
+        ("podGroupName", spec.pod_group_name, "an ElasticJob has gangs, a TrainingJob has none"),
+    ):
+        if given:
+            found.append(Note(f"spec.{field}", f"has no effect: {advice}"))
     for path, line in _command_lines(spec):
         if any(word in SHELL for word in _words(line) or ()):
             found.append(Note(path, "is not given to a shell: write sh -c '…' around a line for one"))
@@ -114,6 +126,8 @@ def _problems(spec: TrainingJobSpec) -> Iterator[Problem]:
     if spec.pserver is not None and spec.pserver.min_instance > spec.pserver.max_instance:
         what = f"is more than max-instance {spec.pserver.max_instance}: lower it, or raise max-instance"
         yield Problem("spec.pserver.min-instance", what)
+    if spec.passes not in (1, passes(spec)):
+        yield Problem("spec.passes", f"is not as spec.trainer.passes {passes(spec)}: write one of them")
     if spec.fault_tolerant is False and spec.elastic:
         what = "is false, and the number of trainers may change: make it true, or min-instance = max-instance"
         yield Problem("spec.fault_tolerant", what)
@@ -172,6 +186,17 @@ def _pod(job: TrainingJob, instance: Instance, line: str, directory: str = "") -
     return _without_empty(pod)
 
 
+def _master(spec: TrainingJobSpec) -> Manifest:
+    """Return what the job says about its master's pod, which needs neither its volumes nor its network."""
+    sizes = resources(spec.master.resources) if spec.master is not None else {}
+    pod = {
+        "containers": [{"name": "main", "resources": sizes}] if sizes else [],
+        "imagePullSecrets": spec.image_pull_secrets,
+        "nodeSelector": spec.node_selector,
+    }
+    return _without_empty(pod)
+
+
 def _env(name: str, spec: TrainingJobSpec) -> list[Manifest]:
     """Return what EDL's images read, but for the sizes: those change."""
     values = {
@@ -179,7 +204,7 @@ def _env(name: str, spec: TrainingJobSpec) -> list[Manifest]:
         "PADDLE_INIT_PORT": spec.port,
         "PADDLE_INIT_PORTS_NUM": spec.ports_num,
         "PADDLE_INIT_PORTS_NUM_FOR_SPARSE": spec.ports_num_for_sparse,
-        "PADDLE_INIT_NUM_PASSES": spec.passes,
+        "PADDLE_INIT_NUM_PASSES": passes(spec),
     }
     return [{"name": variable, "value": str(value)} for variable, value in values.items()]
 

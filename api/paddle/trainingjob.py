@@ -51,6 +51,9 @@ class Trainer(Instance):
     workspace: Annotated[str, Field(max_length=4096)] = ""
     """The directory in which it runs."""
 
+    passes: Count | None = None
+    """The number of passes over the data, as EDL's own examples write it."""
+
     min_instance: Annotated[Instances, Field(alias="min-instance")]
     """The least number of trainers; the job starts with it."""
 
@@ -103,7 +106,7 @@ class TrainingJobSpec(Part):
     """How many more it has for sparse parameters."""
 
     passes: Count = 1
-    """The number of passes over the data, as PADDLE_INIT_NUM_PASSES."""
+    """The number of passes over the data, as PADDLE_INIT_NUM_PASSES; trainer.passes says the same."""
 
     volumes: Objects = []
     """Volumes of the pods."""
@@ -116,6 +119,15 @@ class TrainingJobSpec(Part):
 
     node_selector: Annotated[dict[str, str], Field(alias="NodeSelector")] = {}
     """Labels of the machines that pods may run on."""
+
+    mount_path: Annotated[str, Field(max_length=4096, alias="mountPath")] = ""
+    """Read, without effect: VolumeMounts have paths of their own."""
+
+    scheduler_name: Annotated[str, Field(max_length=253, alias="schedulerName")] = ""
+    """Read, without effect: kube-batch, which it names in EDL's examples, is no longer there."""
+
+    pod_group_name: Annotated[str, Field(max_length=253, alias="podGroupName")] = ""
+    """Read, without effect, as schedulerName."""
 
     trainer: Trainer
     """The trainers."""

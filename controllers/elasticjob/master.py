@@ -60,8 +60,8 @@ class Provision:
     gang_scheduler: str = ""
     """The schedulerName of pods in gangs of scheduler-plugins that name none."""
     pod: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the pod for jobs whose template has none of its own; those in its securityContext are added
-    to UNPRIVILEGED, and null takes one away."""
+    """Fields of the pod for jobs whose template has none of its own; its imagePullSecrets are added, for the
+    image is ours. Those in its securityContext are added to UNPRIVILEGED, and null takes one away."""
     security: Mapping[str, Any] = field(default_factory=dict)
     """The same for the securityContext of the container, and SECURE."""
 
@@ -137,6 +137,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     main = _main(job)
     containers: list[Manifest] = given.get("containers") or [main]
     placed = {**provision.pod, "securityContext": _secured(UNPRIVILEGED, provision.pod), **given}
+    secrets = [*(given.get("imagePullSecrets") or []), *(provision.pod.get("imagePullSecrets") or [])]
     spec = {
         "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
         **placed,
@@ -145,6 +146,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
             *(given.get("volumes") or []),
             environment.token_volume(job, brain=bool(provision.brain)),
         ],
+        **({"imagePullSecrets": secrets} if secrets else {}),
         "tolerations": environment.tolerations(placed),
         "restartPolicy": "Never",
         "serviceAccountName": names.master(job.metadata.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import yaml
 
 from elasticjob.api.paddle.convert import elasticjob_of, notes, problems
-from elasticjob.api.paddle.trainingjob import TrainingJob
+from elasticjob.api.paddle.trainingjob import DECLARATION, TrainingJob
+from elasticjob.api.v1alpha1 import crds
 from tests.kit.manifests import ABSENT, changed
 
 EXAMPLE = yaml.safe_load((Path(__file__).parents[3] / "examples" / "trainingjob.yaml").read_text())
@@ -20,6 +22,8 @@ SMALL: dict[str, Any] = {
 WORKER = "spec/replicaSpecs/worker"
 POD = f"{WORKER}/template/spec"
 MAIN = f"{POD}/containers/0"
+MASTER = "spec/replicaSpecs/dlrover-master/template/spec"
+PUBLISHED = Path(__file__).parent / "published"
 RANGE = {"min-instance": 3, "max-instance": 5}
 GPU, OLD_GPU = "nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu"
 REFUSED = "spec: its ElasticJob is refused: "
@@ -74,7 +78,11 @@ def at(manifest: Any, path: str) -> Any:
             "spec/replicaSpecs/dlrover-master/template/spec/containers/0/resources",
             {"requests": {"cpu": "1"}},
         ),
-        ({"spec/master": {}}, "spec/replicaSpecs/dlrover-master", None),
+        ({"spec/master": {}}, MASTER, None),
+        ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/imagePullSecrets", [{"name": "s"}]),
+        ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/nodeSelector", {"disk": "ssd"}),
+        ({"spec/hostNetwork": True}, MASTER, None),
+        ({"spec/trainer/passes": 50}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "50"}),
         ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
         ({"spec/fault_tolerant": False, "spec/trainer/max-instance": 2}, f"{WORKER}/restartCount", 0),
         (
@@ -107,8 +115,36 @@ def test_the_manifest_of_the_design_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "passes", "noted"),
+    [
+        ("fixed", "50", []),
+        ("kube-batch", "10", ["spec.mountPath", "spec.schedulerName", "spec.podGroupName"]),
+    ],
+)
+def test_published_manifests_run_as_they_are_written(name: str, passes: str, noted: list[str]) -> None:
+    manifest = yaml.safe_load((PUBLISHED / f"{name}.yaml").read_text())
+    (version,) = crds.manifest(DECLARATION)["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert not list(unknown(manifest["spec"], schema))
+    job = TrainingJob.model_validate(manifest)
+    assert problems(job) == []
+    assert [each.path for each in notes(job)] == noted
+    variables = {each["name"]: each["value"] for each in at(elasticjob_of(job), f"{MAIN}/env")}
+    assert variables["PADDLE_INIT_NUM_PASSES"] == passes
+
+
+def unknown(value: Any, schema: Any) -> Iterator[str]:
+    """Find the fields that a server would refuse, since the schema lacks them."""
+    if isinstance(value, dict) and "properties" in schema:
+        yield from (name for name in value if name not in schema["properties"])
+        for name in value.keys() & schema["properties"].keys():
+            yield from unknown(value[name], schema["properties"][name])
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"spec/passes": 2, "spec/trainer/passes": 3}, "spec.passes: is not as spec.trainer.passes 3"),
         ({"spec/image": ABSENT}, "spec.image: is missing"),
         ({"spec/trainer/min-instance": 5}, "spec.trainer.min-instance: is more than max-instance 4"),
         ({"spec/pserver": RANGE | {"max-instance": 2}}, "spec.pserver.min-instance: is more than"),

@@ -272,7 +272,10 @@ DEFAULTS = {
             DEFAULTS | {"securityContext": OF_THE_CLUSTER},
         ),
         ({"nodeSelector": {"mine": "1"}}, DEFAULTS | {"nodeSelector": {"mine": "1"}}),
-        ({"imagePullSecrets": [{"name": "mine"}]}, DEFAULTS | {"imagePullSecrets": [{"name": "mine"}]}),
+        (
+            {"imagePullSecrets": [{"name": "mine"}]},
+            DEFAULTS | {"imagePullSecrets": [{"name": "mine"}, {"name": "ours"}]},
+        ),
         ({"tolerations": []}, DEFAULTS | {"tolerations": []}),
         ({"securityContext": {"runAsUser": 7}}, DEFAULTS | {"securityContext": {"runAsUser": 7}}),
     ],
