@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -37,9 +37,12 @@ class Row:
     panel: str = "Programs"
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the parser, such as leaving the flags of a started program unparsed."""
+    extra: str = "operator"
+    """The extra of the package that has what the command imports, where the base does not."""
 
 
 PASSES_ARGUMENTS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 AS_TORCHRUN = {**PASSES_ARGUMENTS_ON, "help_option_names": ["-h", "--help"]}
 
 COMMANDS: tuple[Row, ...] = (
@@ -48,6 +51,7 @@ COMMANDS: tuple[Row, ...] = (
         "Run one job from start to end on this machine, and write a report.",
         "elasticjob.cli.commands.demo:demo",
         "Start here",
+        extra="demo",
     ),
     Row(
         "run",
@@ -55,6 +59,7 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.commands.run:run",
         "Start here",
         AS_TORCHRUN,
+        extra="torch",
     ),
     Row(
         "devcluster",
@@ -62,6 +67,7 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.commands.devcluster:devcluster",
         "Start here",
         PASSES_ARGUMENTS_ON,
+        extra="devcluster",
     ),
     Row(
         "operator",
@@ -77,6 +83,7 @@ COMMANDS: tuple[Row, ...] = (
         "brain",
         "Run Brain: the history of jobs, and an autoscaler that learns from it.",
         "elasticjob.cli.commands.brain:brain",
+        extra="brain",
     ),
     Row(
         "master",
@@ -88,6 +95,7 @@ COMMANDS: tuple[Row, ...] = (
         "Run the workers of one pod: the same program as run.",
         "elasticjob.cli.commands.run:run",
         settings=AS_TORCHRUN,
+        extra="torch",
     ),
     Row(
         "top",
@@ -106,6 +114,7 @@ COMMANDS: tuple[Row, ...] = (
         "Show what a checkpoint holds, or export it: torch, safetensors, dcp.",
         "elasticjob.cli.commands.checkpoint:checkpoint",
         "Look up",
+        extra="torch",
     ),
     Row(
         "crds",
@@ -134,61 +143,70 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     )
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     for row in COMMANDS:
-        loaded = load(row) if row.name == named else listed
+        loaded, settings = load(row) if row.name == named else listed, row.settings
+        if isinstance(loaded, ModuleNotFoundError):
+            loaded, settings = raising(loaded), ANYTHING
         if isinstance(loaded, Group):
-            app.add_typer(grouped(loaded), name=row.name, rich_help_panel=row.panel)
+            app.add_typer(grouped(loaded, row), name=row.name, rich_help_panel=row.panel)
             continue
-        function = guarded(loaded) if row.name == named else loaded
+        function = guarded(loaded, row) if row.name == named else loaded
         summary = None if row.name == named else row.summary
         app.command(
             row.name,
             help=summary,
             short_help=row.summary,
             rich_help_panel=row.panel,
-            context_settings=dict(row.settings),
+            context_settings=dict(settings),
         )(function)
     return app
 
 
-def grouped(group: Group) -> typer.Typer:
+def grouped(group: Group, row: Row) -> typer.Typer:
     """Return a command with all of its own."""
     app = typer.Typer(help=group.help, no_args_is_help=True, rich_markup_mode="rich")
     for name, command in group.commands.items():
-        app.command(name)(guarded(command))
+        app.command(name)(guarded(command, row))
     return app
 
 
-def load(row: Row) -> Command | Group:
-    """Return the function of a command; Failure if its module needs a package that is not installed."""
+def load(row: Row) -> Command | Group | ModuleNotFoundError:
+    """Return the function of a command, or the error where its module needs a package that is not there."""
     module, _, name = row.target.partition(":")
     try:
         loaded: Command | Group = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("elasticjob"):
-            raise
-        return missing(row.name, error.name)
+        return error
     return loaded
 
 
-def missing(command: str, package: str) -> Command:
-    """Return a command that names the missing package and how to install it."""
+def raising(error: Exception) -> Command:
+    """Return a command that fails."""
 
-    extra = "torch" if package in ("fsspec", "torch") else "devcluster,examples"
+    def fails() -> None:
+        raise error
 
-    def explain() -> None:
-        raise Failure(
-            f"'elasticjob {command}' needs the package {package}, which is not installed",
-            next_step=f"install the extra that has it: pip install 'elasticjob[{extra}]'",
-        )
+    return fails
 
-    return explain
+
+def not_installed(row: Row, error: ModuleNotFoundError) -> Failure:
+    """Return the error of a command that imports a package that is not installed: which, and how to have it.
+
+    Raises `error` itself for a module of our own, which is missing for another reason.
+    """
+    package = (error.name or "elasticjob").partition(".")[0]
+    if package == "elasticjob":
+        raise error
+    return Failure(
+        f"'elasticjob {row.name}' needs the package {package}, which is not installed",
+        next_step=f"install the extra that has it: pip install 'elasticjob[{row.extra}]'",
+    )
 
 
 def listed() -> None:
     """A placeholder for a command that was not chosen: it is listed and never called."""
 
 
-def guarded(command: Command) -> Command:
+def guarded(command: Command, row: Row) -> Command:
     """Return `command` with expected errors shown as one line on stderr, and exit codes as in `Exit`.
 
     An integer that the command returns is its exit code. Other exceptions keep their traceback.
@@ -200,12 +218,19 @@ def guarded(command: Command) -> Command:
             code = command(*args, **options)
         except KeyboardInterrupt:
             raise typer.Exit(Exit.INTERRUPTED) from None
+        except ModuleNotFoundError as error:
+            fail(not_installed(row, error))
         except expected() as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(getattr(error, "code", Exit.FAILED)) from None
+            fail(error)
         raise typer.Exit(code if isinstance(code, int) else Exit.DONE)
 
     return run
+
+
+def fail(error: Exception) -> NoReturn:
+    """Show an expected error as one line on stderr, and exit with its code."""
+    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+    raise typer.Exit(getattr(error, "code", Exit.FAILED)) from None
 
 
 def expected() -> tuple[type[Exception], ...]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.main import COMMANDS, application, guarded, missing
+from elasticjob.cli.main import COMMANDS, Row, application, guarded
 
 HEAVY = (
     "torch",
@@ -31,7 +34,8 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 def program(command: object) -> typer.Typer:
     app = typer.Typer(add_completion=False)
-    app.command("it")(guarded(command))  # type: ignore[arg-type]  # any callable is a command
+    row = Row("it", "", "", extra="some")
+    app.command("it")(guarded(command, row))  # type: ignore[arg-type]  # any callable is a command
     return app
 
 
@@ -95,11 +99,65 @@ def test_integer_that_a_command_returns_is_its_exit_code(code: int) -> None:
     assert CliRunner().invoke(program(lambda: code), []).exit_code == code
 
 
-def test_missing_package_is_named_with_the_way_to_get_it() -> None:
-    result = CliRunner().invoke(program(missing("operator", "pydantic")), [])
-    assert result.exit_code == 1
-    assert "needs the package pydantic" in result.stderr
-    assert "pip install 'elasticjob[" in result.stderr
+BASE = """
+import json, sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+from typer.testing import CliRunner
+from elasticjob.cli.main import application
+for words in WORDS:
+    found = CliRunner().invoke(application(words), words)
+    print(json.dumps([found.exit_code, found.stderr, repr(found.exception)]))
+"""
+IN_EXTRAS = (
+    "aiosqlite alembic asyncpg cel_expr_python cryptography fsspec google jsonpatch kubernetes_asyncio numpy "
+    "pynvml re2 scipy sklearn sqlalchemy structlog torch yaml"
+)
+"""The modules of packages that the base installation lacks."""
+LACKING = {
+    "operator": "operator",
+    "operator --install": "operator",
+    "di-server": "operator",
+    "crds": "operator",
+    "crds --apply": "operator",
+    "brain": "brain",
+    "brain --no-cluster": "brain",
+    "devcluster": "devcluster",
+    "devcluster --operator -- true": "devcluster",
+    "demo": "demo",
+    "checkpoint show /tmp/none": "torch",
+}
+
+
+def test_the_base_names_the_extra_that_each_command_needs() -> None:
+    calls = [line.split() for line in LACKING]
+    code = f"HIDDEN, WORDS = set({IN_EXTRAS!r}.split()), {calls!r}{BASE}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(LACKING)
+    for (line, extra), answer in zip(LACKING.items(), lines, strict=True):
+        code_, shown, exception = json.loads(answer)
+        wanted = (
+            rf"error: 'elasticjob {line.split()[0]}' needs the package \w+, which is not installed; "
+            rf"install the extra that has it: pip install 'elasticjob\[{extra}\]'\n"
+        )
+        assert code_ == 1, (line, shown, exception)
+        assert re.fullmatch(wanted, shown), (line, shown, exception)
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {row.extra for row in COMMANDS} <= project["optional-dependencies"].keys()
+
+
+def test_a_module_of_ours_that_is_missing_keeps_its_traceback() -> None:
+    def command() -> None:
+        raise ModuleNotFoundError("No module named 'elasticjob.gone'", name="elasticjob.gone")
+
+    assert isinstance(CliRunner().invoke(program(command), []).exception, ModuleNotFoundError)
 
 
 def test_version_as_json_names_what_it_runs_on() -> None:

@@ -254,13 +254,6 @@ def test_what_was_set_aside_is_told(saved: tuple[Path, dict[str, Any]]) -> None:
     assert checkpoint("show", place)[0] == 1
 
 
-def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from elasticjob.cli.main import missing
-
-    with pytest.raises(Exception, match=r"pip install 'elasticjob\[torch\]'"):
-        missing("checkpoint", "torch")()
-
-
 def test_the_page_shows_commands_and_code_that_work(
     tmp_path: Path, saved: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
