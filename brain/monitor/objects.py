@@ -48,14 +48,16 @@ def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
 
 
 def _fulfilment(job: ElasticJob) -> float | None:
-    """Return how much of its range the job's workers have: 0 at the minimum, 1 at the maximum.
+    """Return how much of its range the job's workers have: 0 at the minimum or below, 1 at the maximum.
 
-    None for a job whose workers have no range.
+    None for a job whose workers have no range, and for one that has ended.
     """
     spec, status = job.spec.roles.get(WORKER), job.status.replica_statuses.get(WORKER)
-    if spec is None or status is None or not spec.bounds.most or spec.bounds.most <= spec.bounds.least:
+    if job.status.phase in ENDED or spec is None or status is None:
         return None
-    return (status.active - spec.bounds.least) / (spec.bounds.most - spec.bounds.least)
+    if not spec.bounds.most or spec.bounds.most <= spec.bounds.least:
+        return None
+    return max(0, status.active - spec.bounds.least) / (spec.bounds.most - spec.bounds.least)
 
 
 def _main_container(job: ElasticJob) -> Manifest:

@@ -51,7 +51,9 @@ def crds(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Print the CustomResourceDefinitions of ElasticJob, JobResource and ScalePlan, or apply them.
+    """Print the CustomResourceDefinitions, or apply them.
+
+    They are those of ElasticJob, ScalePlan, JobResource, TrainingJob, DIJob and AggregatorConfig.
 
     Example: [bold]elasticjob crds | kubectl apply --server-side -f -[/], or [bold]elasticjob crds --apply[/],
     which first lists the changes that affect stored objects.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from elasticjob.cli.asking import sizes
@@ -42,6 +44,39 @@ def test_a_decision_is_told() -> None:
 )
 def test_age(seconds: int, said: str) -> None:
     assert top.age(NOW - timedelta(seconds=seconds), NOW) == said
+
+
+JOB = {
+    "namespace": "research-team",
+    "name": "language-model-17b-pretraining",
+    "owner": "research-team",
+    "phase": "Succeeded",
+    "mode": "single-job",
+    "began": "2026-11-23T11:00:00+00:00",
+    "status": {"worldSize": 16, "stepsPerSecond": 12.5, "goodput": 0.97},
+}
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_table_of_jobs_fits_the_terminal(width: int) -> None:
+    out = StringIO()
+    console = Console(width=width, file=out)
+    console.print(top.fitting([JOB], NOW, console))
+    head, row = (line.split() for line in out.getvalue().splitlines())
+    assert row[head.index("NAME")] == "language-model-17b-pretraining"
+    assert row[head.index("PHASE")] == "Succeeded"
+    assert row[head.index("AGE")] == "60m"
+    assert {"WORLD", "STEPS/S", "GOODPUT"} <= set(head)
+    assert ("MODE" in head) is (width > 100)
+
+
+def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "asked", lambda *_: {"jobs": [JOB]})
+    result = CliRunner().invoke(application(["top"]), ["top"])
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "language-model-17b-pretraining" in result.stdout
+    assert "single-job" in result.stdout
 
 
 @pytest.mark.parametrize("words", [["top", "--once"], ["explain", "digits"]])

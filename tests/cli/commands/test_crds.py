@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
+from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.cli.main import application
 from tests.kit.clusters.served import Served
 
@@ -28,6 +29,11 @@ def test_crds_are_those_of_the_repository() -> None:
     by_name = {one["metadata"]["name"]: one for one in kept}
     assert {one["metadata"]["name"]: one for one in shown} == by_name
     assert json.loads(printed("crds", "--output", "json"))["items"] == shown
+
+
+def test_the_help_names_every_kind() -> None:
+    shown = printed("crds", "--help")
+    assert [each.kind.name for each in DECLARATIONS if each.kind.name not in shown] == []
 
 
 async def test_crds_are_applied_and_what_changes_is_told_first(served: Served) -> None:
