@@ -74,10 +74,9 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "stepsPerSecond": rate and round(rate.steps, 3),
         "samplesPerSecond": rate and round(rate.samples, 3),
         "eta": progress.eta(training),
-        "goodput": progress.goodput(training),
         "standstill": round(training.standstill, 3),
         "checkpoint": progress.kept(job),
-        "goodputRatio": goodput.ratio(job.account),
+        "goodputRatio": progress.shown_goodput(job),
         "productiveSeconds": round(job.account.seconds.get(goodput.Cause.PRODUCTIVE, 0.0), 3),
         "badputSeconds": goodput.lost(job.account),
         "restarts": job.restarts,
@@ -167,9 +166,11 @@ def _values(job: Job) -> list[tuple[str, str, float | None]]:
         ("world_size", "Workers that train together now", world.size if world else 0),
         ("world_nodes", "Nodes that train together now", len(world.members) if world else 0),
         ("round", "The round of the last world", job.round),
-        ("standstill_seconds", "Time without a step because the world changed, in all", training.standstill),
-        ("goodput", "Share of time in which steps were made that count", progress.goodput(training)),
-        ("goodput_ratio", "Share of the time of all workers that was productive", goodput.ratio(job.account)),
+        (
+            "goodput_ratio",
+            "Share of the time of all workers that was productive",
+            progress.shown_goodput(job),
+        ),
         ("checkpoint_step", "Step of the newest checkpoint in storage", kept.stored),
         ("checkpoint_memory_step", "Step of the newest checkpoint in the memory of nodes", kept.in_memory),
         ("checkpoint_seconds", "From the copy of the newest checkpoint to its commit", kept.seconds),
@@ -178,7 +179,11 @@ def _values(job: Job) -> list[tuple[str, str, float | None]]:
 
 
 def _times(job: Job) -> Iterator[Metric]:
-    """Where the time of the workers went."""
+    """Where the time of the workers went, and for how long no step was made."""
+    what = "Seconds without a step because the world changed"
+    standstill = CounterMetricFamily("elasticjob_standstill_seconds", what, labels=["job"])
+    standstill.add_metric([job.spec.job], job.training.standstill)
+    yield standstill
     name, what = "elasticjob_badput_seconds", "Seconds of workers that were lost"
     lost = CounterMetricFamily(name, what, labels=["job", "cause"])
     for cause, seconds in goodput.lost(job.account).items():
@@ -294,7 +299,7 @@ async function draw() {
   at("sentence").textContent = s.sentence
   at("facts").replaceChildren(...[["Step", p.step ?? "–"], ["Loss", number(p.loss, 4)],
     ["Steps/s", number(s.stepsPerSecond, 2)], ["Round", s.round],
-    ["Goodput", percent(s.goodputRatio ?? s.goodput)], ["Standstill", number(s.standstill, 2) + " s"],
+    ["Goodput", percent(s.goodputRatio)], ["Standstill", number(s.standstill, 2) + " s"],
     ["Checkpoint", s.checkpoint.stored || s.checkpoint.in_memory
       ? `step ${s.checkpoint.stored ?? 0}, in memory ${s.checkpoint.in_memory ?? 0}` : "–"]].map(fact))
   const lost = Object.entries(s.badputSeconds).filter(each => each[1] >= 1).sort((a, b) => b[1] - a[1])

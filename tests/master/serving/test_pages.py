@@ -63,6 +63,20 @@ def test_metrics_of_a_node_are_those_that_are_known(
     assert metrics(reported(usage, *workers)) == expected
 
 
+def test_metrics_have_one_name_each_and_sums_are_counters() -> None:
+    job = reported(Usage(cpu=1.5, memory=64), worker(0, 0.25, 30.0))
+    job = job.but(training=job.training.but(standstill=12.5, productive=37.5))
+    found = list(JobCollector(job).collect())
+    names = [metric.name for metric in found]
+    assert len(names) == len(set(names))
+    samples = {each.name: each.value for metric in found for each in metric.samples}
+    assert samples["elasticjob_standstill_seconds_total"] == 12.5
+    assert samples["elasticjob_goodput_ratio"] == 0.75
+    assert [name for name in names if "goodput" in name] == ["elasticjob_goodput_ratio"]
+    gauges = [metric for metric in found if metric.type == "gauge"]
+    assert [metric.name for metric in gauges if "in all" in metric.documentation] == []
+
+
 def test_status_has_the_same_of_each_node() -> None:
     job = reported(Usage(cpu=1.5, memory=64, gpus=DEVICES), worker(0, 0.25, 30.0))
     [node] = msgspec.json.decode(msgspec.json.encode(status(job, Played().now)["nodes"]))
