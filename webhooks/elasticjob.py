@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,18 +10,27 @@ from elasticjob.api.v1alpha1.checks.advice import advice
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.older import job_changes
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
 from elasticjob.webhooks.patches import changed_spec
+from elasticjob.webhooks.repeated import refuse_repeated
 
 
 def mutate(review: Review[ElasticJob]) -> Sequence[JsonPatchOperation]:
-    """Write what older forms mean into today's fields."""
+    """Write what older forms mean into today's fields. Raises Refusal for members that are there twice."""
     if review.new is None:
         return ()
+    refuse_repeated(dict(templates(review.new)), dict(templates(review.old)) if review.old else {})
     roles = review.new.spec.replica_specs if review.old is None else review.old.spec.replica_specs
     numbered = {role for role, spec in roles.items() if spec.replicas is not None}
     return changed_spec(job_changes(review.raw["spec"], numbered if review.operation != "CREATE" else ()))
+
+
+def templates(job: ElasticJob) -> Iterator[tuple[str, Manifest]]:
+    """Find the templates of the roles, by their paths."""
+    for role, spec in job.spec.replica_specs.items():
+        yield f"spec.replicaSpecs[{role}].template", spec.template
 
 
 def validate(review: Review[ElasticJob]) -> Sequence[Problem]:

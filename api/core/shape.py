@@ -3,7 +3,7 @@ they belong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ REFERENCE: Final = "#/definitions/"
 FREE: Final = ("Quantity", "IntOrString", "FieldsV1", "RawExtension", "JSON")
 """The last words of types that take several JSON types."""
 
+KEYS: Final = "x-kubernetes-list-map-keys"
+DEFAULT_KEYS: Final = {"protocol": "TCP"}
 WORDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "object": ("fields", (dict,)),
     "array": ("a list", (list,)),
@@ -36,6 +38,38 @@ def unknown_fields(path: str, value: Any, type_name: str) -> Iterator[Problem]:
     until the definitions are renewed (hack/core_openapi.py), for it cannot be told from a typing error.
     """
     return _unknown(path, value, {"$ref": REFERENCE + type_name})
+
+
+def repeated_keys(path: str, value: Any, type_name: str) -> Iterator[Problem]:
+    """Find what lists of the published type `type_name` have twice, by their keys, whatever else is wrong.
+
+    A custom resource may have each once. Pods themselves take some lists with repeated members, such as env.
+    """
+    return _repeated(path, value, {"$ref": REFERENCE + type_name})
+
+
+def _repeated(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
+    schema = _resolved(schema)
+    if isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        for name, item in value.items():
+            yield from _repeated(f"{path}.{name}", item, fields.get(name, others))
+    elif isinstance(value, list):
+        seen = set[str]()
+        for index, item in enumerate(value):
+            yield from _repeated(f"{path}[{index}]", item, schema.get("items", {}))
+            if key := _key(item, schema.get(KEYS, ())):
+                if key in seen:
+                    yield Problem(f"{path}[{index}]", f"{key} is there twice: leave one out")
+                seen.add(key)
+
+
+def _key(item: Any, keys: Iterable[str]) -> str:
+    """Return the words by which a member of a list is told from the others; "" where it has none."""
+    if not isinstance(item, dict):
+        return ""
+    found = [item.get(name, DEFAULT_KEYS.get(name)) for name in keys]
+    return " ".join(f"{value}" for value in found) if found and None not in found else ""
 
 
 def _unknown(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:

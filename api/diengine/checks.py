@@ -35,7 +35,7 @@ def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
     volumes = {each["name"] for each in new.spec.volumes if isinstance(each.get("name"), str)}
-    found = [problem for path, one in _templates(new) for problem in template_problems(path, one, volumes)]
+    found = [problem for path, one in templates(new) for problem in template_problems(path, one, volumes)]
     return [*_name(new), *found, *(() if found else _volumes(new))]
 
 
@@ -85,10 +85,10 @@ def _too_many_gpus(path: str, container: Manifest) -> Iterator[Problem]:
 
 def warnings(new: DIJob, old: DIJob | None) -> list[str]:
     """Return what is accepted without the effect that it seems to have."""
-    found = [str(problem) for path, one in _templates(new) for problem in template_advice(path, one)]
+    found = [str(problem) for path, one in templates(new) for problem in template_advice(path, one)]
     if old is not None:
-        before = dict(_templates(old))
-        changed = [path for path, one in _templates(new) if before.get(path, one) != one]
+        before = dict(templates(old))
+        changed = [path for path, one in templates(new) if before.get(path, one) != one]
         found += [f"{path}: pods that exist keep the old template" for path in changed]
     return found
 
@@ -125,14 +125,14 @@ def _volumes(job: DIJob) -> Iterator[Problem]:
             yield Problem(f"spec.volumes[{index}].name", f"two volumes are called {name}: rename one")
         else:
             seen.add(name)
-    for path, template in _templates(job):
+    for path, template in templates(job):
         for index, volume in enumerate((template.get("spec") or {}).get("volumes") or ()):
             if volume.get("name") in seen:
                 what = f"spec.volumes has a volume {volume.get('name')} too: rename one"
                 yield Problem(f"{path}.spec.volumes[{index}].name", what)
 
 
-def _templates(job: DIJob) -> list[tuple[str, Manifest]]:
+def templates(job: DIJob) -> list[tuple[str, Manifest]]:
     """The templates that a job has, with their paths."""
     given = ((role, job.spec.template(role)) for role in WITH_TEMPLATE)
     return [(f"spec.{role}.template", one.template) for role, one in given if one is not None]

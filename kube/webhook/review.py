@@ -32,6 +32,14 @@ JsonPatchOperation = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
+class Refusal(Exception):
+    """Raised by a mutating handler for what the server's own checks, which come next, would say less well."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = problems
+
+
 @dataclass(frozen=True)
 class Review(Generic[T]):
     """One write under review. `new` is None for DELETE, `old` for CREATE.
@@ -199,6 +207,8 @@ async def mutated(webhook: Webhook[Any], request: Request, run: Run = in_place) 
 
     try:
         return await run(answer)
+    except Refusal as refusal:
+        return _refused(webhook, request, refusal.problems)
     except Exception as error:
         return _broken(webhook, request, error)
 

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions, document
 from elasticjob.api.core.models import PodTemplateSpec
-from elasticjob.api.core.shape import shape_problems
+from elasticjob.api.core.shape import repeated_keys, shape_problems
 
 NEEDED = {
     "v1": "Pod Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event PersistentVolume "
@@ -117,3 +117,30 @@ MISSHAPEN: list[tuple[Any, list[str]]] = [
 @pytest.mark.parametrize(("template", "found"), MISSHAPEN)
 def test_shape(template: Any, found: list[str]) -> None:
     assert [str(problem) for problem in shape_problems("it", template, POD_TEMPLATE_SPEC)] == found
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        ({"containers": [{"name": "a"}, {"name": "b"}]}, []),
+        (
+            {"containers": [{"name": "a"}, {"name": "a"}]},
+            ["containers[1]: a is there twice: leave one out"],
+        ),
+        (
+            {"volumes": [{"name": "v"}, {"name": "v"}]},
+            ["volumes[1]: v is there twice: leave one out"],
+        ),
+        (
+            {"containers": [{"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]}]},
+            ["containers[0].ports[1]: 1 TCP is there twice: leave one out"],
+        ),
+        ({"containers": [{"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "UDP"}]}]}, []),
+        ({"tolerations": [{"key": "a"}, {"key": "a"}]}, []),
+        ({"containers": "none"}, []),
+        ({"containers": [None, 3, {"env": {"name": "A"}}, {"env": [{}, {}, {"name": {}}]}]}, []),
+    ],
+)
+def test_members_of_keyed_lists_are_there_once(pod: Any, found: list[str]) -> None:
+    problems = repeated_keys("it", {"spec": pod}, POD_TEMPLATE_SPEC)
+    assert [str(problem).removeprefix("it.spec.") for problem in problems] == found

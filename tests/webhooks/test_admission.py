@@ -211,6 +211,20 @@ async def test_what_has_no_effect_is_let_through_with_a_warning(
     assert await answer(elasticjob.WEBHOOK, changes) == Answer(True, warnings=warnings)
 
 
+TWICE = [{"name": "A", "value": "1"}, {"name": "B", "value": "x"}, {"name": "A", "value": "2"}]
+
+
+async def test_a_variable_that_is_there_twice_is_refused_before_the_server_does() -> None:
+    base = declared(elasticjob.WEBHOOK.kind)
+    new = changed(base, {f"{MAIN}/env": TWICE})
+    found = await mutated(elasticjob.WEBHOOK, request(new))
+    assert (found.allowed, found.code) == (False, 422)
+    assert [str(each) for each in found.problems] == [f"{MAIN_PATH}.env[2]: A is there twice: leave one out"]
+    stored = request(changed(new, {"metadata/labels": {"a": "b"}}), new)
+    assert (await mutated(elasticjob.WEBHOOK, stored)).allowed
+    assert (await mutated(elasticjob.WEBHOOK, request(new, base))).code == 422
+
+
 async def test_a_job_in_cluster_mode_is_told_that_there_is_no_brain() -> None:
     for changes in ({}, {"spec/optimizeMode": "cluster", "spec/brainService": "brain:1"}):
         assert await answer(elasticjob.WITHOUT_BRAIN, changes) == Answer(True, warnings=[])
