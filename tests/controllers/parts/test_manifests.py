@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -485,6 +487,39 @@ def test_the_operator_holds_what_it_hands_out() -> None:
         for verb in rule["verbs"]
     }
     assert not lacks(given)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "without-operator.md"
+
+
+def shown_rules() -> list[Manifest]:
+    """The rules of the page's table, with the verbs before any remark."""
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:4]] for line in PAGE.read_text().splitlines()]
+    return [
+        {
+            "apiGroups": [row[0]],
+            "resources": row[1].split(", "),
+            "verbs": re.split(r"[,;] ?", row[2].split(" (")[0]),
+        }
+        for row in rows
+        if len(row) == 3 and "-" not in row[0] and row[0] != "group"
+    ]
+
+
+@pytest.mark.parametrize("rules", [RULES, shown_rules()], ids=["operator", "page"])
+def test_whoever_makes_objects_may_block_the_deletion_of_their_owners(rules: list[Manifest]) -> None:
+    made = [
+        job_resource(job()).manifest,
+        pod_manifest(job(), resource(), Birth("worker", 1), master="", nodes=1),
+    ]
+    owners = [
+        one for each in made for one in each["metadata"]["ownerReferences"] if one["blockOwnerDeletion"]
+    ]
+    plurals = {kind.name: kind.plural for kind in (ELASTICJOB, JOBRESOURCE)}
+    assert {owner["kind"] for owner in owners} == plurals.keys()
+    for owner in owners:
+        group = owner["apiVersion"].partition("/")[0]
+        assert allows(rules, Right(group, f"{plurals[owner['kind']]}/finalizers", "update", ""))
 
 
 def test_a_master_reads_pods_and_changes_none() -> None:
