@@ -17,6 +17,7 @@ from elasticjob.cli.commands.devcluster import Settings, devcluster, node_list, 
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.laptop.laptop import after_death
 from elasticjob.devcluster import VirtualNode
+from elasticjob.devcluster.quantity import parse_all
 from tests.kit.devcluster.live import eventually
 
 NODES = [VirtualNode("n", {"cpu": "2", "pods": "5"})]
@@ -95,7 +96,8 @@ def test_nodes_have_what_the_machine_has_and_what_was_said() -> None:
     first, second = node_list(2, ["nvidia.com/gpu=2", "cpu=64"])
     assert (first.name, second.name) == ("devcluster-0", "devcluster-1")
     assert (first.capacity["cpu"], first.capacity["nvidia.com/gpu"]) == ("64", "2")
-    assert first.capacity["memory"].endswith("Ki")
+    assert {"memory", "ephemeral-storage", "pods"} <= first.capacity.keys()
+    assert parse_all(first.capacity)["ephemeral-storage"] > 2**30  # as real nodes have it
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu=", "cpu=many", "=2"])
