@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -104,7 +105,7 @@ def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
     if last_verdict is None:
         return None
     shown = fail_when_restarts_are_spent(seen, now) if last_verdict.reason == RESTARTS_SPENT else None
-    return shown or _end(last_verdict)
+    return shown or _end(_with_what_never_ran(seen, last_verdict))
 
 
 def fail_when_it_cannot_be_trained(seen: Seen, now: datetime) -> Plan | None:
@@ -185,11 +186,11 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if since is None or (seen.job.spec.needs_master and now < after(since, VERDICT)):
         return None
     training = _training(seen)
+    message = "all pods that train have succeeded"
     if spent := sum(map(seen.is_spent, training)):
         told = f"{len(training) - spent} of {len(training)} pods that train have succeeded"
         message = f"{told}; {spent} failed for good, and minReplicas allows that"
-        return _end(Outcome(True, "PodsSucceeded", message))
-    return _end(Outcome(True, "PodsSucceeded", "all pods that train have succeeded"))
+    return _end(_with_what_never_ran(seen, Outcome(True, "PodsSucceeded", message)))
 
 
 def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
@@ -396,6 +397,16 @@ def _verdict_in(seen: Seen, now: datetime) -> timedelta | None:
 
 def _end(outcome: Outcome) -> Plan:
     return Plan(outcome.reason, outcome.message, outcome=outcome)
+
+
+def _with_what_never_ran(seen: Seen, outcome: Outcome) -> Outcome:
+    """Return a success whose sentence names the roles whose first pods still wait: they were asked for."""
+    lives = [life for node in seen.wanted for life in node.lives]
+    ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
+    idle = sorted({life.role for life in lives} - ran)
+    if not outcome.succeeded or not idle:
+        return outcome
+    return replace(outcome, message=f"{outcome.message}; no pod of {', '.join(idle)} ever ran")
 
 
 def deadline_in(seen: Seen, now: datetime) -> timedelta | None:

@@ -107,6 +107,29 @@ def waiting_for(seconds: int, *, start: int = 600, status: str = "False", **more
     return running(told, lives=(pending(0), pending(1)))
 
 
+PS_JOB = {"worker": role(1), "ps": role(1)}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (pending(0, role="ps"), "97.8 % after 3 epochs; no pod of ps ever ran"),
+        (pending(0, 1, role="ps"), "97.8 % after 3 epochs"),
+        (life(0, role="ps"), "97.8 % after 3 epochs"),
+        (ended(0, role="ps"), "97.8 % after 3 epochs"),
+        (None, "97.8 % after 3 epochs"),
+    ],
+)
+def test_success_names_a_role_of_which_no_pod_ever_ran(server: Life | None, words: str) -> None:
+    """Its workers may have trained without it, which is seldom meant."""
+    asked = job(PS_JOB, distributionStrategy="ParameterServerStrategy")
+    given = resource({"worker": 1, "ps": 1})
+    lives = (ended(0, code=0), *([server] if server else []))
+    found = decide(running(asked, resource_=given, masters=(ends(SUCCEEDED),), lives=lives), NOW)
+    assert found.outcome is not None
+    assert (found.outcome.succeeded, found.outcome.message) == (True, words)
+
+
 def ends(words: str, code: int = 0) -> Any:
     return ended(0, code=code, role="master", words=words)
 
