@@ -27,6 +27,8 @@ def asked(url: str, token_file: Path | None, path: str) -> Any:
 async def _asked(url: str, headers: dict[str, str]) -> Any:
     import aiohttp
 
+    from elasticjob.kube.http.words import in_words
+
     try:
         async with (
             asyncio.timeout(SECONDS),
@@ -35,7 +37,8 @@ async def _asked(url: str, headers: dict[str, str]) -> Any:
         ):
             body = await answer.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        why = str(error) or f"no answer within {SECONDS:g} s"
+        away = not isinstance(error, TimeoutError)
+        why = in_words(error) if away else f"no answer within {SECONDS:g} s"
         step = "give --brain, or kubectl port-forward service/elasticjob-brain 8090"
         raise Failure(f"Brain at {url} cannot be asked: {why}", next_step=step) from error
     if answer.status != 200:

@@ -44,6 +44,7 @@ from elasticjob.kube.errors import (
     is_too_large_resource_version,
 )
 from elasticjob.kube.http.sockets import kept_alive
+from elasticjob.kube.http.words import in_words
 from elasticjob.kube.metrics import Metrics, RequestMeter
 
 Params = Mapping[str, str]
@@ -267,9 +268,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("<error>", call)
             never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            raise Unreachable(
-                f"{call}: {str(error) or type(error).__name__}", never_sent=never_sent
-            ) from error
+            raise Unreachable(f"{call}: {in_words(error)}", never_sent=never_sent) from error
         connections.answers.add(answer)
         return answer
 

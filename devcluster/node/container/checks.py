@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from elasticjob.kube.http.words import in_words
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container
 
@@ -55,7 +56,7 @@ async def _http(request: Manifest, target: Target) -> str:
                 return ""
             return f"HTTP probe failed with statuscode: {response.status}"
     except aiohttp.ClientError as error:
-        return f'Get "{url}": {error}'
+        return f'Get "{url}": {in_words(error)}'
 
 
 async def _tcp(connection: Manifest, target: Target) -> str:

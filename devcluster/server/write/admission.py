@@ -27,6 +27,7 @@ from elasticjob.devcluster.server.model.selectors import label_selector, matches
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
 from elasticjob.devcluster.server.schema.expressions import NoValue, condition
 from elasticjob.devcluster.server.write.patches import json_patch
+from elasticjob.kube.http.words import in_words
 from elasticjob.kube.json import JsonReader
 
 _GROUP = "admissionregistration.k8s.io"
@@ -182,7 +183,7 @@ class Webhooks:
         except TimeoutError as error:
             raise WebhookFailed(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
         except aiohttp.ClientError as error:
-            raise WebhookFailed(f'failed to call webhook: Post "{url}": {error}') from error
+            raise WebhookFailed(f'failed to call webhook: Post "{url}": {in_words(error)}') from error
         except msgspec.DecodeError as error:
             raise WebhookFailed(f"failed to call webhook: the answer is not JSON: {error}") from error
 
