@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -89,7 +90,7 @@ def default_of(name: str) -> Any:
     """Return the empty default of a value of pods."""
     if name == "serviceAccount":
         return {"annotations": {}}
-    return EMPTY[{**PLACED, **OF_A_POD}[name]["type"]]
+    return deepcopy(EMPTY[{**PLACED, **OF_A_POD}[name]["type"]])  # or YAML would have one refer to another
 
 
 @dataclass(frozen=True)

@@ -283,6 +283,23 @@ def test_images_are_of_the_registry_and_the_digest(
 
 
 @with_helm
+def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "elasticjob").symlink_to(CHART)
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: platform, version: 1.0.0}")
+    values = {
+        "global": {"storageClass": "fast", "imageRegistry": "registry.local"},
+        "elasticjob": {"crds": False},
+    }
+    found = objects(helm("template", "it", str(tmp_path), "--namespace", SYSTEM, *given(values, tmp_path)))
+    assert container_of(found)["image"] == "registry.local/elasticjob/operator:0.1.0"
+
+
+def test_the_values_are_plain_yaml() -> None:
+    assert "&id" not in chart.values_text()
+
+
+@with_helm
 def test_other_names_reach_every_object_that_is_named_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--set", "fullnameOverride=training,nameOverride=trainer")
     text = helm("template", "elasticjob", str(CHART), "--namespace", "sys", *ALL, *flags)
