@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.checks.advice import QUEUES
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
@@ -233,6 +235,11 @@ async def test_a_job_in_cluster_mode_is_told_that_there_is_no_brain() -> None:
         "spec.optimizeMode: the operator knows no Brain, so the job's master chooses sizes alone: "
         "write single-job, or install Brain"
     ]
+
+
+def test_advice_about_queues_names_gangs_that_there_are() -> None:
+    named = {gang for text in QUEUES.values() for gang in re.findall(r"gang: ([\w-]+)", text)}
+    assert named == {"volcano", "coscheduling"} <= {gang.value for gang in Gang}
 
 
 async def test_a_queue_that_is_named_later_is_told_once() -> None:

@@ -39,7 +39,7 @@ QUEUES: Final[Mapping[str, str]] = {
     "scheduling.volcano.sh/queue-name": "write spec.runPolicy.scheduling.queue, with gang: volcano",
     "yunikorn.apache.org/queue": "YuniKorn reads it in the template's metadata: write it there",
     "yunikorn.apache.org/app-id": "YuniKorn reads it in the template's metadata: write it there",
-    "scheduling.x-k8s.io/pod-group": "write spec.runPolicy.scheduling.gang: scheduler-plugins",
+    "scheduling.x-k8s.io/pod-group": "write spec.runPolicy.scheduling.gang: coscheduling",
     "runai/queue": "Run:ai reads it in the template's metadata: write it there",
     "kai.scheduler/queue": "KAI reads it in the template's metadata: write it there",
 }
