@@ -13,6 +13,7 @@ from elasticjob.api.diengine.gpus import MOST
 from elasticjob.api.diengine.names import CONTAINER, LONGEST_JOB, Role
 from elasticjob.api.diengine.pods import GPU
 from elasticjob.api.resources import Devices, MalformedQuantity
+from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
 from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, is_label, label_problems
 from elasticjob.api.v1alpha1.checks.templates import (
     container_problems,
@@ -86,6 +87,9 @@ def _too_many_gpus(path: str, container: Manifest) -> Iterator[Problem]:
 def warnings(new: DIJob, old: DIJob | None) -> list[str]:
     """Return what is accepted without the effect that it seems to have."""
     found = [str(problem) for path, one in templates(new) for problem in template_advice(path, one)]
+    queued = [str(problem) for problem in queues_take_no_job(new)]
+    if old is None or queued != [str(problem) for problem in queues_take_no_job(old)]:
+        found += queued
     if old is not None:
         before = dict(templates(old))
         changed = [path for path, one in templates(new) if before.get(path, one) != one]

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elasticjob.api.paddle.trainingjob import Instance, TrainingJob, TrainingJobSpec
+from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
 from elasticjob.api.v1alpha1.checks.elasticjob import problems as problems_of_a_job
+from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.common import MASTER, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob, OptimizeMode
 from elasticjob.kube.objects.kinds import Manifest
@@ -111,9 +113,12 @@ def notes(job: TrainingJob) -> list[Note]:
         if given:
             found.append(Note(f"spec.{field}", f"has no effect: {advice}"))
     for path, line in _command_lines(spec):
-        if any(word in SHELL for word in _words(line) or ()):
+        words = _words(line) or []
+        if any(word in SHELL for word in words):
             found.append(Note(path, "is not given to a shell: write sh -c '…' around a line for one"))
-    return found
+        elif launcher := launcher_of(words):
+            found.append(Note(path, " ".join(launcher)))
+    return [*found, *(Note(each.path, each.message) for each in queues_take_no_job(job))]
 
 
 def _problems(spec: TrainingJobSpec) -> Iterator[Problem]:

@@ -192,14 +192,14 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
         {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}},
         [
             "metadata.labels[kueue.x-k8s.io/queue-name]: this has no effect: "
-            "Kueue does not know ElasticJobs, and the job starts at once: leave it out"
+            "Kueue does not know this kind, and the job starts at once: leave it out"
         ],
     ),
     (
         {"metadata/annotations": {"scheduling.volcano.sh/queue-name": "team"}},
         [
             "metadata.annotations[scheduling.volcano.sh/queue-name]: this has no effect: "
-            "write spec.runPolicy.scheduling.queue, with gang: volcano"
+            "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
         ],
     ),
     ({"spec/optimizeMode": "cluster"}, []),

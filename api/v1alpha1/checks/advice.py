@@ -7,6 +7,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
+from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.problem import Problem
 
 Advice = Callable[[ElasticJob], Iterable[Problem]]
@@ -30,24 +31,23 @@ def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True
     return found if brain else [*found, *there_is_no_brain(new)]
 
 
+OF_VOLCANO: Final = "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
 QUEUES: Final[Mapping[str, str]] = {
-    "kueue.x-k8s.io/queue-name": "Kueue does not know ElasticJobs, and the job starts at once: leave it out",
-    "kueue.x-k8s.io/priority-class": (
-        "Kueue does not know ElasticJobs: write spec.runPolicy.scheduling.priorityClassName"
-    ),
-    "volcano.sh/queue-name": "write spec.runPolicy.scheduling.queue, with gang: volcano",
-    "scheduling.volcano.sh/queue-name": "write spec.runPolicy.scheduling.queue, with gang: volcano",
+    "kueue.x-k8s.io/queue-name": "Kueue does not know this kind, and the job starts at once: leave it out",
+    "kueue.x-k8s.io/priority-class": "Kueue does not know this kind: leave it out",
+    "volcano.sh/queue-name": OF_VOLCANO,
+    "scheduling.volcano.sh/queue-name": OF_VOLCANO,
     "yunikorn.apache.org/queue": "YuniKorn reads it in the template's metadata: write it there",
     "yunikorn.apache.org/app-id": "YuniKorn reads it in the template's metadata: write it there",
-    "scheduling.x-k8s.io/pod-group": "write spec.runPolicy.scheduling.gang: coscheduling",
+    "scheduling.x-k8s.io/pod-group": "ElasticJobs have spec.runPolicy.scheduling.gang: coscheduling for it",
     "runai/queue": "Run:ai reads it in the template's metadata: write it there",
     "kai.scheduler/queue": "KAI reads it in the template's metadata: write it there",
 }
-"""Labels and annotations of other systems that have no effect on an ElasticJob, and the advice."""
+"""Labels and annotations of other systems that have no effect on a job of ours, and the advice."""
 
 
-def queues_take_no_job(job: ElasticJob) -> Iterator[Problem]:
-    """Queues of other systems admit pods, or kinds that they know."""
+def queues_take_no_job(job: CustomResource) -> Iterator[Problem]:
+    """Queues of other systems admit pods, or kinds that they know: none of ours."""
     for field, given in (("labels", job.metadata.labels), ("annotations", job.metadata.annotations)):
         for name in QUEUES:
             if name in given:

@@ -179,6 +179,11 @@ def test_what_cannot_change() -> None:
         ({"spec/master": {"etcd-endpoint": "http://etcd:2379"}}, "spec.master.etcd-endpoint: has no effect"),
         ({"spec/pserver": RANGE}, "spec.pserver.max-instance: has no effect: there are always 3"),
         ({"spec/trainer/entrypoint": "cd /data && python train.py"}, "spec.trainer.entrypoint: is not given"),
+        ({"spec/trainer/entrypoint": "mpirun -np 2 train"}, "spec.trainer.entrypoint: mpirun reaches other"),
+        (
+            {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team"}},
+            "metadata.labels[kueue.x-k8s.io/queue-name]: this has no effect",
+        ),
     ],
 )
 def test_what_is_noted(changes: dict[str, Any], note: str) -> None:
