@@ -30,7 +30,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from hack import chart
+from hack import chart, chart_values
 from tests.kit.clusters.accounts import ACCOUNT
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
@@ -70,8 +70,8 @@ def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
 )
 def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
     overlay = {
-        "resources": [os.path.relpath(chart.CONFIG, tmp_path)],
-        "components": [os.path.relpath(chart.CONFIG / name, tmp_path) for name in components],
+        "resources": [os.path.relpath(chart_values.CONFIG, tmp_path)],
+        "components": [os.path.relpath(chart_values.CONFIG / name, tmp_path) for name in components],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
@@ -242,7 +242,7 @@ def test_masters_get_what_the_chart_says(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_user_of_masters_is_the_charts() -> None:
-    assert NOBODY == chart.USER
+    assert NOBODY == chart_values.USER
     helpers = (chart.CHART / "templates" / "_helpers.tpl").read_text()
     assert f"ne $user {NOBODY}" in helpers
 
@@ -296,7 +296,7 @@ def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -
 
 
 def test_the_values_are_plain_yaml() -> None:
-    assert "&id" not in chart.values_text()
+    assert "&id" not in chart_values.values_text()
 
 
 @with_helm
