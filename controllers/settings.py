@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob import __version__
@@ -39,6 +39,12 @@ def _with_a_port(value: str) -> str:
     if value and not value.rpartition(":")[2].isdecimal():
         raise ValueError(f"{value!r} is not of the form host:port")
     return value
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    raise ValueError("these are the labels of one group of namespaces: write a list of such, [{…}]")
 
 
 def _places_pods(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,7 +106,7 @@ class Settings(BaseSettings):
     master_security_context: Security = {}
     """The same for the securityContext of the container of such masters."""
 
-    scrapers: tuple[Mapping[str, str], ...] = ()
+    scrapers: Annotated[tuple[Mapping[str, str], ...], BeforeValidator(_listed)] = ()
     """Whose pods may read the metrics of masters: a list of the labels of namespaces, as JSON."""
 
     brain: Address = ""

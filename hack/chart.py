@@ -1,7 +1,8 @@
 """The Helm chart `charts/elasticjob`: the manifests of `config/`, with the chart's values spliced in.
 
 A splice replaces what a pattern finds in a manifest by a template. It must find something, so a change of
-`config/` that would leave a value without effect fails `make generate`.
+`config/` that would leave a value without effect fails `make generate`. Written by hand: what templates share
+(`templates/_helpers.tpl`), and which values are refused (`templates/refused.yaml`).
 """
 
 from __future__ import annotations

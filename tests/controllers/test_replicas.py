@@ -91,6 +91,7 @@ def test_the_flag_names_a_lease(flag: str | None, lease: str | None, namespace: 
         ),
         ({"webhook_service": "hooks/"}, "'hooks/' is not of the form namespace/name"),
         ({"webhook_inject_from": "/x"}, "'/x' is not of the form namespace/name"),
+        ({"scrapers": {"team": "a"}}, "write a list of such"),
         ({"master_pod": {"containers": []}}, "containers is not one of affinity, imagePullSecrets, node"),
         ({"master_pod": {"tolerations": [{"efect": "x"}]}}, r"tolerations.0..efect: .* did you mean effect"),
         ({"master_pod": {"nodeSelector": "gpu"}}, "nodeSelector: 'gpu' is not fields"),
