@@ -400,10 +400,10 @@ def _end(outcome: Outcome) -> Plan:
 
 
 def _with_what_never_ran(seen: Seen, outcome: Outcome) -> Outcome:
-    """Return a success whose sentence names the roles whose first pods still wait: they were asked for."""
+    """Return a success whose sentence names needed roles whose first pods still wait: workers come and go."""
     lives = [life for node in seen.wanted for life in node.lives]
     ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
-    idle = sorted({life.role for life in lives} - ran)
+    idle = sorted(CRITICAL & {life.role for life in lives} - ran)
     if not outcome.succeeded or not idle:
         return outcome
     return replace(outcome, message=f"{outcome.message}; no pod of {', '.join(idle)} ever ran")

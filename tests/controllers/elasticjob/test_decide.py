@@ -117,6 +117,7 @@ PS_JOB = {"worker": role(1), "ps": role(1)}
         (pending(0, 1, role="ps"), "97.8 % after 3 epochs"),
         (life(0, role="ps"), "97.8 % after 3 epochs"),
         (ended(0, role="ps"), "97.8 % after 3 epochs"),
+        (pending(1), "97.8 % after 3 epochs"),
         (None, "97.8 % after 3 epochs"),
     ],
 )
