@@ -24,12 +24,15 @@ from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import Outcome
+from elasticjob.devcluster.node.pod.decide import Probe, Stop
+from elasticjob.devcluster.node.pod.record import Check
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import ended, job, resource, role, template
 from tests.kit.controllers.rights import Right, allows
+from tests.kit.devcluster.virtual import VirtualKubelet
 
 ADDRESS = "10.0.0.1:50001"
 PROVISION = Provision("elasticjob/trainer:test", "IfNotPresent", {"cpu": "100m"})
@@ -299,11 +302,17 @@ def test_masters_have_what_the_installation_says_unless_their_template_does(
 
 
 def test_a_master_that_starts_slowly_is_left_alone_for_three_minutes() -> None:
-    (container,) = master_pod(job(), Node("master", 0), PROVISION).manifest["spec"]["containers"]
-    startup = container["startupProbe"]
-    assert startup["httpGet"] == container["livenessProbe"]["httpGet"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] >= 180
-    assert startup["initialDelaySeconds"] >= 2  # a probe that fails is an event of each job
+    kubelet = VirtualKubelet(POD.convert(master_pod(job(), Node("master", 0), PROVISION).manifest))
+    kubelet.after(1)
+    assert not [each for each in kubelet.done if isinstance(each, Probe)]  # one that fails is an event
+    kubelet.after(170)
+    assert Stop("main") not in kubelet.done
+    kubelet.probes = dict.fromkeys((("main", check.value) for check in Check), True)
+    kubelet.after(3)
+    assert kubelet.condition("Ready")[0] == "True"
+    kubelet.probes["main", "liveness"] = False
+    kubelet.after(60)
+    assert Stop("main") in kubelet.done
 
 
 @pytest.mark.parametrize(
