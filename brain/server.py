@@ -112,7 +112,9 @@ class Server:
         except UNREADABLE as error:
             return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         if not self._access.is_master_of(given.job.uid, request.headers.get("Authorization", "")):
-            detail = f"send the token of job {given.job.uid}: it is in the Secret of the job, as brain-token"
+            detail = (
+                f"send the token of job {given.job.uid}: it is in the Secret {given.job.name}-brain-token"
+            )
             return _problem(401, "unauthenticated", "Wrong or missing token", detail)
         with self._seconds.labels(verb, "200").time():
             answer = await self._answers.answer(given, self._now())

@@ -71,6 +71,11 @@ STOPPED: Final = (
     "kubectl describe pod shows them"
 )
 
+    @property
+    def has_token(self) -> bool:
+        """Whether masters get a token for Brain."""
+        return bool(self.brain and self.brain_key)
+
 
 class _Words(msgspec.Struct):
     verdict: str = ""
@@ -144,7 +149,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
         "containers": [_container(job, each, provision) if each is main else each for each in containers],
         "volumes": [
             *(given.get("volumes") or []),
-            environment.token_volume(job, brain=bool(provision.brain)),
+            environment.token_volume(job, brain=provision.has_token),
         ],
         **({"imagePullSecrets": secrets} if secrets else {}),
         "tolerations": environment.tolerations(placed),
@@ -201,8 +206,8 @@ def _brain(provision: Provision) -> list[Manifest]:
     """Where Brain is, and the token for it."""
     if not provision.brain:
         return []
-    token = f"{dirname(env.TOKEN_PATH)}/{env.BRAIN_TOKEN}"
-    return [{"name": env.BRAIN, "value": provision.brain}, {"name": env.BRAIN_TOKEN_FILE, "value": token}]
+    token = {"name": env.BRAIN_TOKEN_FILE, "value": f"{dirname(env.TOKEN_PATH)}/{env.BRAIN_TOKEN}"}
+    return [{"name": env.BRAIN, "value": provision.brain}, *([token] if provision.has_token else [])]
 
 
 def _probe(path: str, *, every: int, failures: int) -> Manifest:

@@ -41,19 +41,21 @@ def foundation(
     Each of `scrapers` has the labels of namespaces that may read the master's metrics; `brain_key` is the key
     of the tokens with which masters ask Brain.
     """
-    tokens = {"token": token} | ({BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)} if brain_key else {})
     found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
     found += [network_policy(job, scrapers)] if job.spec.network_policy else []
     if job.spec.needs_master:
         master = names.master(job.metadata.name)
         found += [
-            _make(job, SECRET, names.token(job.metadata.name), _tokens(tokens)),
+            _secret(job, names.token(job.metadata.name), {"token": token}),
             replace(_make(job, CONFIG_MAP, names.master_state(job.metadata.name), {}), handed_on=True),
             _make(job, SERVICE_ACCOUNT, master, {"automountServiceAccountToken": True}),
             _make(job, ROLE, master, {"rules": rights(job.metadata.name)}),
             _make(job, ROLE_BINDING, master, _binding(job)),
             _make(job, SERVICE, master, _master_service(job)),
         ]
+        if brain_key:
+            own = {BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)}
+            found.append(_secret(job, names.brain_token(job.metadata.name), own))
     return tuple(found)
 
 
@@ -148,9 +150,9 @@ def _make(job: ElasticJob, kind: Kind[Any], name: str, body: Manifest) -> Create
     return Create(kind, manifest_of(kind, metadata, **body))
 
 
-def _tokens(tokens: Mapping[str, str]) -> Manifest:
+def _secret(job: ElasticJob, name: str, tokens: Mapping[str, str]) -> Create:
     data = {name: b64encode(token.encode()).decode() for name, token in tokens.items()}
-    return {"type": "Opaque", "immutable": True, "data": data}
+    return _make(job, SECRET, name, {"type": "Opaque", "immutable": True, "data": data})
 
 
 def _binding(job: ElasticJob) -> Manifest:

@@ -95,17 +95,22 @@ def tolerations(spec: Manifest) -> list[Manifest]:
 
 def token_volume(job: ElasticJob, *, brain: bool = False) -> Manifest:
     """Return the volume with the job's token, readable by its pods alone; `brain`: with that for Brain."""
-    token = basename(env.TOKEN_PATH)
-    secret: Manifest = {"secretName": names.token(job.metadata.name), "defaultMode": 0o444}
-    return {
-        "name": TOKEN_VOLUME,
-        "secret": secret if brain else secret | {"items": [{"key": token, "path": token}]},
-    }
+    token, name = basename(env.TOKEN_PATH), job.metadata.name
+    if brain:
+        both = ((names.token(name), token), (names.brain_token(name), env.BRAIN_TOKEN))
+        sources = [{"secret": {"name": each, "items": [_item(key)]}} for each, key in both]
+        return {"name": TOKEN_VOLUME, "projected": {"defaultMode": 0o444, "sources": sources}}
+    secret = {"secretName": names.token(name), "defaultMode": 0o444, "items": [_item(token)]}
+    return {"name": TOKEN_VOLUME, "secret": secret}
 
 
 def token_mount() -> Manifest:
     """Return where the token is mounted."""
     return {"name": TOKEN_VOLUME, "mountPath": dirname(env.TOKEN_PATH), "readOnly": True}
+
+
+def _item(key: str) -> Manifest:
+    return {"key": key, "path": key}
 
 
 def _field(name: str, path: str) -> Manifest:

@@ -112,6 +112,11 @@ def token(job: str) -> str:
     return f"{job}-token"
 
 
+def brain_token(job: str) -> str:
+    """Return the name of the Secret with the token for Brain: a job may be older than Brain is."""
+    return f"{job}-brain-token"
+
+
 def master(job: str) -> str:
     """Return the name of the master's Service, ServiceAccount, Role and RoleBinding."""
     return f"{job}-master"

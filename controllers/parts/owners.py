@@ -111,5 +111,6 @@ def owned_by_ours(kind: Kind[Any], metadata: ObjectMeta | Meta) -> Owned | None:
 
 def unfollowed(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:
     """Return kinds and names of the objects that a job may have and no cache shows."""
-    named = _UNFOLLOWED.items() if owner.kind == ELASTICJOB.name else ()
+    every = (*_UNFOLLOWED.items(), (SECRET, names.brain_token))
+    named = every if owner.kind == ELASTICJOB.name else ()
     return [(kind, name(owner.name)) for kind, name in named]

@@ -7,9 +7,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
+from elasticjob.api.rpc.environment import BRAIN, BRAIN_TOKEN_FILE
 from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -27,7 +29,7 @@ from elasticjob.controllers.passes.plan import Outcome
 from elasticjob.devcluster.node.pod.decide import Probe, Stop
 from elasticjob.devcluster.node.pod.record import Check
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import POD, SERVICE, OwnerReference
+from elasticjob.kube.objects.views import POD, SECRET, SERVICE, OwnerReference
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.clusters.accounts import RULES
 from tests.kit.controllers.build import ended, job, resource, role, template
@@ -450,6 +452,27 @@ def test_everything_belongs_to_the_job() -> None:
     for create in (*foundation(job(), "t0ken", ()), job_resource(job())):
         (owner,) = create.manifest["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", "job-1", True)
+
+
+def secrets(brain_key: bytes) -> dict[str, Manifest]:
+    made = (create.manifest for create in foundation(job(), "t0ken", (), brain_key) if create.kind is SECRET)
+    return {each["metadata"]["name"]: each["data"] for each in made}
+
+
+def test_a_job_that_is_older_than_brain_gets_its_token_in_a_secret_of_its_own() -> None:
+    """The Secret of the job is immutable, so that it cannot take another token."""
+    before, after = secrets(b""), secrets(b"key")
+    assert after == before | {"digits-brain-token": {"brain-token": ANY}}
+    for key, volumes in ((b"key", after), (b"", before)):
+        provision = replace(PROVISION, brain="brain:8090", brain_key=key)
+        spec = master_pod(job(), Node("master", 0), provision).manifest["spec"]
+        (volume,) = spec["volumes"]
+        alone = {"name": "digits-token", **volume.get("secret", {})}
+        parts = [each["secret"] for each in volume.get("projected", {}).get("sources", ())] or [alone]
+        mounted = {(part["name"], item["key"]) for part in parts for item in part["items"]}
+        assert mounted == {(name, entry) for name, data in volumes.items() for entry in data}
+        told = env(spec["containers"][0])
+        assert (told[BRAIN], BRAIN_TOKEN_FILE in told) == ("brain:8090", bool(key))
 
 
 def test_only_pods_of_the_job_reach_them() -> None:

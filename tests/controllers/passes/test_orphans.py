@@ -288,7 +288,7 @@ async def test_an_object_in_the_way_is_deleted_if_its_owner_is_gone(
 
 
 def test_every_object_of_a_job_is_cached_or_looked_for_by_name() -> None:
-    made = foundation(job(networkPolicy=True), "token", ())
+    made = foundation(job(networkPolicy=True), "token", (), b"key")
     cached = {cache.kind for cache in vars(caches()).values() if isinstance(cache, Cache)}
     uncached = {(make.kind, make.manifest["metadata"]["name"]) for make in made if make.kind not in cached}
     assert {*unfollowed(OLD_JOB)} >= uncached
