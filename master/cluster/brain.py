@@ -50,8 +50,11 @@ class Brain:
 
     async def call(self, request: Request[Answer]) -> Answer:
         """Return the answer. Raises OptimizerError, with the reason."""
-        headers = {"Content-Type": JSON, "Authorization": f"Bearer {self._token()}"}
         body, where = msgspec.json.encode(request), f"Brain at {self._url}"
+        try:
+            headers = {"Content-Type": JSON, "Authorization": f"Bearer {self._token()}"}
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptimizerError(f"{where} is not asked: the token for it cannot be read: {error}") from error
         try:
             async with (
                 asyncio.timeout(SECONDS),

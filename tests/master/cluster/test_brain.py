@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -142,6 +143,20 @@ async def test_the_job_decides_alone_while_brain_is_away(standin: StandIn, optim
     assert "so the job decides alone: replicas is not set" in plan.reason
     standin.status = 200
     assert (await both.plan(start)).groups["worker"].count == 4
+
+
+async def test_the_job_decides_alone_without_a_token_for_brain(standin: StandIn, tmp_path: Path) -> None:
+    """Secrets of jobs that are older than Brain have none, and a file of bytes is none."""
+    file, start = tmp_path / "brain-token", replace(QUESTION, stage=Stage.CREATE)
+    for words in ("No such file", "can't decode"):
+        async with ClientSession() as session:
+            first = BrainOptimizer(Brain("127.0.0.1:9", file.read_text, session), "ml", "uid-1")
+            plan = await WithStandIn(first, LocalOptimizer()).plan(start)
+        assert "the token for it cannot be read" in plan.reason
+        assert words in plan.reason
+        assert "so the job decides alone" in plan.reason
+        file.write_bytes(b"\xff\xfe")
+    assert not standin.asked
 
 
 async def test_records_are_reported_once_and_kept_while_brain_is_away(standin: StandIn, brain: Brain) -> None:
