@@ -35,6 +35,10 @@ class Metrics:
             "elasticjob_kube_gate_timeouts", "Runs that waited in vain to see their own writes", c
         )
 
+        self.failed_passes = counter(
+            "elasticjob_kube_failed_passes", "Passes of a loop over one object that failed", ("loop",)
+        )
+
         self.queue_depth = gauge("workqueue_depth", "Keys ready", (*q, "priority"))
         self.queue_adds = counter("workqueue_adds", "Keys that became ready", q)
         self.queue_retries = counter("workqueue_retries", "Keys put off after an error", q)
