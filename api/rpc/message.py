@@ -26,8 +26,19 @@ UNRANKED: Final = -1
 """The index of a node that leaves it to the master: nodes get theirs in the order of joining."""
 Index = Annotated[int, msgspec.Meta(ge=UNRANKED, le=2**31)]
 """The number of a node in its role, or UNRANKED."""
+MOST: Final = 1e15
+Measured = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
+"""A rate or an amount that another process has measured: neither NaN nor infinite, nor more than any job
+reaches. It fits every integer of a database, and may be multiplied and squared."""
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A number of nodes or workers."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
+
+
+def measured(value: object) -> float:
+    """Decode a number of another process that came in no message: of metrics. Raises ValueError."""
+    return msgspec.convert(value, Measured)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
