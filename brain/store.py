@@ -7,29 +7,39 @@
 1. Each method is one transaction. Whatever comes again (a sample, an object, an end) changes nothing.
 2. A job that only its master has told of has a row too: its objects follow when the monitor sees them.
 3. Decisions of a job are numbered without gaps; of two that are made from the same state one is refused.
+4. While the database is away each method raises DatabaseAway, soon; the store works again once it is back.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 import msgspec
+from asyncpg.exceptions import InterfaceError, PostgresError
 from sqlalchemy import Row, Select, Table, and_, case, delete, event, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from elasticjob.api.resources import Resources
+from elasticjob.api.rpc.brain import JobFacts
+from elasticjob.api.rpc.message import MOST
 from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.brain.history import History, Killed, Past, Planned, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
+from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.kinds import Key
+
+log = logging.getLogger("elasticjob.brain")
 
 OOM: Final = "OOMKilled"
 ALIKE: Final = 8
@@ -39,7 +49,13 @@ RECENT: Final = 64
 """Samples of a job that a decision looks at."""
 PAST_SAMPLES: Final = 8
 PIECE: Final = 1000
-"""Rows that a sweep deletes in one transaction."""
+"""Rows that a sweep deletes in one transaction, and uids in one statement."""
+PATIENCE: Final = {"timeout": 5, "command_timeout": 30}
+"""Of PostgreSQL's driver, in seconds: a host that swallows packets must not hold its callers for minutes."""
+PASSING: Final = ("08", "53", "57")
+"""Classes of SQLSTATE: connections, resources that are short, shutdown and start."""
+CANNOT_CONNECT: Final = (OSError, SQLAlchemyError, PostgresError, InterfaceError)
+"""The last two are the driver's own: SQLAlchemy lets them through while it connects."""
 SCHEMES: Final = {
     "sqlite": "sqlite+aiosqlite",
     "postgresql": "postgresql+asyncpg",
@@ -132,27 +148,47 @@ class NoSuchJob(LookupError):
     """No job of this uid, or of this namespace and name, is known."""
 
 
+class NoDatabase(Exception):
+    """The URL names no database that Brain can have: to wait does not help."""
+
+
+class DatabaseAway(Unreachable):
+    """The database does not answer now; loops wait for it as they do for an API server."""
+
+
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    """Open the database at `url` (sqlite:///file, postgresql://…) with today's tables. Raises ValueError for
-    another scheme, OSError or SQLAlchemyError if it cannot be had."""
+    """Open the database at `url` (sqlite:///file, postgresql://…) with today's tables; one that is away gets
+    them when it is back. Raises NoDatabase."""
     engine = engine_of(url)
+    store = Store(engine)
     try:
-        await upgrade(engine)
-        yield Store(engine)
+        try:
+            await store.answers()
+        except DatabaseAway as error:
+            if not _may_come_back(error.__cause__):
+                raise NoDatabase(str(error)) from error
+            log.warning("Brain begins without its database: %s", error)
+        yield store
     finally:
         await engine.dispose()
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """Return the engine for a URL; the driver may be left out."""
-    found = make_url(url)
+    """Return the engine for a URL; the driver may be left out. Raises NoDatabase."""
+    try:
+        found = make_url(url)
+    except (SQLAlchemyError, ValueError) as error:
+        raise NoDatabase(f"{error}: write sqlite:///FILE or postgresql://HOST/NAME") from error
     scheme = found.drivername if "+" in found.drivername else SCHEMES.get(found.drivername, "")
     if scheme not in SCHEMES.values():
-        raise ValueError(
+        raise NoDatabase(
             f"{found.drivername} is no database of ours: write sqlite:///FILE or postgresql://HOST/NAME"
         )
-    engine = create_async_engine(found.set(drivername=scheme), pool_pre_ping=True, json_serializer=_json)
+    patience = PATIENCE if scheme == SCHEMES["postgresql"] else {}
+    engine = create_async_engine(
+        found.set(drivername=scheme), pool_pre_ping=True, json_serializer=_json, connect_args=patience
+    )
     if engine.dialect.name == "sqlite":
         event.listen(engine.sync_engine, "connect", _set_up)
     return engine
@@ -176,18 +212,19 @@ class Store:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._insert = INSERTS[engine.dialect.name]
+        self._upgrading, self._upgraded = asyncio.Lock(), False
 
     # what is told
 
     async def tell(self, job: JobFacts, records: Sequence[Sample], now: datetime) -> None:
         """Keep what a master tells."""
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             await self._know(connection, job, now)
             await self._add_samples(connection, job.uid, records)
 
     async def add_samples(self, uid: str, found: Iterable[Sample]) -> None:
         """Keep samples of a known job. Raises NoSuchJob."""
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             if await connection.scalar(select(jobs.c.uid).where(jobs.c.uid == uid)) is None:
                 raise NoSuchJob(f"no job of uid {uid} is known")
             await self._add_samples(connection, uid, found)
@@ -201,7 +238,7 @@ class Store:
         }
         changed["ended"] = func.coalesce(jobs.c.ended, new.excluded.ended)
         changed["completed"] = or_(jobs.c.completed, new.excluded.completed)
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
 
     async def see_pod(self, seen: SeenPod) -> None:
@@ -214,7 +251,7 @@ class Store:
         changed["reason"] = _first_said(pods.c.reason, new.excluded.reason)
         changed["log"] = _first_said(new.excluded.log, pods.c.log)
         try:
-            async with self._engine.begin() as connection:
+            async with self._connected() as connection:
                 await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
         except IntegrityError as error:
             raise NoSuchJob(f"no job of uid {seen.job} is known") from error
@@ -226,21 +263,25 @@ class Store:
         changed: dict[str, Any] = {
             name: new.excluded[name] for name in row if name not in ("uid", "name", "began")
         }
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
 
     async def end_all_but(self, table: Table, uids: Iterable[str], now: datetime) -> int:
         """End what a full list of the cluster does not have any more; return how many."""
-        gone = update(table).where(table.c.ended.is_(None), table.c.uid.not_in(list(uids))).values(ended=now)
-        async with self._engine.begin() as connection:
-            return (await connection.execute(gone)).rowcount
+        known = set(uids)
+        async with self._connected() as connection:
+            open_ = await connection.scalars(select(table.c.uid).where(table.c.ended.is_(None)))
+            gone = [uid for uid in open_ if uid not in known]
+            for piece in _pieces(gone):
+                await connection.execute(update(table).where(table.c.uid.in_(piece)).values(ended=now))
+        return len(gone)
 
     async def end_others(self, table: Table, key: Key, uid: str, now: datetime) -> None:
         """End what had the name of an object before: all but the one with `uid`, "" if there is none now."""
         named = and_(table.c.name == key.name, table.c.uid != uid, table.c.ended.is_(None))
         if key.namespace:
             named = and_(named, table.c.namespace == key.namespace)
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             await connection.execute(update(table).where(named).values(ended=now))
 
     # what is read
@@ -250,7 +291,7 @@ class Store:
     ) -> History:
         """Return what is known of a job and, with `past`, of jobs like it; what its roles have is the
         caller's to add. Raises NoSuchJob."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             job = (await connection.execute(select(jobs).where(jobs.c.uid == uid))).first()
             if job is None:
                 raise NoSuchJob(f"no job of uid {uid} is known")
@@ -268,7 +309,7 @@ class Store:
     async def find(self, namespace: str, name: str) -> Row[Any]:
         """Return the newest job of a name. Raises NoSuchJob."""
         asked = select(jobs).where(jobs.c.namespace == namespace, jobs.c.name == name)
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             found = (await connection.execute(asked.order_by(jobs.c.began.desc()).limit(1))).first()
         if found is None:
             raise NoSuchJob(f"no job {namespace}/{name} is known")
@@ -277,21 +318,21 @@ class Store:
     async def newest_jobs(self, most: int, running: bool = False) -> Sequence[Row[Any]]:
         """Return the newest jobs, or those that run."""
         asked = select(jobs).order_by(jobs.c.began.desc()).limit(most)
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             return (await connection.execute(asked.where(jobs.c.ended.is_(None)) if running else asked)).all()
 
     async def samples_of(self, uid: str, most: int) -> tuple[Sample, ...]:
         """Return the newest samples of a job, oldest first."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             return await self._samples(connection, uid, most)
 
     async def speeds(self) -> Mapping[str, Mapping[int, float]]:
         """Return the mean records a second of jobs that have not ended, by uid and number of workers."""
         running = select(jobs.c.uid).where(jobs.c.ended.is_(None))
         asked = select(samples.c.job, samples.c.workers, func.avg(samples.c.samples))
-        asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0)
+        asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0, samples.c.samples <= MOST)
         found: dict[str, dict[int, float]] = {}
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             for job, workers, speed in await connection.execute(
                 asked.group_by(samples.c.job, samples.c.workers)
             ):
@@ -300,12 +341,12 @@ class Store:
 
     async def decisions_of(self, uid: str, most: int = 100) -> tuple[Kept, ...]:
         """Return the newest decisions of a job, oldest first."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             return await self._decisions(connection, uid, most)
 
     async def pods_of(self, uid: str) -> Sequence[Row[Any]]:
         """Return the pods of a job, oldest first."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             return (
                 await connection.execute(select(pods).where(pods.c.job == uid).order_by(pods.c.began))
             ).all()
@@ -314,13 +355,13 @@ class Store:
         """Return the most cores and the most memory of any machine that is ready; None if none is known."""
         asked = select(func.max(machines.c.cores), func.max(machines.c.bytes))
         asked = asked.where(machines.c.ended.is_(None), machines.c.ready)
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             cores, size = (await connection.execute(asked)).one()
         return Resources.parse({"cpu": cores, "memory": size}) if cores and size else None
 
     async def counts(self) -> Mapping[str, int]:
         """Return how many rows each table has."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             return {
                 table.name: await connection.scalar(select(func.count()).select_from(table)) or 0
                 for table in metadata.sorted_tables
@@ -328,7 +369,7 @@ class Store:
 
     async def answers(self) -> None:
         """Return if the database does."""
-        async with self._engine.connect() as connection:
+        async with self._connected() as connection:
             await connection.execute(text("SELECT 1"))
 
     # decisions
@@ -340,7 +381,7 @@ class Store:
         """
         counted = update(jobs).where(jobs.c.uid == uid, jobs.c.decisions == after).values(decisions=after + 1)
         row = {**_row(kept), "job": uid, "number": after + 1}
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             if (await connection.execute(counted)).rowcount != 1:
                 return None
             await connection.execute(self._insert(decisions).values(**row))
@@ -349,7 +390,7 @@ class Store:
     async def decided(self, uid: str, number: int, outcome: str) -> None:
         """Note how the ScalePlan of a decision ended."""
         one = and_(decisions.c.job == uid, decisions.c.number == number)
-        async with self._engine.begin() as connection:
+        async with self._connected() as connection:
             await connection.execute(update(decisions).where(one).values(outcome=outcome))
 
     async def sweep(self, retention: Retention, now: datetime) -> int:
@@ -367,7 +408,7 @@ class Store:
     async def _sweep(self, table: Table, found: Select[Any]) -> int:
         key, swept = next(iter(table.primary_key.columns)), 0
         while True:
-            async with self._engine.begin() as connection:
+            async with self._connected() as connection:
                 some = [row[0] for row in await connection.execute(found.limit(PIECE))]
                 if some:
                     await connection.execute(delete(table).where(key.in_(some)))
@@ -376,6 +417,29 @@ class Store:
                 return swept
 
     # the statements
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction. Raises DatabaseAway."""
+        async with AsyncExitStack() as stack:
+            try:
+                await self._upgrade()
+                connection = await stack.enter_async_context(self._engine.connect())
+            except CANNOT_CONNECT as error:
+                raise DatabaseAway(f"the database cannot be had: {error or type(error).__name__}") from error
+            try:
+                async with connection.begin():
+                    yield connection
+            except CANNOT_CONNECT as error:
+                if not _may_come_back(error):
+                    raise
+                raise DatabaseAway(f"the database is away: {error or type(error).__name__}") from error
+
+    async def _upgrade(self) -> None:
+        async with self._upgrading:
+            if not self._upgraded:
+                await upgrade(self._engine)
+            self._upgraded = True
 
     async def _know(self, connection: AsyncConnection, job: JobFacts, now: datetime) -> None:
         facts = msgspec.to_builtins(job)
@@ -476,8 +540,21 @@ def planned_of(kept: Kept) -> Planned:
 
 
 def _sample(row: Row[Any]) -> Sample:
-    uses = tuple(Use(*each) for each in row.nodes)
+    uses = tuple(Use(*each) for each in row.nodes if None not in each)
     return Sample(row.at, row.workers, row.steps, row.samples, uses, row.goodput)
+
+
+def _may_come_back(error: BaseException | None) -> bool:
+    """Whether an error is one of a database that stops, starts or has no connection left."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    state = getattr(getattr(error, "orig", None), "sqlstate", None) or getattr(error, "sqlstate", None) or ""
+    return isinstance(error, OSError | TimeoutError | PoolTimeout | OperationalError) or state[:2] in PASSING
+
+
+def _pieces(uids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The uids in pieces that one statement takes: PostgreSQL's drivers allow 32,767 arguments."""
+    return (uids[at : at + PIECE] for at in range(0, len(uids), PIECE))
 
 
 def _row(seen: Any) -> dict[str, Any]:

@@ -37,8 +37,29 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
 
 
+class Words(TypeDecorator[str]):
+    """Text that others wrote, as every database takes it: without NUL and lone surrogates, cut to its length.
+
+    Annotations, termination messages and requests of masters may hold any of these.
+    """
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        length: int | None = getattr(self.impl, "length", None)
+        return value and value.replace("\0", "").encode(errors="replace").decode()[:length]
+
+
+class Lines(Words):
+    """The same without an end to its length."""
+
+    impl = Text
+    cache_ok = True
+
+
 def _job() -> Column[Any]:
-    return Column("job", String(64), ForeignKey("jobs.uid", ondelete="CASCADE"), nullable=False)
+    return Column("job", Words(64), ForeignKey("jobs.uid", ondelete="CASCADE"), nullable=False)
 
 
 metadata = MetaData(
@@ -55,15 +76,15 @@ NUMBER = BigInteger().with_variant(Integer, "sqlite")
 jobs = Table(
     "jobs",
     metadata,
-    Column("uid", String(64), primary_key=True),
-    Column("namespace", String(63), nullable=False),
-    Column("name", String(253), nullable=False),
-    Column("owner", String(253), nullable=False, default=""),
-    Column("image", String(512), nullable=False, default=""),
-    Column("script", String(512), nullable=False, default=""),
-    Column("strategy", String(63), nullable=False, default=""),
-    Column("mode", String(32), nullable=False, default=""),
-    Column("phase", String(32), nullable=False, default=""),
+    Column("uid", Words(64), primary_key=True),
+    Column("namespace", Words(63), nullable=False),
+    Column("name", Words(253), nullable=False),
+    Column("owner", Words(253), nullable=False, default=""),
+    Column("image", Words(512), nullable=False, default=""),
+    Column("script", Words(512), nullable=False, default=""),
+    Column("strategy", Words(63), nullable=False, default=""),
+    Column("mode", Words(32), nullable=False, default=""),
+    Column("phase", Words(32), nullable=False, default=""),
     Column("facts", JSON, nullable=False, default=dict),
     Column("status", JSON, nullable=False, default=dict),
     Column("began", Moment, nullable=False),
@@ -96,19 +117,19 @@ samples = Table(
 pods = Table(
     "pods",
     metadata,
-    Column("uid", String(64), primary_key=True),
+    Column("uid", Words(64), primary_key=True),
     _job(),
-    Column("namespace", String(63), nullable=False, default=""),
-    Column("name", String(253), nullable=False),
-    Column("role", String(63), nullable=False, default=""),
-    Column("machine", String(253), nullable=False, default=""),
-    Column("phase", String(32), nullable=False, default=""),
-    Column("reason", String(63), nullable=False, default=""),
+    Column("namespace", Words(63), nullable=False, default=""),
+    Column("name", Words(253), nullable=False),
+    Column("role", Words(63), nullable=False, default=""),
+    Column("machine", Words(253), nullable=False, default=""),
+    Column("phase", Words(32), nullable=False, default=""),
+    Column("reason", Words(63), nullable=False, default=""),
     Column("cores", Float, nullable=False, default=0.0),
     Column("bytes", BigInteger, nullable=False, default=0),
     Column("began", Moment, nullable=False),
     Column("ended", Moment),
-    Column("log", Text, nullable=False, default=""),
+    Column("log", Lines, nullable=False, default=""),
     Index(None, "job"),
     Index(None, "namespace", "name"),
 )
@@ -117,8 +138,8 @@ pods = Table(
 machines = Table(
     "machines",
     metadata,
-    Column("uid", String(64), primary_key=True),
-    Column("name", String(253), nullable=False),
+    Column("uid", Words(64), primary_key=True),
+    Column("name", Words(253), nullable=False),
     Column("cores", Float, nullable=False, default=0.0),
     Column("bytes", BigInteger, nullable=False, default=0),
     Column("devices", JSON, nullable=False, default=dict),
@@ -135,13 +156,13 @@ decisions = Table(
     _job(),
     Column("number", Integer, nullable=False),
     Column("at", Moment, nullable=False),
-    Column("event", String(32), nullable=False),
-    Column("algorithm", String(63), nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("event", Words(32), nullable=False),
+    Column("algorithm", Words(63), nullable=False),
+    Column("reason", Lines, nullable=False),
     Column("inputs", JSON, nullable=False),
     Column("sizes", JSON, nullable=False),
-    Column("plan", String(253), nullable=False, default=""),
-    Column("outcome", String(32), nullable=False, default=""),
+    Column("plan", Words(253), nullable=False, default=""),
+    Column("outcome", Words(32), nullable=False, default=""),
     Index("uq_decisions_job_number", "job", "number", unique=True),
     Index(None, "at"),
 )

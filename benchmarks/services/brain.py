@@ -282,8 +282,8 @@ def databases(folder: Path) -> Iterator[Mapping[str, str]]:
     server = folder / "server"
     server.mkdir()
     folder.chmod(0o711)
-    with postgres.running(server) as url:
-        yield {"SQLite": f"sqlite:///{folder / 'brain.db'}", "PostgreSQL": f"{url}/postgres"}
+    with postgres.running(server) as made:
+        yield {"SQLite": f"sqlite:///{folder / 'brain.db'}", "PostgreSQL": f"{made.url}/postgres"}
 
 
 def main() -> None:

@@ -18,14 +18,14 @@ NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server, without the name of a database."""
+def postgres_server() -> Iterator[postgres.Postgres]:
+    """A PostgreSQL server."""
     with tempfile.TemporaryDirectory(prefix="brain-") as made:
         folder = Path(made)
         folder.chmod(0o711)
         (folder / "server").mkdir()
-        with postgres.running(folder / "server") as url:
-            yield url
+        with postgres.running(folder / "server") as server:
+            yield server
 
 
 @pytest_asyncio.fixture(params=["sqlite", "postgresql"])
@@ -33,7 +33,7 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'brain.db'}"
-    server = request.getfixturevalue("postgres_server")
+    server = request.getfixturevalue("postgres_server").url
     name = f"brain{next(NUMBERS)}"
     connection = await asyncpg.connect(f"{server}/postgres")
     await connection.execute(f"CREATE DATABASE {name}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any
 
 import pytest
 from alembic import command
@@ -18,6 +20,7 @@ from elasticjob.brain.history import Killed, Planned
 from elasticjob.brain.migrations.run import configuration
 from elasticjob.brain.store import (
     Kept,
+    NoDatabase,
     NoSuchJob,
     Retention,
     SeenJob,
@@ -52,7 +55,7 @@ def told(minutes: int, workers: int = 2) -> Sample:
 
 def test_only_databases_of_ours_are_opened() -> None:
     with pytest.raises(
-        ValueError, match="mysql is no database of ours: write sqlite:///FILE or postgresql://"
+        NoDatabase, match="mysql is no database of ours: write sqlite:///FILE or postgresql://"
     ):
         engine_of("mysql://x/y")
 
@@ -184,3 +187,39 @@ async def test_a_sweep_leaves_what_is_new_and_not_too_much(store: Store) -> None
     assert await store.sweep(Retention(samples=10), NOW + timedelta(hours=1)) == 21
     assert await store.counts() == {"jobs": 1, "machines": 0, "decisions": 1, "pods": 0, "samples": 10}
     assert (await store.history("u1", NOW)).samples[-1].at == NOW + timedelta(minutes=29)
+
+
+async def test_a_full_list_may_be_longer_than_the_arguments_of_a_statement(store: Store) -> None:
+    """PostgreSQL's drivers take 32,767 of them, SQLite 250,000."""
+    await store.see_job(JOB, NOW)
+    uids = [f"p{number}" for number in range(300_000)]
+    for uid in (uids[0], "gone"):
+        await store.see_pod(replace(POD, uid=uid))
+    assert await store.end_all_but(pods, uids, NOW) == 1
+    assert {pod.uid for pod in await store.pods_of("u1") if pod.ended} == {"gone"}
+
+
+WILD: Any = "\0\ud800" + 600 * "é"
+"""Text as annotations and termination messages may hold it: PostgreSQL refuses it for three reasons."""
+
+
+async def test_words_of_others_are_kept_whatever_they_are(store: Store) -> None:
+    names = {name for name, type_ in SeenJob.__annotations__.items() if type_ == "str"}
+    for _ in range(2):
+        await store.see_job(replace(JOB, **dict.fromkeys(names, WILD)), NOW)
+    (row,) = await store.newest_jobs(9)
+    assert {getattr(row, name)[:2] for name in names} == {"?é"}
+    names = {name for name, type_ in SeenPod.__annotations__.items() if type_ == "str"}
+    for _ in range(2):
+        await store.see_pod(replace(POD, **dict.fromkeys(names, WILD)))
+    (pod,) = await store.pods_of(WILD)
+    assert {getattr(pod, name)[:2] for name in names} == {"?é"}
+    assert len(pod.log) == 601
+
+
+async def test_speeds_that_no_job_has_are_not_read(store: Store) -> None:
+    """Databases of older versions may hold them."""
+    await store.see_job(JOB, NOW)
+    for workers, speed in ((1, inf), (3, 30.0), (4, 1e300)):
+        await store.add_samples("u1", [Sample(NOW + timedelta(seconds=workers), workers, 1.0, speed)])
+    assert await store.speeds() == {"u1": {3: 30.0}}

@@ -39,28 +39,48 @@ def lacking(package: str) -> NoReturn:
     pytest.skip(why)
 
 
+class Postgres:
+    """A server that may be stopped and started again, with the data in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"postgresql://brain@127.0.0.1:{self.port}"
+        """Without the name of a database."""
+        self._here, self._folder = programs(), folder
+        self._prefix: tuple[str | Path, ...] = ("setpriv", "--pdeathsig", "KILL")
+        if os.getuid() == 0:
+            self._prefix = (*self._prefix, "--reuid", USER, "--clear-groups")
+            os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
+        self._env = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
+        made: tuple[str | Path, ...] = (self._here / "initdb", "-D", folder / "data", "-U", "brain")
+        made = (*self._prefix, *made, "--no-sync", "-A", "trust", "-E", "UTF8")
+        subprocess.run(made, check=True, cwd=folder, capture_output=True, env=self._env)
+
+    def start(self) -> None:
+        """Return once it answers."""
+        each = (*QUICK, f"unix_socket_directories={self._folder}")
+        settings = [part for one in each for part in ("-c", one)]
+        at = ("-D", self._folder / "data", "-h", "127.0.0.1", "-p", str(self.port))
+        command = (*self._prefix, self._here / "postgres", *at, *settings)
+        with (self._folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(command, cwd=self._folder, env=self._env, stdout=log, stderr=log)
+        _wait((self._here / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port)), self._server)
+
+    def stop(self) -> None:
+        """End it, with the connections of its clients."""
+        self._server.send_signal(signal.SIGINT)  # after SIGTERM it would wait for them
+        self._server.wait(PATIENCE)
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """Run a server whose data are in `folder`; yields its URL, without the name of a database."""
-    here, port, data = programs(), free_port(), folder / "data"
-    prefix: tuple[str | Path, ...] = ("setpriv", "--pdeathsig", "KILL")
-    if os.getuid() == 0:
-        prefix = (*prefix, "--reuid", USER, "--clear-groups")
-        os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
-    env = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
-    settings = [part for each in (*QUICK, f"unix_socket_directories={folder}") for part in ("-c", each)]
-    made: tuple[str | Path, ...] = (here / "initdb", "-D", data, "-U", "brain", "--no-sync")
-    made = (*made, "-A", "trust", "-E", "UTF8")
-    subprocess.run((*prefix, *made), check=True, cwd=folder, capture_output=True, env=env)
-    with (folder / "log").open("wb") as log:
-        served: tuple[str | Path, ...] = (here / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port))
-        server = subprocess.Popen((*prefix, *served, *settings), cwd=folder, env=env, stdout=log, stderr=log)
+def running(folder: Path) -> Iterator[Postgres]:
+    """Run a server whose data are in `folder`."""
+    server = Postgres(folder)
+    server.start()
     try:
-        _wait((here / "pg_isready", "-h", "127.0.0.1", "-p", str(port)), server)
-        yield f"postgresql://brain@127.0.0.1:{port}"
+        yield server
     finally:
-        server.send_signal(signal.SIGINT)  # after SIGTERM it would wait for its clients
-        server.wait(PATIENCE)
+        server.stop()
 
 
 def _wait(asked: tuple[str | Path, ...], server: subprocess.Popen[bytes]) -> None:
