@@ -32,6 +32,7 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.controller.controller import Controller
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
@@ -112,6 +113,7 @@ def compose(
         settings.every,
         operator.clock,
         now,
+        Passes("brain-samples", operator.clock, operator.metrics, operator.recorder),
     )
     pace = Pace().times(settings.pace)
     written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)

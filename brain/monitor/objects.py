@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from fractions import Fraction
 from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores, Resources
+from elasticjob.api.rpc.message import MOST
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.containers import main_container, main_end
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Phase
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node, Pod
@@ -84,10 +87,17 @@ def seen_pod(pod: Pod, job: str, now: datetime, log: str = "") -> SeenPod:
         phase=pod.status.phase,
         reason=reason if over else "",
         cores=float(Cores.parse(str(given["cpu"])).value) if "cpu" in given else 0.0,
-        bytes=int(Bytes.parse(str(given["memory"])).value) if "memory" in given else 0,
+        bytes=_whole(Bytes.parse(str(given["memory"])).value) if "memory" in given else 0,
         ended=((end.finished_at if end else None) or now) if over else None,
         log=log or (end.message if end else ""),
     )
+
+
+def belongs(pod: Pod, job: str) -> bool:
+    """Whether a pod was made for the job of this name: labels may be anybody's."""
+    kinds = (ELASTICJOB.name, JOBRESOURCE.name)
+    owners = pod.metadata.owner_references
+    return any(each.controller and each.kind in kinds and each.name == job for each in owners)
 
 
 def seen_machine(node: Node, now: datetime) -> SeenMachine:
@@ -99,7 +109,12 @@ def seen_machine(node: Node, now: datetime) -> SeenMachine:
         name=node.metadata.name,
         began=node.metadata.creation_timestamp or now,
         cores=float(has["cpu"].value) if "cpu" in has else 0.0,
-        bytes=int(has["memory"].value) if "memory" in has else 0,
-        devices={name: int(amount.value) for name, amount in has.items() if DEVICE in name},
+        bytes=_whole(has["memory"].value) if "memory" in has else 0,
+        devices={name: _whole(amount.value) for name, amount in has.items() if DEVICE in name},
         ready=all(ready) and not node.spec.unschedulable,
     )
+
+
+def _whole(amount: Fraction | int) -> int:
+    """An amount as databases take it: a pod may ask for 10E of memory."""
+    return min(int(amount), int(MOST))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import nan
 from typing import Final, Protocol
 
 import aiohttp
@@ -13,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.history import Sample
-from elasticjob.brain.monitor.samples import PREFIX, Reading, sample_of
+from elasticjob.brain.monitor.samples import LABELS, METRICS, PREFIX, Malformed, Reading, sample_of
+from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.http.bodies import read_bounded
 
 SECONDS: Final = 5.0
@@ -21,10 +24,17 @@ SECONDS: Final = 5.0
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of an answer."""
 AT_ONCE: Final = 32
+JOBS_AT_ONCE: Final = 32
+"""Jobs in one query to Prometheus."""
+JOB_LABELS: Final = ("job_name", "exported_job", "job")
 
 
-class SourceError(Exception):
-    """The metrics cannot be read; the message says whose, and why."""
+class SourceError(Unreachable):
+    """The metrics cannot be read now; the message says whose, and why."""
+
+
+class TooLarge(SourceError):
+    """The answer has more than LARGEST bytes."""
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -36,11 +46,15 @@ class Watched(msgspec.Struct, frozen=True):
     master: str = ""
 
 
+Taken = Mapping[str, Sample | Malformed]
+"""By uid: a sample of each job that trains and can be read, or why its metrics are none."""
+
+
 class Source(Protocol):
     """Reads samples of jobs. A job that cannot be read is left out; SourceError if none can."""
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Mapping[str, Sample]:
-        """Return a sample for each job that trains, by uid."""
+    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+        """Return what was read; `now` is the time of the samples."""
         ...
 
 
@@ -51,27 +65,37 @@ class Masters:
         self._session = session
         self._few = asyncio.Semaphore(AT_ONCE)
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Mapping[str, Sample]:
-        """Return a sample for each job whose master answers."""
+    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+        """Return what the masters that answer say. Raises SourceError if there are some and none does."""
         watched = [job for job in jobs if job.master]
         found = await asyncio.gather(*(self._sample(job, now) for job in watched))
-        return {job.uid: sample for job, sample in zip(watched, found, strict=True) if sample}
+        if watched and all(isinstance(each, SourceError) for each in found):
+            raise SourceError(f"none of {len(watched)} masters can be read, the last: {found[-1]}")
+        taken = zip(watched, found, strict=True)
+        return {job.uid: each for job, each in taken if each and not isinstance(each, SourceError)}
 
-    async def _sample(self, job: Watched, now: datetime) -> Sample | None:
-        try:
-            async with self._few:
+    async def _sample(self, job: Watched, now: datetime) -> Sample | Malformed | SourceError | None:
+        async with self._few:
+            try:
                 text = await _get(self._session, f"http://{job.master}/metrics", {})
-            return sample_of(readings_of(text.decode()), now)
-        except (SourceError, ValueError):  # it begins, or ends: the next look comes soon
-            return None
+            except SourceError as error:  # it begins, or ends: the next look comes soon
+                return error
+        try:
+            # in a thread: what any master may send takes the parser up to a few seconds
+            return sample_of(await asyncio.to_thread(readings_of, text), now)
+        except Malformed as error:
+            return error
 
 
-def readings_of(text: str) -> Iterable[Reading]:
-    """Return the values in Prometheus's text format. Raises ValueError."""
-    for family in text_string_to_metric_families(text):
-        for each in family.samples:
-            if each.name.startswith(PREFIX):
-                yield Reading(each.name, each.labels, each.value)
+def readings_of(text: bytes) -> list[Reading]:
+    """Return the values in Prometheus's text format that samples are made of. Raises Malformed."""
+    wanted = {PREFIX + name for name in METRICS}
+    try:
+        families = text_string_to_metric_families(text.decode())
+        samples = (sample for family in families for sample in family.samples)
+        return [Reading(each.name, each.labels, each.value) for each in samples if each.name in wanted]
+    except (ValueError, KeyError, IndexError) as error:
+        raise Malformed(f"its metrics cannot be read: {str(error)[:200]}") from error
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -88,19 +112,46 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Prometheus:
-    """Asks a Prometheus server that scrapes the masters, with one query for all of them.
+    """Asks a Prometheus server that scrapes the masters, with one query for some jobs at a time.
 
     Jobs are told apart by the labels `namespace` and `job_name`, or `exported_job`, where scraping renamed
     the master's own label `job` (the default), or `job` (with honor_labels).
+
+    The server answers by its own clock. After a gap it repeats what it knew before for up to five minutes, as
+    it does between two scrapes; values that are all the same as the last time are no sample.
     """
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self._url, self._session = url.rstrip("/"), session
+        self._last: Mapping[str, int] = {}
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Mapping[str, Sample]:
-        """Return a sample for each job that the server knows."""
-        asked = {"query": f'{{__name__=~"{PREFIX}.+"}}', "time": str(now.timestamp())}
-        body = await _get(self._session, f"{self._url}/api/v1/query", asked)
+    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+        """Return what the server knows that is new. Raises SourceError."""
+        jobs, taken, seen = list(jobs), dict[str, Sample | Malformed](), dict[str, int]()
+        for at in range(0, len(jobs), JOBS_AT_ONCE):
+            piece = jobs[at : at + JOBS_AT_ONCE]
+            for job, readings in (await self._readings(piece)).items():
+                seen[job.uid] = hash(frozenset((r.name, r.value, *r.labels.items()) for r in readings))
+                if seen[job.uid] == self._last.get(job.uid):
+                    continue
+                try:
+                    sample: Sample | Malformed | None = sample_of(readings, now)
+                except Malformed as error:
+                    sample = error
+                if sample:
+                    taken[job.uid] = sample
+        self._last = seen
+        return taken
+
+    async def _readings(self, jobs: Sequence[Watched]) -> Mapping[Watched, Sequence[Reading]]:
+        """Return the readings of some jobs. Where these are too many for one answer, fewer are asked for."""
+        try:
+            body = await _get(self._session, f"{self._url}/api/v1/query", {"query": _query(jobs)}, post=True)
+        except TooLarge:
+            half = len(jobs) // 2
+            if not half:  # more nodes than a job has
+                return {}
+            return {**await self._readings(jobs[:half]), **await self._readings(jobs[half:])}
         try:
             results = msgspec.json.decode(body, type=_Answer).data.result
         except UNREADABLE as error:
@@ -109,20 +160,34 @@ class Prometheus:
         for each in results:
             labels = each.metric
             name = labels.get("job_name") or labels.get("exported_job") or labels.get("job", "")
-            reading = Reading(labels.get("__name__", ""), labels, float(each.value[1]))
+            reading = Reading(labels.get("__name__", ""), labels, _float(each.value[1]))
             by_job.setdefault((labels.get("namespace", ""), name), []).append(reading)
-        found: dict[str, Sample] = {}
-        for job in jobs:
-            readings = by_job.get((job.namespace, job.name)) or by_job.get(("", job.name), [])
-            if sample := sample_of(readings, now):
-                found[job.uid] = sample
-        return found
+        return {job: by_job.get((job.namespace, job.name)) or by_job.get(("", job.name), []) for job in jobs}
 
 
-async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str]) -> bytes:
-    """Return the body of an answer. Raises SourceError."""
+def _query(jobs: Iterable[Watched]) -> str:
+    """Return the query for the metrics of some jobs, with no label that is not read: answers are large."""
+    names = msgspec.json.encode("|".join(sorted({re.escape(job.name) for job in jobs}))).decode()
+    wanted = f'__name__=~"{PREFIX}({"|".join(METRICS)})"'
+    series = " or ".join(f"{{{wanted},{label}=~{names}}}" for label in JOB_LABELS)
+    return f"max by (__name__, namespace, {', '.join((*JOB_LABELS, *LABELS))}) ({series})"
+
+
+def _float(value: str) -> float:
+    """Return a value of Prometheus's; NaN, which no reading may be, where it is none."""
     try:
-        async with asyncio.timeout(SECONDS), session.get(url, params=query) as response:
+        return float(value)
+    except ValueError:
+        return nan
+
+
+async def _get(
+    session: aiohttp.ClientSession, url: str, query: Mapping[str, str], *, post: bool = False
+) -> bytes:
+    """Return the body of an answer. Raises SourceError."""
+    asked = session.post(url, data=query) if post else session.get(url, params=query)
+    try:
+        async with asyncio.timeout(SECONDS), asked as response:
             body = await read_bounded(response, LARGEST)
     except TimeoutError:
         raise SourceError(f"{url} does not answer within {SECONDS:g} s") from None
@@ -131,5 +196,5 @@ async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str
     if response.status != 200:
         raise SourceError(f"{url} answers {response.status}: {body[:200]!r}")
     if len(body) > LARGEST:
-        raise SourceError(f"{url} answers with more than {LARGEST} bytes")
+        raise TooLarge(f"{url} answers with more than {LARGEST} bytes")
     return body

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -16,7 +19,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from elasticjob.api.rpc.nodes import Report, Usage
 from elasticjob.brain.history import Sample, Use
-from elasticjob.brain.monitor.samples import sample_of
+from elasticjob.brain.monitor import sources
+from elasticjob.brain.monitor.samples import PLAIN, USES, Malformed, sample_of
 from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
@@ -98,7 +102,7 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
                 found = await source.samples([watched], datetime.now(UTC))
             except SourceError:  # it starts
                 return False
-            return {uid: each.but(at=LATEST) for uid, each in found.items()} == {"u1": EXPECTED}
+            return [each.but(at=LATEST) for each in found.values() if isinstance(each, Sample)] == [EXPECTED]
 
         await until(seen, "Prometheus has scraped the master")
         other = Watched("u2", "other", "digits", master)
@@ -107,7 +111,7 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
 
 def test_the_goodput_of_a_sample_is_the_account_s() -> None:
     job = training().but(account=Account(seconds={"productive": 3.0, "init": 1.0}))
-    sample = sample_of(readings_of(text(job).decode()), LATEST)
+    sample = sample_of(readings_of(text(job)), LATEST)
     assert sample is not None
     assert sample.goodput == 0.75
 
@@ -115,12 +119,122 @@ def test_the_goodput_of_a_sample_is_the_account_s() -> None:
 def test_there_is_no_sample_until_all_nodes_train() -> None:
     game = Played(1, 2)
     game.ask(watch("node-0"), join("node-0"))
-    assert sample_of(readings_of(text(game.job).decode()), START) is None
+    assert sample_of(readings_of(text(game.job)), START) is None
     assert sample_of((), START) is None
 
 
-async def test_who_cannot_be_read_is_left_out_or_named() -> None:
-    async with aiohttp.ClientSession() as session:
-        assert await Masters(session).samples([Watched("u1", "a", "b", "127.0.0.1:9")], START) == {}
+async def test_a_master_that_begins_is_left_out_and_who_cannot_be_read_is_named() -> None:
+    away = Watched("u1", "a", "b", "127.0.0.1:9")
+    async with served(training()) as master, aiohttp.ClientSession() as session:
+        both = [away, Watched("u2", "a", "c", master), Watched("u3", "a", "d")]
+        assert await Masters(session).samples(both, LATEST) == {"u2": EXPECTED}
+        assert await Masters(session).samples([both[2]], LATEST) == {}
+        with pytest.raises(
+            SourceError, match=r"none of 1 masters can be read, the last: http://127.0.0.1:9/"
+        ):
+            await Masters(session).samples([away], START)
         with pytest.raises(SourceError, match=r"http://127.0.0.1:9/api/v1/query cannot be reached"):
-            await Prometheus("http://127.0.0.1:9/", session).samples([], START)
+            await Prometheus("http://127.0.0.1:9/", session).samples([away], START)
+
+
+GOOD = {"world_nodes": "2", "steps_per_second": "5", "samples_per_second": "40", "goodput_ratio": "0.5"}
+WILD: Final = ("+Inf", "-Inf", "NaN", "-1", "1e30", "1e999")
+
+
+def page(**changed: str) -> bytes:
+    lines = [f"elasticjob_{name} {value}" for name, value in {**GOOD, **changed}.items()]
+    return "\n".join([*lines, 'elasticjob_node_cpu_cores{node="n",role="worker"} 1', ""]).encode()
+
+
+@pytest.mark.parametrize("value", WILD)
+@pytest.mark.parametrize("name", [*PLAIN, *(f'{use}{{node="evil",role="worker"}}' for use in USES)])
+def test_a_number_that_no_job_reaches_is_named(name: str, value: str) -> None:
+    with pytest.raises(Malformed, match=f"elasticjob_{name.split('{')[0]}.* is .*which no job reaches"):
+        sample_of(readings_of(page(**{name: value})), LATEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xff",
+        b"elasticjob_x{ 1",
+        b'elasticjob_nodes{state="',
+        page(world_nodes="1e9"),
+        page(**{f'node_cpu_cores{{node="{n}"}}': "1" for n in range(5000)}),
+    ],
+    ids=["no text", "no label", "no end", "a huge world", "a crowd"],
+)
+def test_metrics_that_make_no_sense_are_no_sample(text: bytes) -> None:
+    with pytest.raises(Malformed):
+        sample_of(readings_of(text), LATEST)
+
+
+def series(job: str, metric: str, value: str, **labels: str) -> dict[str, Any]:
+    about = {"__name__": f"elasticjob_{metric}", "namespace": "team", "exported_job": job, **labels}
+    return {"metric": about, "value": [1.5, value]}
+
+
+@dataclass
+class Answers:
+    """A Prometheus server that knows some series, and remembers what it is asked."""
+
+    known: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    async def query(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        assert set(form) == {"query"}, "it has a clock of its own"
+        self.asked.append(str(form["query"]))
+        names = re.search(r'exported_job=~("[^"]*")', self.asked[-1])
+        assert names is not None
+        wanted = [
+            each for each in self.known if re.fullmatch(json.loads(names[1]), each["metric"]["exported_job"])
+        ]
+        return web.json_response({"data": {"result": wanted}})
+
+
+@asynccontextmanager
+async def asked(known: Sequence[dict[str, Any]]) -> AsyncIterator[tuple[Answers, Prometheus]]:
+    answers, app = Answers([*known]), web.Application()
+    app.router.add_post("/api/v1/query", answers.query)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        yield answers, Prometheus(str(server.make_url("/")), session)
+
+
+def of(job: str, **changed: str) -> list[dict[str, Any]]:
+    return [series(job, name, value) for name, value in {**GOOD, **changed}.items()]
+
+
+def watched(*names: str) -> list[Watched]:
+    return [Watched(name, "team", name) for name in names]
+
+
+async def test_one_jobs_numbers_cost_prometheus_no_other_job() -> None:
+    known = [*of("good"), *(each for n, value in enumerate(WILD) for each in of(f"bad{n}", goodput=value))]
+    async with asked([*known, *of("words", world_nodes="many")]) as (_, source):
+        names = ("good", *(f"bad{n}" for n in range(len(WILD))), "words")
+        found = dict(await source.samples(watched(*names), LATEST))
+    assert found.pop("good") == Sample(LATEST, 2, 5.0, 40.0, (), 0.5)
+    assert {*map(type, found.values())} == {Malformed}
+    assert len(found) == len(WILD) + 1
+
+
+async def test_what_is_too_much_for_one_answer_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LARGEST", 4000)
+    names = [f"job-{n}" for n in range(40)]
+    huge = [series("job-3", "node_cpu_cores", "1", node=f"job-3-worker-{n}") for n in range(50)]
+    async with asked([each for name in names for each in of(name)] + huge) as (answers, source):
+        found = await source.samples(watched(*names), LATEST)
+    assert [*found] == [name for name in names if name != "job-3"]
+    assert len(answers.asked) < 40
+
+
+async def test_what_prometheus_repeats_over_a_gap_is_no_sample() -> None:
+    later = LATEST + timedelta(minutes=1)
+    async with asked(of("a")) as (answers, source):
+        assert [*await source.samples(watched("a"), LATEST)] == ["a"]
+        assert await source.samples(watched("a"), later) == {}
+        answers.known = []
+        assert await source.samples(watched("a"), later) == {}
+        answers.known = of("a", steps_per_second="5.5")
+        assert [*await source.samples(watched("a"), later)] == ["a"]
