@@ -137,6 +137,8 @@ def compose(
                 now,
                 operator.recorder,
                 Measures(operator.metrics.registry),
+                Passes("brain-sharing", operator.clock, operator.metrics, operator.recorder),
+                Passes("brain-sharing-plans", operator.clock, operator.metrics, operator.recorder),
             ),
             Group.CONTROLLERS,
         )

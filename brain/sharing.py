@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,7 +17,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.fulfilment.observed import Objects, observed
+from elasticjob.brain.fulfilment.offers import Trained
 from elasticjob.brain.fulfilment.planners import Row
 from elasticjob.brain.fulfilment.speeds import trained
 from elasticjob.brain.fulfilment.state import Delta, Job, Plan, Waiting
@@ -26,6 +28,7 @@ from elasticjob.brain.store import Kept, NoSuchJob
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.recorder import Recorder, reference
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Node, Pod
 
@@ -33,6 +36,8 @@ log = logging.getLogger("elasticjob.brain")
 
 EVENT: Final = "Fulfilment"
 WAITS: Final = "WaitingForMinimum"
+ALL: Final = "all jobs"
+"""The pass over all jobs together, in which planners decide."""
 SOON: Final = 0.5
 """Seconds after a change, in which further ones are waited for."""
 
@@ -71,6 +76,9 @@ class Sharing:
     now: Callable[[], datetime]
     recorder: Recorder
     measures: Measures
+    passes: Passes
+    writes: Passes
+    _heard: dict[str, datetime] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: dict[str, str] = field(default_factory=dict)
 
@@ -82,7 +90,9 @@ class Sharing:
             await cache.wait_synced()
             cache.subscribe(lambda change: self._changed.set())
         while True:
-            await self.look()
+            if self.passes.is_due(ALL):
+                with self.passes.over(ALL):
+                    await self.look()
             try:
                 async with asyncio.timeout(self.every):
                     await self._changed.wait()
@@ -94,36 +104,56 @@ class Sharing:
     async def look(self) -> Plan:
         """Plan once, and write what changes."""
         now, jobs = self.now(), {str(job.key): job for job in self.plans.jobs.list()}
-        cluster, planned = observed(
+        plans = self.plans.plans.list()
+        cluster, seen = observed(
             Objects(
                 self.machines.list(),
                 self.pods.list(),
                 list(jobs.values()),
                 {resource.key: resource for resource in self.plans.resources.list()},
-                self.plans.plans.list(),
-            )
+                plans,
+                self._hear(plans, now),
+            ),
+            self.passes,
         )
         speeds = await self.plans.store.speeds() if self.planner.speeds else {}
-        known = [
-            trained(each, speeds.get(jobs[each.key].metadata.uid, {}), jobs[each.key], now)
-            for each in planned
-        ]
+        known = list[Trained]()
+        for each in seen:
+            with self.passes.over(f"speeds of {each.key}"):
+                job = jobs[each.key]
+                known.append(trained(each, speeds.get(job.metadata.uid, {}), job, now))
         with self.measures.seconds.time():
             plan = self.planner.plan(cluster, known, self.settle, now)
         for delta in plan.deltas:
-            await self._carry_out(jobs[delta.job], delta, now)
-        self._tell(jobs, planned, plan.waiting)
+            if self.writes.is_due(delta.job):
+                with self.writes.over(delta.job, reference(ELASTICJOB, jobs[delta.job])):
+                    await self._carry_out(jobs[delta.job], delta, now)
+        self._tell(jobs, [each.job for each in known], plan.waiting)
         return plan
+
+    def _hear(self, plans: Iterable[ScalePlan], now: datetime) -> Mapping[str, datetime]:
+        """Return when each plan was first seen, by the clock of this process.
+
+        Of those that are older than the process only the API server knows.
+        """
+        begins, before = not self._heard, self._heard
+        self._heard = {ALL: now}  # this is not the first look any more
+        for plan in plans:
+            made = plan.metadata.creation_timestamp if begins else None
+            self._heard[plan.metadata.uid] = before.get(plan.metadata.uid, min(made or now, now))
+        return self._heard
 
     async def _carry_out(self, job: ElasticJob, delta: Delta, now: datetime) -> None:
         try:
-            after = (await self.plans.store.history(job.metadata.uid, now, past=False)).decisions
+            history = await self.plans.store.history(job.metadata.uid, now, past=False)
         except NoSuchJob:  # the monitor has not seen it yet
             return
+        if any(each.plan and not each.outcome for each in history.planned[-1:]):
+            return  # its last plan is not written yet: the pass over the job does that, or gives it up
         sizes = {"groups": {WORKER: {"count": delta.after}}}
         inputs = {"before": delta.before, "after": delta.after}
         kept = Kept(now, EVENT, self.planner.name, delta.reason, inputs, sizes)
-        if await self.plans.carry_out(job, kept, after, now):
+        if await self.plans.carry_out(job, kept, history.decisions, now):
             direction = "added" if delta.after > delta.before else "taken"
             self.measures.steps.labels(direction).inc(abs(delta.after - delta.before))
 

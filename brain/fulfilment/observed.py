@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
 from math import ceil
-from typing import Final
+from typing import Final, Protocol
 
 from elasticjob.api.resources import Resources, pod_requests
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode, Phase
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
@@ -20,6 +22,11 @@ from elasticjob.kube.objects.views import Node, Pod
 
 ENDED: Final = ("Succeeded", "Failed")
 OVER: Final = (None, Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED)
+UNSCHEDULABLE: Final = "Unschedulable"
+SHORT: Final = "Insufficient"
+VOLUME: Final = "volume"
+"""In the scheduler's message: a resource is short; a claim or a volume is waited for."""
+MOST_DIGITS: Final = 9
 WITHDRAWS: Final = "withdraws"
 """In the reason of a plan that gives up instances which found no machine."""
 
@@ -33,44 +40,85 @@ class Objects:
     jobs: Sequence[ElasticJob]
     resources: Mapping[Key, JobResource]
     plans: Sequence[ScalePlan]
+    heard: Mapping[str, datetime] = field(default_factory=dict)
+    """When each plan was first seen, by uid: the API server may have another clock."""
 
 
-def observed(objects: Objects) -> tuple[Cluster, tuple[Job, ...]]:
+class Passes(Protocol):
+    """Has the error of an object cost that object alone, which is not due again for a while."""
+
+    def is_due(self, key: str) -> bool: ...
+
+    def over(self, key: str) -> AbstractContextManager[None, bool]: ...
+
+
+def observed(objects: Objects, passes: Passes) -> tuple[Cluster, tuple[Job, ...]]:
     """Return the cluster, and its jobs in cluster mode whose workers have a range."""
     open_ = [node for node in objects.machines if not node.spec.unschedulable and not is_silent(node)]
-    alive = [pod for pod in objects.pods if pod.status.phase not in ENDED]
-    workers, plans = defaultdict[Key, list[Pod]](list), defaultdict[Key, list[ScalePlan]](list)
+    needs = _needs(objects.pods, passes)
+    alive = [pod for pod in objects.pods if pod.metadata.uid in needs]
+    workers, plans = defaultdict[str, list[Pod]](list), defaultdict[Key, list[ScalePlan]](list)
     for pod in alive:
-        if pod.metadata.labels.get(LABEL_ROLE) == WORKER and LABEL_JOB in pod.metadata.labels:
-            workers[Key(pod.metadata.namespace, pod.metadata.labels[LABEL_JOB])].append(pod)
+        if pod.metadata.labels.get(LABEL_ROLE) == WORKER:
+            workers[_controller(pod)].append(pod)
     for plan in objects.plans:
         plans[Key(plan.metadata.namespace, plan.spec.owner_job)].append(plan)
-    planned = {
-        job.key: found
-        for job in objects.jobs
-        if (resource := objects.resources.get(job.key)) is not None
-        and (found := job_of(job, resource, workers[job.key], plans[job.key], open_)) is not None
-    }
-    others = [pod for pod in alive if not pod.spec.node_name and not _is_planned(pod, planned)]
-    demands = tuple(demand_of(pod, open_) for pod in others if not pod.metadata.deletion_timestamp)
-    return Cluster(machines_of(open_, alive), demands), tuple(planned.values())
+    planned, theirs = list[Job](), set[str]()
+    for job in (each for each in objects.jobs if passes.is_due(str(each.key))):
+        with passes.over(str(job.key)):
+            resource = objects.resources.get(job.key)
+            own = workers[resource.metadata.uid] if resource else []
+            found = job_of(job, resource, own, plans[job.key], open_, objects.heard) if resource else None
+            if found:
+                planned.append(found)
+                theirs |= {pod.metadata.uid for pod in own}
+    others = [pod for pod in alive if pod.metadata.uid not in theirs and waits_for_room(pod)]
+    demands = tuple(demand_of(pod, needs[pod.metadata.uid], open_) for pod in others)
+    return Cluster(_machines(open_, alive, needs, passes), demands), tuple(planned)
 
 
-def machines_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Machine, ...]:
+def _needs(pods: Iterable[Pod], passes: Passes) -> Mapping[str, Amounts]:
+    """Return what each pod that has not ended takes, by uid; without those whose amounts cannot be read."""
+    found = dict[str, Amounts]()
+    for pod in pods:
+        key = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+        if pod.status.phase not in ENDED and passes.is_due(key):
+            with passes.over(key):
+                found[pod.metadata.uid] = one_pod(requests(pod))
+    return found
+
+
+def waits_for_room(pod: Pod) -> bool:
+    """Whether a scheduler has looked for a machine for a pod and found none with room.
+
+    Pods behind a gate wait for what opens it: Kueue may never do that. A scheduler that does not run has not
+    looked. To make room would not help a pod that waits for a volume.
+    """
+    looked = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    found = next((each for each in looked if (each.status, each.reason) == ("False", UNSCHEDULABLE)), None)
+    waits = not (pod.spec.node_name or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+    return waits and found is not None and (SHORT in found.message or VOLUME not in found.message.lower())
+
+
+def _machines(
+    nodes: Iterable[Node], pods: Iterable[Pod], needs: Mapping[str, Amounts], passes: Passes
+) -> tuple[Machine, ...]:
     """Return the machines with what is idle, and what is once terminating pods have ended."""
     held, going = defaultdict[str, list[Amounts]](list), defaultdict[str, list[Amounts]](list)
     for pod in pods:
         if pod.spec.node_name:
-            held[pod.spec.node_name].append(one_pod(requests(pod)))
+            held[pod.spec.node_name].append(needs[pod.metadata.uid])
             if pod.metadata.deletion_timestamp:
-                going[pod.spec.node_name].append(one_pod(requests(pod)))
+                going[pod.spec.node_name].append(needs[pod.metadata.uid])
     found = []
     for node in nodes:
         name = node.metadata.name
-        total = amounts(Resources.parse({n: str(a) for n, a in node.status.allocatable.items()}))
-        idle = _less(total, held[name])
-        freed = {n: idle[n] + sum(each.get(n, 0) for each in going[name]) for n in total}
-        found.append(Machine(name, total, idle, freed))
+        if passes.is_due(f"node {name}"):
+            with passes.over(f"node {name}"):
+                total = amounts(Resources.parse({n: str(a) for n, a in node.status.allocatable.items()}))
+                idle = _less(total, held[name])
+                freed = {n: idle[n] + sum(each.get(n, 0) for each in going[name]) for n in total}
+                found.append(Machine(name, total, idle, freed))
     return tuple(found)
 
 
@@ -80,6 +128,7 @@ def job_of(
     pods: Sequence[Pod],
     plans: Sequence[ScalePlan],
     machines: Iterable[Node],
+    heard: Mapping[str, datetime],
 ) -> Job | None:
     """Return a job as planners read it; None if its workers are not theirs to plan."""
     spec = job.spec.roles.get(WORKER)
@@ -107,7 +156,7 @@ def job_of(
         step=range_.unit,
         permitted=permitted(pod, machines),
         priority=max((each.spec.priority or 0 for each in pods), default=0),
-        changed=newest[-1].metadata.creation_timestamp if newest else None,
+        changed=_since(newest[-1], heard) if newest else None,
         withdrawn=_withdrawn(newest),
         stays="a pod is terminating" if len(stay) < len(pods) else "",
     )
@@ -120,7 +169,7 @@ def permitted(pod: Mapping[str, object], machines: Iterable[Node]) -> frozenset[
     return None if len(found) == len(machines) else found
 
 
-def demand_of(pod: Pod, machines: Iterable[Node]) -> Demand:
+def demand_of(pod: Pod, needs: Amounts, machines: Iterable[Node]) -> Demand:
     """Return a pending pod that is not ours to plan."""
     spec = {
         "tolerations": pod.spec.tolerations,
@@ -130,7 +179,6 @@ def demand_of(pod: Pod, machines: Iterable[Node]) -> Demand:
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
     begun = pod.metadata.creation_timestamp
     assert begun is not None, "an object of a server has a time of creation"
-    needs = one_pod(requests(pod))
     return Demand(key, needs, begun, permitted(spec, machines), pod.spec.priority or 0)
 
 
@@ -147,12 +195,6 @@ def one_pod(resources: Resources) -> dict[str, int]:
 def _is_ours(job: ElasticJob) -> bool:
     runs = job.status.phase not in OVER and not job.spec.suspend and not job.metadata.deletion_timestamp
     return runs and job.spec.optimize_mode is OptimizeMode.CLUSTER and not job.spec.managed_by
-
-
-def _is_planned(pod: Pod, planned: Mapping[Key, Job]) -> bool:
-    labels = pod.metadata.labels
-    key = Key(pod.metadata.namespace, labels.get(LABEL_JOB, ""))
-    return labels.get(LABEL_ROLE) == WORKER and key in planned
 
 
 def _target(plans: Sequence[ScalePlan], placed: int) -> int:
@@ -175,8 +217,18 @@ def _withdrawn(plans: Sequence[ScalePlan]) -> int:
     return count
 
 
+def _since(plan: ScalePlan, heard: Mapping[str, datetime]) -> datetime | None:
+    return heard.get(plan.metadata.uid, plan.metadata.creation_timestamp)
+
+
+def _controller(pod: Pod) -> str:
+    """Return the uid of what made a pod: its labels may be anybody's."""
+    return next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+
+
 def _index(pod: Pod) -> int:
-    return int(pod.metadata.labels.get(LABEL_INDEX, "0"))
+    text = pod.metadata.labels.get(LABEL_INDEX, "")
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
 
 
 def _less(total: Amounts, taken: Iterable[Amounts]) -> dict[str, int]:

@@ -20,17 +20,20 @@ from typing import Final
 import numpy as np
 from scipy.optimize import nnls
 
+from elasticjob.api.rpc.brain import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.brain.fulfilment.offers import Trained
 from elasticjob.brain.fulfilment.state import Job
 
+SLOWEST, FASTEST = 1e-9, 1e15
+"""Records a second. Other speeds are no measurements: databases of older versions hold infinite ones."""
 AHEAD: Final = 2
 """Sizes up to so many times the largest that was seen are tried."""
 
 
 def per_size(measured: Mapping[int, float], most: int) -> dict[int, float]:
     """Return records a second for each size from 1 on; empty where nothing was measured."""
-    known = {n: speed for n, speed in measured.items() if n > 0 and speed > 0}
+    known = {n: v for n, v in measured.items() if 0 < n <= MOST_NODES and SLOWEST <= v <= FASTEST}
     if not known:
         return {}
     n = np.array(sorted(known), dtype=float)
@@ -53,7 +56,8 @@ def trained(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: date
     speeds = per_size(measured, job.most)
     status = seen.status
     speed = speeds.get(job.now, 0.0)
-    done = speed * (now - status.start_time).total_seconds() if status.start_time else 0.0
+    began = status.start_time and min(status.start_time, now)  # the operator may have another clock
+    done = speed * (now - began).total_seconds() if began else 0.0
     eta = status.training.eta if status.training else None
     left = speed * (eta - now).total_seconds() if eta and eta > now and speed else None
     return Trained(job, speeds, done, left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ TRAINS = Job("ml/digits", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
         ({1: 100.0, 2: 160.0}, 3, {1: 100, 2: 160, 3: 200}),  # 1/160 = 0.01/2 + c1/2: c1 = 0.0025
         ({1: 100.0, 4: 400.0}, 2, {1: 100, 2: 200}),
         ({1: 0.0, 2: -1.0}, 2, {}),
+        ({1: inf, 2: 1e300, 3: 1e-320, 10**9: 5.0}, 2, {}),  # of an older version's database
+        ({1: 100.0, 2: inf}, 2, {1: 100, 2: 200}),
     ],
 )
 def test_speeds(measured: dict[int, float], most: int, expected: dict[int, float]) -> None:
