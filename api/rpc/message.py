@@ -30,7 +30,7 @@ MOST: Final = 1e15
 Measured = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 """A rate or an amount that another process has measured: neither NaN nor infinite, nor more than any job
 reaches. It fits every integer of a database, and may be multiplied and squared."""
-Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Nodes = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A number of nodes or workers."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""

@@ -14,14 +14,12 @@ from typing import Annotated
 import msgspec
 
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import Count
+from elasticjob.api.rpc.message import Count, Measured, Nodes
 from elasticjob.api.sizes.role import Fact, Quantities, Role
 from elasticjob.api.v1alpha1.common import PS
 
 MOST_NODES = 4096
 Text = Annotated[str, msgspec.Meta(max_length=253)]
-Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-"""A measured number; finite."""
 
 
 class Mode(StrEnum):
@@ -76,9 +74,9 @@ class Use(Fact, frozen=True):
 
     name: Text
     role: Text
-    cpu: Number = 0.0
+    cpu: Measured = 0.0
     memory: Count = 0
-    cores: Number = 0.0
+    cores: Measured = 0.0
     bytes: Count = 0
     peak: Count = 0
 
@@ -99,12 +97,12 @@ class Sample(Fact, frozen=True):
     `goodput` is the share of all time so far in which it made steps that count; None if unknown.
     """
 
-    at: datetime
-    workers: Count
-    steps: Number = 0.0
-    samples: Number = 0.0
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    workers: Nodes
+    steps: Measured = 0.0
+    samples: Measured = 0.0
     nodes: Annotated[tuple[Use, ...], msgspec.Meta(max_length=MOST_NODES)] = ()
-    goodput: Number | None = None
+    goodput: Measured | None = None
 
     def of(self, *roles: str) -> tuple[Use, ...]:
         """Return the nodes of some roles."""
