@@ -19,13 +19,15 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Histogram
 from sqlalchemy import Row
 
+from elasticjob.api.resources import MalformedQuantity
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.brain import AskSizes, TellStatistics
 from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
-from elasticjob.brain.store import NoSuchJob, Store
+from elasticjob.brain.clocks import Clocks, timed
+from elasticjob.brain.store import DatabaseAway, NoSuchJob, Store
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
 
@@ -64,6 +66,7 @@ class Server:
         self._store, self._answers, self._access, self._now = store, answers, access, now
         self._host, self._port = host, port
         self._stack = AsyncExitStack()
+        self._clocks = Clocks()
         self._seconds = Histogram(
             "elasticjob_brain_request_seconds", "Time of requests", ["verb", "code"], registry=registry
         )
@@ -116,8 +119,13 @@ class Server:
                 f"send the token of job {given.job.uid}: it is in the Secret {given.job.name}-brain-token"
             )
             return _problem(401, "unauthenticated", "Wrong or missing token", detail)
-        with self._seconds.labels(verb, "200").time():
-            answer = await self._answers.answer(given, self._now())
+        try:
+            with self._seconds.labels(verb, "200").time():
+                now = self._now()
+                ahead = self._clocks.ahead(given.job.uid, request.headers.get("Date", ""), now)
+                answer = await self._answers.answer(timed(given, ahead, now), now)
+        except MalformedQuantity as error:
+            return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
     # readers
@@ -225,6 +233,11 @@ async def _told(request: web.Request, handler: Any) -> web.StreamResponse:
         )
         refused.headers.update({name: value for name, value in error.headers.items() if name == "Allow"})
         return refused
+    except DatabaseAway as error:
+        log.warning("a request has to wait", extra={"path": request.path, "error": str(error)})
+        away = _problem(503, "away", "The database is away", "ask again later")
+        away.headers["Retry-After"] = "2"
+        return away
     except Exception:  # the last place before the socket
         log.exception("a request failed", extra={"path": request.path})
         return _problem(500, "failed", "Brain failed", "the log of Brain says why; ask again later")

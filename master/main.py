@@ -97,7 +97,7 @@ async def in_cluster(
         token = read_token(settings.token_file)
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
         await stack.enter_async_context(master)
-        brain = await _brain(stack, declared, settings)
+        brain = await _brain(stack, declared, settings, clock)
         own = rules() if rules and declared.spec.managed_by == MANAGED_BY else None
         cluster = Cluster(client, declared, master, settings.limits, settings.pod, brain, own)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -108,14 +108,14 @@ async def in_cluster(
             await cluster.write_last_status()
 
 
-async def _brain(stack: AsyncExitStack, job: ElasticJob, settings: Settings) -> Brain | None:
+async def _brain(stack: AsyncExitStack, job: ElasticJob, settings: Settings, clock: Clock) -> Brain | None:
     """Return the connection to the Brain of a job; None in other modes than cluster, and without one."""
     address = job.spec.brain_service or settings.brain
     if job.spec.optimize_mode is not OptimizeMode.CLUSTER or not address:
         return None
     file = settings.brain_token_file
     session = await stack.enter_async_context(aiohttp.ClientSession())
-    return Brain(address, lambda: file.read_text().strip() if file else "", session)
+    return Brain(address, lambda: file.read_text().strip() if file else "", session, clock.now)
 
 
 def read_token(path: Path | None) -> str:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from email.utils import format_datetime
 from typing import Final, TypeVar
 
 import aiohttp
@@ -22,7 +23,7 @@ from elasticjob.api.rpc.message import JSON, PREFIX, Problem, Request, answer_ty
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.api.sizes.change import Change
 from elasticjob.api.sizes.facts import MOST_NODES, Placement, Sample
-from elasticjob.kube.clock import Clock
+from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.bodies import read_bounded
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.state.job import Job
@@ -43,16 +44,27 @@ EVERY: Final = 15.0
 
 
 class Brain:
-    """The connection to a Brain at host:port; the token is read anew for each call."""
+    """The connection to a Brain at host:port; the token is read anew for each call.
 
-    def __init__(self, address: str, token: Callable[[], str], session: aiohttp.ClientSession) -> None:
+    Each call says the time of this clock, that of the records: Brain may have another one.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: Callable[[], str],
+        session: aiohttp.ClientSession,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
         self._url, self._token, self._session = f"http://{address}{PREFIX}", token, session
+        self._now = now or SystemClock().now
 
     async def call(self, request: Request[Answer]) -> Answer:
         """Return the answer. Raises OptimizerError, with the reason."""
         body, where = msgspec.json.encode(request), f"Brain at {self._url}"
         try:
             headers = {"Content-Type": JSON, "Authorization": f"Bearer {self._token()}"}
+            headers["Date"] = format_datetime(self._now(), usegmt=True)
         except (OSError, UnicodeDecodeError) as error:
             raise OptimizerError(f"{where} is not asked: the token for it cannot be read: {error}") from error
         try:
