@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from elasticjob.brain.fulfilment.planners import Share
@@ -94,6 +95,12 @@ class Settings(BaseSettings):
 
     keep_samples: int = Field(default=500, ge=16)
     """Samples that are kept of each job."""
+
+    @model_validator(mode="after")
+    def _has_a_server(self) -> Self:
+        if self.source is Source.PROMETHEUS and not self.prometheus:
+            raise ValueError("the source prometheus needs a server: give --prometheus URL")
+        return self
 
     @property
     def retention(self) -> Retention:

@@ -166,7 +166,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
         try:
             await store.answers()
         except DatabaseAway as error:
-            if not _may_come_back(error.__cause__):
+            if engine.dialect.name == "sqlite" or not _may_come_back(error.__cause__):
                 raise NoDatabase(str(error)) from error
             log.warning("Brain begins without its database: %s", error)
         yield store
@@ -426,14 +426,14 @@ class Store:
                 await self._upgrade()
                 connection = await stack.enter_async_context(self._engine.connect())
             except CANNOT_CONNECT as error:
-                raise DatabaseAway(f"the database cannot be had: {error or type(error).__name__}") from error
+                raise DatabaseAway(_said(error)) from error
             try:
                 async with connection.begin():
                     yield connection
             except CANNOT_CONNECT as error:
                 if not _may_come_back(error):
                     raise
-                raise DatabaseAway(f"the database is away: {error or type(error).__name__}") from error
+                raise DatabaseAway(_said(error)) from error
 
     async def _upgrade(self) -> None:
         async with self._upgrading:
@@ -550,6 +550,11 @@ def _may_come_back(error: BaseException | None) -> bool:
         return True
     state = getattr(getattr(error, "orig", None), "sqlstate", None) or getattr(error, "sqlstate", None) or ""
     return isinstance(error, OSError | TimeoutError | PoolTimeout | OperationalError) or state[:2] in PASSING
+
+
+def _said(error: Exception) -> str:
+    """The words of the driver: SQLAlchemy adds the statement."""
+    return str(getattr(error, "orig", None) or error) or type(error).__name__
 
 
 def _pieces(uids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -56,10 +56,9 @@ def brain(
 
     Example, on a laptop: [bold]elasticjob brain --kubeconfig dev.kubeconfig[/], then open http://127.0.0.1:8090
     """
-    from sqlalchemy.exc import SQLAlchemyError
-
     from elasticjob.brain.main import run
     from elasticjob.brain.settings import Settings
+    from elasticjob.brain.store import NoDatabase
     from elasticjob.controllers.logs import configure
     from elasticjob.kube.errors import ConfigError
 
@@ -80,9 +79,23 @@ def brain(
     }
     configure(json=log_format == "json", verbose=verbose)
     settings = settings_of(Settings, given)
+    _require(settings.key_file, "--key-file", "the key of the tokens of masters")
+    _require(settings.reading_token_file, "--reading-token-file", "the token of readers")
     try:
         asyncio.run(run(settings))
-    except (ValueError, SQLAlchemyError) as error:
+    except NoDatabase as error:
         raise Failure(f"the database cannot be had: {error}", next_step="correct --database") from error
     except ConfigError as error:
         raise Failure(str(error), next_step="give --kubeconfig, or --no-cluster") from error
+
+
+def _require(file: Path | None, flag: str, what: str) -> None:
+    """Refuse a file that is not there or is empty: each request would be refused later."""
+    if file is None:
+        return
+    try:
+        empty = not file.read_bytes().strip()
+    except OSError as error:
+        raise Failure(f"{what} cannot be read: {error}", next_step=f"correct {flag}") from error
+    if empty:
+        raise Failure(f"{what} is missing: {file} is empty", next_step=f"write it, or leave out {flag}")

@@ -1,0 +1,138 @@
+"""Whatever a master sends, or a reader asks for: Brain answers, and other jobs' answers stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.rpc.brain import (
+    AskFirst,
+    AskRecovery,
+    AskSizes,
+    JobFacts,
+    NodeUse,
+    Placement,
+    RoleFacts,
+    StageName,
+    Statistics,
+    TellStatistics,
+    job_token,
+)
+from elasticjob.brain.access import Access
+from elasticjob.brain.algorithms import ALGORITHMS
+from elasticjob.brain.planner import Planner
+from elasticjob.brain.server import Server
+from elasticjob.brain.store import NoDatabase, Store, opened
+
+NOW: Final = datetime(2026, 11, 23, 12, tzinfo=UTC)
+KEY: Final = b"a key of the operator and of Brain"
+AMOUNTS = {"cpu": "2", "memory": "4Gi"}
+ROLE = RoleFacts(count=2, least=1, most=8, unit=1, resource=AMOUNTS)
+JOB = JobFacts(namespace="t", name="evil", uid="u1", strategy="s", roles={"worker": ROLE}, limits=AMOUNTS)
+USE = NodeUse(name="evil-worker-0", role="worker", cpu=1.5, memory=1 << 30, cores=2.0, bytes=4 << 30)
+RECORD = Statistics(at=NOW, workers=2, steps=5.0, samples=40.0, nodes=(USE,))
+PLACED = Placement(
+    sizes={"worker": 2},
+    resources={"worker": AMOUNTS},
+    nodes={"evil-worker-0": AMOUNTS},
+    room={"worker": 3},
+    machine=AMOUNTS,
+)
+ASKED: Final = (
+    AskSizes(job=JOB, stage=StageName.RUNNING, placed=PLACED, records=(RECORD,), settled=True),
+    AskRecovery(job=JOB, nodes=("evil-worker-0",), placed=PLACED, records=(RECORD,)),
+    AskFirst(job=JOB),
+    TellStatistics(job=JOB, records=(RECORD,), dropped=1),
+)
+NUMBERS: Final[tuple[Any, ...]] = (-1, 2**53, 10**30, 1e300)
+WORDS: Final[tuple[Any, ...]] = ("\0", "x" * 300, "1e400", "9999-12-31T23:59:59-23:00", None)
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """Return the value with each of its parts, and each of its names, in turn made wild."""
+    match value:
+        case dict():
+            for name, part in value.items():
+                yield from ({**value, name: each} for each in variants(part))
+            yield from ({**value, each: next(iter(value.values()), 1)} for each in ("\0", "x" * 300))
+        case list():
+            yield from ([each] for each in variants(value[0]))
+        case str():
+            yield from WORDS
+        case _:
+            yield from NUMBERS
+
+
+@asynccontextmanager
+async def serving(store: Store, folder: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+    (folder / "key").write_bytes(KEY)
+    access, planner = Access(folder / "key"), Planner(store, ALGORITHMS)
+    async with (
+        Server(store, planner, access, lambda: NOW, CollectorRegistry()) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        yield f"http://{server.address}/v1", session
+
+
+async def post(session: aiohttp.ClientSession, url: str, body: Any, uid: str = "u1") -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {job_token(KEY, uid)}"}
+    async with session.post(url, data=msgspec.json.encode(body), headers=headers) as reply:
+        return reply.status, await reply.json(content_type=None)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)  # SQLite takes more
+@pytest.mark.parametrize("asked", ASKED, ids=lambda each: type(each).__name__)
+async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path, asked: Any) -> None:
+    good = AskFirst(job=msgspec.structs.replace(JOB, uid="u2", name="good"))
+    async with serving(store, tmp_path) as (url, session):
+        expected = await post(session, f"{url}/brain/first", good, "u2")
+        assert expected[0] == 200
+        for body in variants(msgspec.json.decode(msgspec.json.encode(asked))):
+            status, said = await post(session, f"{url}/{asked.PATH}", body)
+            assert status in (200, 400, 401), (said, str(body)[:2000])
+        assert (await post(session, f"{url}/brain/first", good, "u2")) == expected
+        for path in (
+            "jobs",
+            "jobs?running",
+            "jobs/t/evil",
+            "jobs/t/good",
+            "jobs/%00/x",
+            f"jobs/{'x' * 300}/y",
+        ):
+            async with session.get(f"{url}/{path}") as reply:
+                assert reply.status in (200, 404), path
+
+
+async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
+    async with (
+        opened("postgresql://brain@127.0.0.1:9/brain") as store,
+        serving(store, tmp_path) as (url, session),
+    ):
+        status, said = await post(session, f"{url}/brain/first", ASKED[2])
+        assert (status, said["code"], said["detail"]) == (503, "away", "ask again later")
+        async with session.get(f"{url}/jobs") as reply:
+            assert (reply.status, reply.headers["Retry-After"]) == (503, "2")
+        async with session.get(f"{url.removesuffix('/v1')}/") as reply:
+            assert reply.status == 200
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "no url", "postgresql://host:port/x", ""])
+async def test_a_database_that_will_not_come_is_named(url: str) -> None:
+    with pytest.raises(NoDatabase):
+        async with opened(url):
+            pass
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_without_its_key_masters_are_refused(store: Store, tmp_path: Path) -> None:
+    async with serving(store, tmp_path) as (url, session):
+        (tmp_path / "key").unlink()
+        assert (await post(session, f"{url}/brain/first", ASKED[2]))[0] == 401
