@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from elasticjob.api.resources import MalformedQuantity
 from elasticjob.api.rpc.brain import MOST_RECORDS, AskSizes, Sizes, TellStatistics
@@ -24,7 +25,10 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.api.sizes.change import Change
 from elasticjob.api.sizes.facts import MOST_NODES, Placement, Sample
 from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.http.bodies import read_bounded
+from elasticjob.kube.metrics import Metrics
+from elasticjob.master.scaling.bounds import clip
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.state.job import Job
 from elasticjob.sizing.bounds import clip
@@ -136,9 +140,11 @@ class Reporter:
 
     async def run(self) -> None:
         """Report until cancelled."""
+        passes = Passes("statistics", self._clock, Metrics(CollectorRegistry()))
         while True:
-            self.look()
-            await self.send()
+            with passes.over(self._job().spec.job):
+                self.look()
+                await self.send()
             await self._clock.sleep(EVERY)
 
     def look(self) -> None:
