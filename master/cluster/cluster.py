@@ -309,6 +309,7 @@ def _placed(job: Job, placed: Placed) -> Job:
     return job if placed == job.scaling.placed else job.but(scaling=job.scaling.but(placed=placed))
 
 
+MOST_DIGITS = 9
 _NOT_NODES = (None, MASTER, MASTER_ALIAS)
 _PHASES = {phase.value: phase for phase in Phase}
 
@@ -316,7 +317,8 @@ _PHASES = {phase.value: phase for phase in Phase}
 def _is_node(labels: Mapping[str, str]) -> bool:
     """Whether the labels name a training role and an index; labels are untrusted."""
     numbers = labels.get(LABEL_INDEX, "0"), labels.get(LABEL_RELAUNCH, "0")
-    return labels.get(LABEL_ROLE) not in _NOT_NODES and all(map(str.isdecimal, numbers))
+    plain = all(each.isdecimal() and len(each) <= MOST_DIGITS for each in numbers)
+    return labels.get(LABEL_ROLE) not in _NOT_NODES and plain
 
 
 def _pod(job: str, pod: Pod) -> nodes.Pod:

@@ -277,8 +277,9 @@ def test_an_end_beyond_the_calendar_is_not_told() -> None:
     assert "eta" not in training_status(game.job)
 
 
-def test_a_pod_whose_labels_are_not_ours_is_no_node() -> None:
+@pytest.mark.parametrize("index", ["first", "-1", "", "²", 60 * "9"])
+def test_a_pod_whose_labels_are_not_ours_is_no_node(index: str) -> None:
     odd = listed("odd", "Running")
-    labels = {**odd.metadata.labels, "elasticjob.dlrover/replica-index": "first"}
+    labels = {**odd.metadata.labels, "elasticjob.dlrover/replica-index": index}
     odd = replace(odd, metadata=replace(odd.metadata, labels=labels))
     assert [found.name for found in pods_of("digits", [odd, listed("some-name", "Running")])] == ["some-name"]
