@@ -5,6 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
+from elasticjob.kube.controller.passes import Passes
+from elasticjob.kube.metrics import Metrics
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
@@ -24,14 +28,21 @@ class Autoscaler:
         self._master, self._optimizer, self._scaler = master, optimizer, scaler
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled: a job whose sizes cannot be decided trains on."""
+        job = self._master.job.spec.job
+        passes = Passes("scaling", self._master.clock, Metrics(CollectorRegistry()))
         while True:
-            if facts := stages.question(self._master.job, self._master.now()):
-                try:
-                    await self._answer(facts)
-                except (OptimizerError, ScalerError) as error:
-                    log.warning("job %s is not sized now, again in a second: %s", facts.job.name, error)
+            if passes.is_due(job):
+                with passes.over(job):
+                    await self._look()
             await self._master.clock.sleep(EVERY)
+
+    async def _look(self) -> None:
+        if facts := stages.question(self._master.job, self._master.now()):
+            try:
+                await self._answer(facts)
+            except (OptimizerError, ScalerError) as error:
+                log.warning("job %s is not sized now, again in a second: %s", facts.job.name, error)
 
     async def _answer(self, facts: Facts) -> None:
         """Carry out the answer; what was carried out is remembered. Raises what failed."""
