@@ -71,7 +71,11 @@ def _main_container(job: ElasticJob) -> Manifest:
 
 
 def seen_pod(pod: Pod, job: str, now: datetime, log: str = "") -> SeenPod:
-    """Return a pod of the job with this uid as it is now; `log` are its last lines, if they are known."""
+    """Return a pod of the job with this uid as it is now; `log` are its last lines, if they are known.
+
+    It ended when that was seen: its machine has a clock of its own, and a kill that looks older than the last
+    decision would count as answered.
+    """
     main, end = main_container(pod), main_end(pod)
     given = {**main.resources.requests, **main.resources.limits} if main else {}
     over = pod.status.phase in ("Succeeded", "Failed")
@@ -88,7 +92,7 @@ def seen_pod(pod: Pod, job: str, now: datetime, log: str = "") -> SeenPod:
         reason=reason if over else "",
         cores=float(Cores.parse(str(given["cpu"])).value) if "cpu" in given else 0.0,
         bytes=_whole(Bytes.parse(str(given["memory"])).value) if "memory" in given else 0,
-        ended=((end.finished_at if end else None) or now) if over else None,
+        ended=now if over else None,
         log=log or (end.message if end else ""),
     )
 
