@@ -14,7 +14,7 @@ sizes (Pollux, OSDI 2021, section 4.1), so that it is tried: at most twice the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,8 @@ from elasticjob.brain.fulfilment.state import Job
 
 SLOWEST, FASTEST = 1e-9, 1e15
 """Records a second. Other speeds are no measurements: databases of older versions hold infinite ones."""
+LONGEST: Final = 1e9
+"""Seconds, some thirty years."""
 AHEAD: Final = 2
 """Sizes up to so many times the largest that was seen are tried."""
 
@@ -58,6 +60,18 @@ def trained(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: date
     speed = speeds.get(job.now, 0.0)
     began = status.start_time and min(status.start_time, now)  # the operator may have another clock
     done = speed * (now - began).total_seconds() if began else 0.0
-    eta = status.training.eta if status.training else None
-    left = speed * (eta - now).total_seconds() if eta and eta > now and speed else None
-    return Trained(job, speeds, done, left)
+    remains = remaining(seen, now)
+    return Trained(job, speeds, done, speed * remains.total_seconds() if remains and speed else None)
+
+
+def remaining(seen: ElasticJob, now: datetime) -> timedelta | None:
+    """Return how long a job has yet to train at its present speed, None if that is not known.
+
+    By its steps; its end is told by the clock of its master, which may be minutes ahead or behind.
+    """
+    if (told := seen.status.training) is None:
+        return None
+    if told.step and told.progress and told.steps_per_second and 0 < told.progress < 1:
+        seconds = told.step * (1 - told.progress) / told.progress / told.steps_per_second
+        return timedelta(seconds=min(max(seconds, 0.0), LONGEST))
+    return told.eta - now if told.eta and told.eta > now else None

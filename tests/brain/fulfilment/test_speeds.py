@@ -52,6 +52,9 @@ def test_what_was_measured_counts_and_the_rest_is_positive(measured: dict[int, f
         ({"startTime": at(NOW - timedelta(seconds=60))}, 60 * 50.0, None),
         ({"training": {"eta": at(NOW + timedelta(seconds=30))}}, 0.0, 30 * 50.0),
         ({"training": {"eta": at(NOW - timedelta(seconds=30))}}, 0.0, None),
+        ({"startTime": at(NOW + timedelta(minutes=10))}, 0.0, None),  # by another clock
+        ({"training": {"eta": at(NOW), "step": 30, "progress": 0.25, "stepsPerSecond": 3}}, 0.0, 30 * 50.0),
+        ({"training": {"step": 2**53, "progress": 1e-300, "stepsPerSecond": 1e-300}}, 0.0, 1e9 * 50.0),
     ],
 )
 def test_work_is_done_and_left(status: dict[str, Any], done: float, left: float | None) -> None:
