@@ -22,6 +22,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan, plan_manifes
 from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
 from elasticjob.brain.answers import kept_of
 from elasticjob.brain.events import Pace, event_of, judged, settled
+from elasticjob.brain.fulfilment.speeds import remaining
 from elasticjob.brain.history import History
 from elasticjob.brain.monitor.objects import TRAINING
 from elasticjob.brain.store import Kept, NoSuchJob, Store
@@ -88,9 +89,7 @@ class Plans:
             judged=judged(history.samples, self.pace),
         )
         began = job.status.start_time
-        return replace(
-            facts, remaining=eta - now if eta else None, total=eta - began if eta and began else None
-        )
+        return replace(facts, remaining=remaining(job, now), total=eta - began if eta and began else None)
 
     async def carry_out(self, job: ElasticJob, kept: Kept, after: int, now: datetime) -> bool:
         """Keep a decision that was made when a job had `after` of them, and write its plan.
