@@ -6,7 +6,8 @@
 
 1. Each method is one transaction. Whatever comes again (a sample, an object, an end) changes nothing.
 2. A job that only its master has told of has a row too: its objects follow when the monitor sees them.
-3. Decisions of a job are numbered without gaps; of two that are made from the same state one is refused.
+3. Decisions of a job are numbered, without gaps but for those of a lost database; of two that are made from
+   the same state one is refused.
 4. While the database is away each method raises DatabaseAway, soon; the store works again once it is back.
 """
 
@@ -61,7 +62,8 @@ SCHEMES: Final = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
-
+SOUND: Final = and_(samples.c.steps.between(0, MOST), samples.c.samples.between(0, MOST))
+"""Which samples are read: databases of older versions may hold infinite speeds."""
 
 INSERTS: Final[Mapping[str, Callable[[Table], postgresql.Insert]]] = {
     "postgresql": postgresql.insert,
@@ -330,7 +332,7 @@ class Store:
         """Return the mean records a second of jobs that have not ended, by uid and number of workers."""
         running = select(jobs.c.uid).where(jobs.c.ended.is_(None))
         asked = select(samples.c.job, samples.c.workers, func.avg(samples.c.samples))
-        asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0, samples.c.samples <= MOST)
+        asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0, SOUND)
         found: dict[str, dict[int, float]] = {}
         async with self._connected() as connection:
             for job, workers, speed in await connection.execute(
@@ -386,6 +388,13 @@ class Store:
                 return None
             await connection.execute(self._insert(decisions).values(**row))
         return after + 1
+
+    async def number_after(self, uid: str, taken: int) -> None:
+        """Have the next decision of a job get a number above `taken`, which is in the name of a plan that was
+        decided with a database that is lost."""
+        lower = and_(jobs.c.uid == uid, jobs.c.decisions < taken)
+        async with self._connected() as connection:
+            await connection.execute(update(jobs).where(lower).values(decisions=taken))
 
     async def decided(self, uid: str, number: int, outcome: str) -> None:
         """Note how the ScalePlan of a decision ended."""
@@ -476,7 +485,7 @@ class Store:
             await connection.execute(new, rows)
 
     async def _samples(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Sample, ...]:
-        asked = select(samples).where(samples.c.job == uid).order_by(samples.c.at.desc()).limit(most)
+        asked = select(samples).where(samples.c.job == uid, SOUND).order_by(samples.c.at.desc()).limit(most)
         return tuple(_sample(row) for row in reversed((await connection.execute(asked)).all()))
 
     async def _past(self, connection: AsyncConnection, job: Row[Any], now: datetime) -> tuple[Past, ...]:
@@ -500,7 +509,7 @@ class Store:
     ) -> Mapping[str, tuple[Sample, ...]]:
         """The newest few samples of each of some jobs, oldest first."""
         place = func.row_number().over(partition_by=samples.c.job, order_by=samples.c.at.desc())
-        ranked = select(samples, place.label("place")).where(samples.c.job.in_(uids)).subquery()
+        ranked = select(samples, place.label("place")).where(samples.c.job.in_(uids), SOUND).subquery()
         asked = select(ranked).where(ranked.c.place <= PAST_SAMPLES).order_by(ranked.c.at)
         found: dict[str, list[Sample]] = {uid: [] for uid in uids}
         for row in await connection.execute(asked):

@@ -165,6 +165,14 @@ async def test_of_decisions_from_the_same_state_one_is_kept(store: Store) -> Non
     assert (await store.history("u1", NOW)).planned == (planned, ended)
 
 
+async def test_numbers_of_plans_that_a_lost_database_decided_are_not_used_again(store: Store) -> None:
+    await store.see_job(JOB, NOW)
+    await store.number_after("u1", 3)
+    await store.number_after("u1", 2)
+    assert await store.keep("u1", KEPT, after=0) is None
+    assert await store.keep("u1", KEPT, after=(await store.history("u1", NOW)).decisions) == 4
+
+
 async def test_what_a_full_list_lacks_has_ended(store: Store) -> None:
     await store.see_job(JOB, NOW)
     for uid in ("p1", "p2"):
@@ -222,4 +230,7 @@ async def test_speeds_that_no_job_has_are_not_read(store: Store) -> None:
     await store.see_job(JOB, NOW)
     for workers, speed in ((1, inf), (3, 30.0), (4, 1e300)):
         await store.add_samples("u1", [Sample(NOW + timedelta(seconds=workers), workers, 1.0, speed)])
+    await store.add_samples("u1", [Sample(NOW, 5, inf, 1.0)])
     assert await store.speeds() == {"u1": {3: 30.0}}
+    assert [each.workers for each in (await store.history("u1", NOW)).samples] == [3]
+    assert [each.workers for each in await store.samples_of("u1", 9)] == [3]
