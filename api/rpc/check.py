@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Index, Message, Name, Request, Wait
+from elasticjob.api.rpc.message import Count, Index, Measured, Message, Name, Request, Wait
 from elasticjob.api.rpc.rendezvous import Port, Slots
 
 Text = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -60,6 +60,6 @@ class Check(Request[Next], frozen=True, kw_only=True):
     slots: Slots  # processes of the payload
     device: Text = ""  # the device type, such as the name of the GPU
     turn: Count = 0
-    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    seconds: Measured = 0.0
     error: Text = ""
     wait: Wait = 20.0

@@ -6,6 +6,7 @@ writes `world = await master.call(Join(...))` and a type checker infers the type
 
 from __future__ import annotations
 
+from sys import float_info
 from typing import Annotated, ClassVar, Final, Generic, TypeVar, get_args
 
 import msgspec
@@ -30,6 +31,10 @@ MOST: Final = 1e15
 Measured = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 """A rate or an amount that another process has measured: neither NaN nor infinite, nor more than any job
 reaches. It fits every integer of a database, and may be multiplied and squared."""
+Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
+"""Any number but NaN and the infinite ones, which msgpack can carry."""
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""An integer, such as an exit code; JSON can carry one of any length, which no snapshot takes."""
 Nodes = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A number of nodes or workers."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]

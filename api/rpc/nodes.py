@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Finite, Index, Message, Name, Request, Wait, Whole
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 """Bytes."""
@@ -48,17 +48,17 @@ class WorkerState(Message, frozen=True, kw_only=True):
     local_rank: Count
     doing: Doing
     step: Count = 0  # the last whole one
-    since: float = 0.0  # how long it has done this
-    idle: float | None = None  # since its last step ended; None before the first one in this round
-    usual: float = 0.0  # of one step to the next, 0 if unknown
-    busy: float = 0.0  # in a step before it waits for the others, lately
-    best: float = 0.0  # the least of that in this round, over as many steps
-    stopped: float = 0.0  # for how long (SIGSTOP), 0 if it is not
-    cores: float = 0.0  # that it uses lately
-    still: float | None = None  # how long its processes have computed and read nothing; None: unknown
+    since: Finite = 0.0  # how long it has done this
+    idle: Finite | None = None  # since its last step ended; None before the first one in this round
+    usual: Finite = 0.0  # of one step to the next, 0 if unknown
+    busy: Finite = 0.0  # in a step before it waits for the others, lately
+    best: Finite = 0.0  # the least of that in this round, over as many steps
+    stopped: Finite = 0.0  # for how long (SIGSTOP), 0 if it is not
+    cores: Finite = 0.0  # that it uses lately
+    still: Finite | None = None  # how long its processes have computed and read nothing; None: unknown
     awaits: Awaits | None = None  # something that comes from elsewhere, and may only be slow
-    samples: float = 0.0  # records that it takes in a second, lately; 0 if unknown
-    spent: tuple[float, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
+    samples: Finite = 0.0  # records that it takes in a second, lately; 0 if unknown
+    spent: tuple[Finite, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 
 
 class WorkerPlace(Message, frozen=True, kw_only=True):
@@ -147,12 +147,12 @@ class Progress(Message, frozen=True, kw_only=True):
     """
 
     step: Count
-    epoch: float = 0.0
+    epoch: Finite = 0.0
     total_steps: Count = 0
     samples: Count = 0  # records consumed by the job in total
-    loss: float | None = None  # None also for NaN and infinities, which JSON cannot encode
-    metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
-    standstill: float | None = None
+    loss: Finite | None = None  # None also for NaN and infinities, which JSON cannot encode
+    metrics: dict[str, Finite | None] = msgspec.field(default_factory=dict)
+    standstill: Finite | None = None
     alarm: Annotated[str, msgspec.Meta(max_length=512)] = (
         ""  # the last loss that was not as usual, in a sentence
     )
@@ -162,9 +162,9 @@ class Gpus(Message, frozen=True, kw_only=True):
     """The NVIDIA devices of a node: how busy they are on average, from 0 to 1, and their memory in bytes."""
 
     count: Count
-    utilization: float
-    memory: int
-    memory_total: int
+    utilization: Finite
+    memory: Count
+    memory_total: Count
 
 
 class Usage(Message, frozen=True, kw_only=True):
@@ -191,7 +191,7 @@ class Kept(Message, frozen=True, kw_only=True):
 
     in_memory: Count = 0
     stored: Count = 0
-    seconds: float = 0.0
+    seconds: Finite = 0.0
     error: Annotated[str, msgspec.Meta(max_length=2048)] = ""
 
 
@@ -224,7 +224,7 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     incarnation: Name
     round: Count
     local_rank: Count
-    exit_code: int  # negative: killed by that signal
+    exit_code: Whole  # negative: killed by that signal
     message: str
     final: bool = False  # the agent gives up: its restarts in place are spent
     unsaved: bool = False  # the training is done, and its last checkpoint could not be written

@@ -19,7 +19,7 @@ from elasticjob.api.rpc.permutation import key_of, place
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=31_536_000)]
 Error = Annotated[str, msgspec.Meta(max_length=2048)]
-Ranges = tuple[tuple[int, int], ...]
+Ranges = tuple[tuple[Count, Count], ...]
 """Numbers as sorted, disjoint ranges [start, end)."""
 
 MOST_LEASES: Final = 256
@@ -106,11 +106,11 @@ class Outcome(Message, frozen=True, kw_only=True):
 class Poisoned(Message, frozen=True, kw_only=True):
     """A shard that failed too often; its dataset is never complete."""
 
-    number: int
-    epoch: int
-    start: int
-    end: int
-    attempts: int
+    number: Count
+    epoch: Count
+    start: Count
+    end: Count
+    attempts: Count
     error: str
     partition: str = ""
 
@@ -199,7 +199,7 @@ class Lease(Request[Dealt], frozen=True, kw_only=True):
     consumer: Consumer
     dataset: Name
     want: Annotated[int, msgspec.Meta(ge=1, le=MOST_LEASES)] = 1
-    has: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_LEASES)] = ()
+    has: Annotated[tuple[Count, ...], msgspec.Meta(max_length=MOST_LEASES)] = ()
     yields: bool = False
     read: Count = 0
     pauses: bool = False
@@ -239,8 +239,8 @@ class Position(Message, frozen=True, kw_only=True):
     dataset: Dataset
     next: Count
     open: Ranges = ()
-    used: dict[int, int] = msgspec.field(default_factory=dict)
-    failed: dict[int, int] = msgspec.field(default_factory=dict)
+    used: dict[Count, Count] = msgspec.field(default_factory=dict)
+    failed: dict[Count, Count] = msgspec.field(default_factory=dict)
     poisoned: tuple[Poisoned, ...] = ()
     applied: Count = 0
 
