@@ -42,6 +42,7 @@ POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 )
 """The page loads nothing from elsewhere."""
+AWAY: Final = "The database is away"
 MOST_JOBS: Final = 1000
 MOST_SAMPLES: Final = 500
 JOB_FIELDS: Final = ("uid", "namespace", "name", "owner", "image", "script", "strategy", "mode", "phase")
@@ -172,7 +173,7 @@ def openapi() -> dict[str, Any]:
     """Return the OpenAPI document of all requests."""
     _, schemas = msgspec.json.schema_components(VERBS.values(), ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {PREFIX + path: {"post": _call(each)} for path, each in VERBS.items()}
-    reading = {"200": "What was asked for", "401": "A wrong token"}
+    reading = {"200": "What was asked for", "401": "A wrong token", "503": AWAY}
     named = [
         {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
         for each in ("namespace", "name")
@@ -198,7 +199,9 @@ def _call(request: type[Request[Any]]) -> dict[str, Any]:
         "summary": (request.__doc__ or "").strip(),
         "security": [{"token": []}],
         "requestBody": {"required": True, "content": {JSON: {"schema": schema}}},
-        "responses": _responses({"200": "The answer", "400": "A malformed body", "401": "A wrong token"}),
+        "responses": _responses(
+            {"200": "The answer", "400": "A malformed body", "401": "A wrong token", "503": AWAY}
+        ),
     }
 
 
@@ -235,7 +238,7 @@ async def _told(request: web.Request, handler: Any) -> web.StreamResponse:
         return refused
     except DatabaseAway as error:
         log.warning("a request has to wait", extra={"path": request.path, "error": str(error)})
-        away = _problem(503, "away", "The database is away", "ask again later")
+        away = _problem(503, "away", AWAY, "ask again later")
         away.headers["Retry-After"] = "2"
         return away
     except Exception:  # the last place before the socket

@@ -36,6 +36,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.api.v1alpha1.sizing import facts_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.errors import KubeError, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
@@ -193,11 +194,14 @@ class Cluster:
 
     async def report(self) -> None:
         """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
-        due = 0.0
+        due, clock = 0.0, self._master.clock
+        passes = Passes("status", clock, self._operator.metrics, self._operator.recorder)
         while True:
-            await self._master.clock.sleep(self.STATUS_EVERY)
-            now = self._master.clock.monotonic()
-            await self.write_status(progress=now >= due)
+            await clock.sleep(self.STATUS_EVERY)
+            now = clock.monotonic()
+            if passes.is_due(self._key.name):
+                with passes.over(self._key.name):
+                    await self.write_status(progress=now >= due)
             if now >= due:
                 due = now + random.uniform(*self.PROGRESS_AFTER)
 

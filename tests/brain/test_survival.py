@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from elasticjob.brain.settings import Settings
 from elasticjob.brain.store import Store, opened
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, NODE, POD
@@ -38,8 +40,16 @@ elasticjob_world_nodes 2
 elasticjob_steps_per_second 5
 elasticjob_node_memory_bytes{node="worker-0",role="worker"} %s
 """
+AHEAD: Final = timedelta(minutes=10)
 NOBODY: Final = 9
 """A port on which nothing listens."""
+
+
+class Ahead(SystemClock):
+    """The clock of a Brain's machine that nobody has set."""
+
+    def now(self) -> datetime:
+        return super().now() + AHEAD
 
 
 @dataclass
@@ -148,7 +158,7 @@ async def place(
         store = await stack.enter_async_context(opened(database))
         config = served.config()
         config = replace(config, server=served.url.replace(f":{port}", f":{line.port}"))
-        own = await stack.enter_async_context(Client(config))
+        own = await stack.enter_async_context(Client(config, clock=Ahead()))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         operator = main.compose(own, settings, store, session, signals=False)
         server = await stack.enter_async_context(main.served(settings, store, operator.metrics.registry))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.brain.fulfilment.planners import PLANNERS, Row, Share
@@ -75,6 +76,32 @@ def test_every_planner_gives_a_new_job_its_least_and_says_why(row: Row) -> None:
 def test_while_all_machines_are_silent_nothing_changes(row: Row) -> None:
     plan = row.plan(Cluster(()), [trained(TRAINS, {1: 10.0, 2: 20.0}, job(), NOW)], timedelta(0), NOW)
     assert plan.deltas == ()
+
+
+WILD = st.one_of(st.floats(), st.sampled_from([1e-9, 1e15, -1.0]))
+SAID = st.fixed_dictionaries(
+    {
+        "step": st.integers(0, 2**53),
+        "progress": st.floats(-1, 2),
+        "stepsPerSecond": st.floats(allow_nan=False, allow_infinity=False),
+        "eta": st.sampled_from([at(NOW), "9999-12-31T23:59:59Z"]),
+    }
+)
+
+
+@pytest.mark.parametrize("row", PLANNERS.values(), ids=lambda row: row.name)
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.dictionaries(st.integers(0, 2**31), WILD, max_size=3), SAID), max_size=3))
+def test_whatever_masters_say_there_is_a_plan(
+    row: Row, told: list[tuple[dict[int, float], dict[str, Any]]]
+) -> None:
+    room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
+    known = [
+        trained(replace(TRAINS, key=f"ml/{n}"), speeds, job(status={"training": status}), NOW)
+        for n, (speeds, status) in enumerate(told)
+    ]
+    plan = row.plan(Cluster((room,)), known, timedelta(0), NOW)
+    assert all(1 <= delta.after <= 4 for delta in plan.deltas)
 
 
 def test_the_goodput_planner_gives_room_to_who_gains_by_it() -> None:
