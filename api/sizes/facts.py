@@ -15,11 +15,12 @@ import msgspec
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.rpc.message import Count, Measured, Nodes
-from elasticjob.api.sizes.role import Fact, Quantities, Role
+from elasticjob.api.sizes.role import Fact, Name, Quantities, Role, RoleName
 from elasticjob.api.v1alpha1.common import PS
 
 MOST_NODES = 4096
-Text = Annotated[str, msgspec.Meta(max_length=253)]
+MOST_ROLES = 64
+Counts = Annotated[dict[RoleName, Count], msgspec.Meta(max_length=MOST_ROLES)]
 
 
 class Mode(StrEnum):
@@ -42,12 +43,14 @@ class Stage(StrEnum):
 class JobFacts(Fact, frozen=True, kw_only=True):
     """The identity of a job, and its user's settings of sizes."""
 
-    namespace: Text = ""
-    name: Text = ""
-    uid: Text = ""
-    strategy: Text = ""
+    namespace: Name = ""
+    name: Name = ""
+    uid: Name = ""
+    strategy: RoleName = ""
     mode: Mode = Mode.MANUAL
-    roles: dict[str, Role] = msgspec.field(default_factory=dict)
+    roles: Annotated[dict[RoleName, Role], msgspec.Meta(max_length=MOST_ROLES)] = msgspec.field(
+        default_factory=dict
+    )
     limits: Quantities = msgspec.field(default_factory=dict)
 
     @property
@@ -72,8 +75,8 @@ class Use(Fact, frozen=True):
     `peak` is the most memory that the node has used in its life.
     """
 
-    name: Text
-    role: Text
+    name: Name
+    role: RoleName
     cpu: Measured = 0.0
     memory: Count = 0
     cores: Measured = 0.0
@@ -116,8 +119,12 @@ class Placement(Fact, frozen=True, kw_only=True):
     if unknown.
     """
 
-    sizes: dict[str, Count] = msgspec.field(default_factory=dict)
-    resources: dict[str, Quantities] = msgspec.field(default_factory=dict)
-    nodes: dict[str, Quantities] = msgspec.field(default_factory=dict)
-    room: dict[str, Count] | None = None
+    sizes: Counts = msgspec.field(default_factory=dict)
+    resources: Annotated[dict[RoleName, Quantities], msgspec.Meta(max_length=MOST_ROLES)] = msgspec.field(
+        default_factory=dict
+    )
+    nodes: Annotated[dict[Name, Quantities], msgspec.Meta(max_length=MOST_NODES)] = msgspec.field(
+        default_factory=dict
+    )
+    room: Counts | None = None
     machine: Quantities | None = None

@@ -9,8 +9,10 @@ import msgspec
 from elasticjob.api.resources import Resources
 from elasticjob.api.rpc.message import Count
 
-Quantities = dict[str, str]
-"""Amounts as in manifests."""
+Name = Annotated[str, msgspec.Meta(max_length=253)]
+RoleName = Annotated[str, msgspec.Meta(max_length=63)]
+Quantities = Annotated[dict[Name, Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=64)]
+"""Amounts as in manifests. Lengths are bounded: Brain reads the requests of all jobs in one thread."""
 MOST: Final = 100_000
 """Nodes of a role, in any program."""
 

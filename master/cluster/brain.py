@@ -28,7 +28,6 @@ from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.http.bodies import read_bounded
 from elasticjob.kube.metrics import Metrics
-from elasticjob.master.scaling.bounds import clip
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.state.job import Job
 from elasticjob.sizing.bounds import clip
@@ -181,8 +180,8 @@ def _bounded(samples: Iterable[Sample]) -> tuple[Sample, ...]:
 
 def _plain(placed: Placement) -> Placement:
     """What should run, without what the master remembers of plans."""
-    names = Placement.__struct_fields__
-    return Placement(**{name: getattr(placed, name) for name in names})
+    plain = Placement(**{name: getattr(placed, name) for name in Placement.__struct_fields__})
+    return plain.but(nodes=dict(list(plain.nodes.items())[-MOST_NODES:]))
 
 
 def _change(sizes: Sizes) -> Change:

@@ -112,6 +112,24 @@ async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path
                 assert reply.status in (200, 404), path
 
 
+LONG: Final = {
+    "roles": AskFirst(job=msgspec.structs.replace(BARE, roles={f"r{n}": ROLE for n in range(5000)})),
+    "amounts": AskFirst(job=msgspec.structs.replace(BARE, limits={f"x/{n}": "1" for n in range(5000)})),
+    "nodes": AskSizes(
+        job=BARE, stage=StageName.CREATE, placed=Placement(nodes={f"n{n}": AMOUNTS for n in range(5000)})
+    ),
+    "killed": AskRecovery(job=BARE, nodes=tuple(f"n{n}" for n in range(5000))),
+    "records": TellStatistics(job=BARE, records=(RECORD,) * 5000),
+}
+
+
+@pytest.mark.parametrize("asked", LONG.values(), ids=[*LONG])
+def test_a_request_that_would_hold_up_all_others_is_malformed(asked: Any) -> None:
+    """Brain answers all jobs in one thread; two megabytes of these took it for two seconds."""
+    with pytest.raises(msgspec.ValidationError, match="of length <="):
+        msgspec.json.decode(msgspec.json.encode(asked), type=type(asked))
+
+
 async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
     async with (
         opened("postgresql://brain@127.0.0.1:9/brain") as store,
