@@ -35,8 +35,9 @@ Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
 """Any number but NaN and the infinite ones, which msgpack can carry."""
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """An integer, such as an exit code; JSON can carry one of any length, which no snapshot takes."""
-Nodes = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""A number of nodes or workers."""
+LARGEST_WORLD: Final = 2**18
+Nodes = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WORLD)]
+"""A number of nodes: a job has at most 16 roles of 16,384."""
 Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
 

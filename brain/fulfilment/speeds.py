@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from scipy.optimize import nnls
 
-from elasticjob.api.rpc.brain import MOST_NODES
+from elasticjob.api.rpc.message import LARGEST_WORLD
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.brain.fulfilment.offers import Trained
 from elasticjob.brain.fulfilment.state import Job
@@ -35,7 +35,7 @@ AHEAD: Final = 2
 
 def per_size(measured: Mapping[int, float], most: int) -> dict[int, float]:
     """Return records a second for each size from 1 on; empty where nothing was measured."""
-    known = {n: v for n, v in measured.items() if 0 < n <= MOST_NODES and SLOWEST <= v <= FASTEST}
+    known = {n: v for n, v in measured.items() if 0 < n <= LARGEST_WORLD and SLOWEST <= v <= FASTEST}
     if not known:
         return {}
     n = np.array(sorted(known), dtype=float)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from elasticjob.api.rpc.brain import MOST_NODES
-from elasticjob.api.rpc.message import measured
+from elasticjob.api.rpc.message import LARGEST_WORLD, measured
 from elasticjob.brain.history import Sample, Use
 
 PREFIX: Final = "elasticjob_"
@@ -64,8 +63,8 @@ def sample_of(readings: Iterable[Reading], at: datetime) -> Sample | None:
     workers, speed = plain.get("world_nodes", 0.0), plain.get("steps_per_second", 0.0)
     if not workers or not speed or any(plain.get(f"nodes {state}") for state in ON_THE_WAY):
         return None
-    if workers > MOST_NODES or len(uses) > MOST_NODES:
-        raise Malformed(f"a world of {workers:g} nodes, {len(uses)} of them measured: {MOST_NODES} at most")
+    if workers > LARGEST_WORLD:
+        raise Malformed(f"a world of {workers:g} nodes: a job has at most {LARGEST_WORLD}")
     nodes = tuple(_use(node, role, has) for (node, role), has in sorted(uses.items()))
     goodput = plain.get("goodput_ratio", plain.get("goodput"))
     return Sample(at, int(workers), speed, plain.get("samples_per_second", 0.0), nodes, goodput)
