@@ -150,6 +150,20 @@ async def test_a_change_of_the_object_itself_does_not_wait_for_the_flock() -> No
         assert it.runs == [A]
 
 
+async def test_an_object_that_breaks_a_predicate_or_a_map_costs_no_other_a_run() -> None:
+    def keys_of(node: Any) -> list[Key]:
+        return [Key("ns", {"a": "a"}[name]) for name in node.metadata.labels]
+
+    def when(change: Change) -> bool:
+        return change.new is None or change.new.meta.name != "odd" or bool(1 / 0)
+
+    async with bench(watches=((NODE, keys_of, when),), when=when) as at:
+        odd, good = (as_item(manifest(name, namespace="", labels={name: ""})) for name in ("odd", "a"))
+        await at.feed(at.nodes, Upserted(odd), Upserted(good))
+        await at.changed(item("odd"))
+        assert at.runs == [A, key("odd")]
+
+
 async def test_a_moved_owner_or_label_concerns_the_old_and_the_new() -> None:
     async with bench() as it:
         await it.feed(
