@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,12 @@ class Site:
 
     address: str
     session: aiohttp.ClientSession
+    now: Callable[[], datetime] = lambda: NOW
 
     async def ask(self, request: Request[Any], token: str | None = None) -> Any:
         """Ask as the real client of masters does."""
         chosen = job_token(KEY, request.job.uid) if token is None else token  # type: ignore[attr-defined]
-        return await Brain(self.address, lambda: chosen, self.session).call(request)
+        return await Brain(self.address, lambda: chosen, self.session, self.now).call(request)
 
     async def post(self, path: str, body: bytes, token: str = "") -> tuple[int, Problem]:
         headers = {"Authorization": f"Bearer {token}"}
@@ -98,6 +99,17 @@ async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store
     (kept,) = await store.decisions_of("u2")
     assert (kept.number, kept.event, kept.reason) == (1, "Start", second.reason)
     assert kept.inputs["jobs like it"] == ["digits"]
+
+
+@pytest.mark.parametrize("minutes", [-10, 0, 10])
+async def test_records_are_kept_by_brains_clock(site: Site, store: Store, minutes: int) -> None:
+    ahead = timedelta(minutes=minutes)
+    skewed = replace(site, now=lambda: NOW + ahead)
+    told = [msgspec.structs.replace(each, at=each.at + ahead) for each in (statistics(2), statistics(1))]
+    for _ in range(2):
+        await skewed.ask(TellStatistics(job=JOB, records=tuple(told)))
+    found = (await store.history("u1", NOW)).samples
+    assert [each.at for each in found] == [NOW - timedelta(minutes=2), NOW - timedelta(minutes=1)]
 
 
 async def test_plans_of_running_jobs_are_not_made_twice(store: Store, tmp_path: Path) -> None:
