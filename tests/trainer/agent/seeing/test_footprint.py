@@ -255,3 +255,39 @@ def test_real_processes_are_counted_as_devcluster_s_kubelet_counts_them() -> Non
         assert abs(used - theirs) < 2 << 20
         assert len(list(footprint.tree(pid))) == 4
         assert os.getpid() in footprint.above(pid)
+
+
+IN_CONTAINER: Final = """
+import os, time
+from elasticjob.trainer.agent.seeing.footprint import Footprint
+from elasticjob.trainer.agent.seeing.memory import cgroup
+kept = bytearray(b"x") * (100 << 20)
+if os.fork() == 0: time.sleep(600)
+print(Footprint(cgroup(), {}).read(), flush=True)
+"""
+MEMORY: Final = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.mark.skipif(
+    (here := cgroup()) is None or here.most.parent == MEMORY or not os.access(MEMORY, os.W_OK),
+    reason="needs root, cgroups of version 1, and all of their tree",
+)
+def test_a_real_cgroup_with_the_first_process_of_its_pid_namespace(tmp_path: Path) -> None:
+    """Two processes share 100 MiB, the shell that made room for them is in it, too."""
+    folder = MEMORY / f"elasticjob-test-{os.getpid()}"
+    folder.mkdir()
+    script = f'echo $$ > {folder}/cgroup.procs; exec unshare --pid --fork --kill-child --mount-proc "$@"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-c", IN_CONTAINER]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            told = process.stdout.readline()
+            found = Cgroup(folder / "memory.oom_control", folder / "memory.limit_in_bytes").working_set()
+            process.kill()
+        assert found is not None
+        assert abs(int(told) - found) < 8 << 20
+        assert 100 << 20 < int(told) < 150 << 20
+    finally:
+        while (folder / "cgroup.procs").read_text():
+            os.sched_yield()
+        folder.rmdir()
