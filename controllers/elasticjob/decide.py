@@ -25,7 +25,6 @@ from elasticjob.controllers.elasticjob.sizes import (
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.nodes.drains import leaves_in
-from elasticjob.controllers.nodes.exits import ExitReason
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names

@@ -13,7 +13,7 @@ from elasticjob.api.rpc import environment as env
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy
 from elasticjob.controllers.parts import environment, names
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
@@ -65,16 +65,16 @@ class Provision:
     security: Mapping[str, Any] = field(default_factory=dict)
     """The same for the securityContext of the container, and SECURE."""
 
+    @property
+    def has_token(self) -> bool:
+        """Whether masters get a token for Brain."""
+        return bool(self.brain and self.brain_key)
+
 
 STOPPED: Final = (
     "it was told to stop although its pod was not deleted, which a kubelet does after failed probes: "
     "kubectl describe pod shows them"
 )
-
-    @property
-    def has_token(self) -> bool:
-        """Whether masters get a token for Brain."""
-        return bool(self.brain and self.brain_key)
 
 
 class _Words(msgspec.Struct):

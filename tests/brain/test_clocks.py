@@ -7,7 +7,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from elasticjob.api.rpc.brain import AskFirst, JobFacts, Statistics, TellStatistics
+from elasticjob.api.rpc.brain import AskSizes, TellStatistics
+from elasticjob.api.sizes.facts import JobFacts, Sample, Stage
 from elasticjob.brain.clocks import OLDEST, Clocks, timed
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -15,7 +16,7 @@ JOB = JobFacts(namespace="team", name="digits", uid="u1")
 
 
 def told(*moments: datetime) -> TellStatistics:
-    return TellStatistics(job=JOB, records=tuple(Statistics(at=at, workers=1) for at in moments))
+    return TellStatistics(job=JOB, records=tuple(Sample(at=at, workers=1) for at in moments))
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=n) for n in (-10, 0, 10)])
@@ -49,4 +50,5 @@ def test_no_record_is_of_the_future_or_of_long_ago(text: str) -> None:
     for ahead in (timedelta(minutes=10), timedelta(minutes=-10)):
         (record,) = timed(told(datetime.fromisoformat(text)), ahead, NOW).records
         assert record.at in (NOW, NOW - OLDEST)
-    assert timed(AskFirst(job=JOB), timedelta(minutes=10), NOW) == AskFirst(job=JOB)
+    first = AskSizes(job=JOB, stage=Stage.CREATE)
+    assert timed(first, timedelta(minutes=10), NOW) == first

@@ -13,32 +13,22 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from elasticjob.api.rpc.brain import (
-    AskFirst,
-    AskRecovery,
-    AskSizes,
-    JobFacts,
-    NodeUse,
-    Placement,
-    RoleFacts,
-    StageName,
-    Statistics,
-    TellStatistics,
-    job_token,
-)
+from elasticjob.api.rpc.brain import AskSizes, TellStatistics, job_token
+from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
+from elasticjob.api.sizes.role import Role
 from elasticjob.brain.access import Access
-from elasticjob.brain.algorithms import ALGORITHMS
-from elasticjob.brain.planner import Planner
+from elasticjob.brain.answers import Answers
 from elasticjob.brain.server import Server
 from elasticjob.brain.store import NoDatabase, Store, opened
+from elasticjob.sizing.table import ALGORITHMS
 
 NOW: Final = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KEY: Final = b"a key of the operator and of Brain"
 AMOUNTS = {"cpu": "2", "memory": "4Gi"}
-ROLE = RoleFacts(count=2, least=1, most=8, unit=1, resource=AMOUNTS)
+ROLE = Role(count=2, least=1, most=8, unit=1, resource=AMOUNTS)
 JOB = JobFacts(namespace="t", name="evil", uid="u1", strategy="s", roles={"worker": ROLE}, limits=AMOUNTS)
-USE = NodeUse(name="evil-worker-0", role="worker", cpu=1.5, memory=1 << 30, cores=2.0, bytes=4 << 30)
-RECORD = Statistics(at=NOW, workers=2, steps=5.0, samples=40.0, nodes=(USE,))
+USE = Use(name="evil-worker-0", role="worker", cpu=1.5, memory=1 << 30, cores=2.0, bytes=4 << 30)
+RECORD = Sample(at=NOW, workers=2, steps=5.0, samples=40.0, nodes=(USE,))
 PLACED = Placement(
     sizes={"worker": 2},
     resources={"worker": AMOUNTS},
@@ -48,8 +38,7 @@ PLACED = Placement(
 )
 BARE = JobFacts(namespace="t", name="evil", uid="u1")
 ASKED: Final = (
-    AskSizes(job=JOB, stage=StageName.RUNNING, placed=PLACED, settled=True),
-    AskRecovery(job=BARE, nodes=("evil-worker-0",)),
+    AskSizes(job=JOB, stage=Stage.RUNNING, placed=PLACED, settled=True),
     TellStatistics(job=BARE, records=(RECORD,), dropped=1),
 )
 """Each part of a request once."""
@@ -75,9 +64,9 @@ def variants(value: Any) -> Iterator[Any]:
 @asynccontextmanager
 async def serving(store: Store, folder: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     (folder / "key").write_bytes(KEY)
-    access, planner = Access(folder / "key"), Planner(store, ALGORITHMS)
+    access, answers = Access(folder / "key"), Answers(store, ALGORITHMS)
     async with (
-        Server(store, planner, access, lambda: NOW, CollectorRegistry()) as server,
+        Server(store, answers, access, lambda: NOW, CollectorRegistry()) as server,
         aiohttp.ClientSession() as session,
     ):
         yield f"http://{server.address}/v1", session
@@ -91,15 +80,15 @@ async def post(session: aiohttp.ClientSession, url: str, body: Any, uid: str = "
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)  # SQLite takes more
 async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path) -> None:
-    good = AskFirst(job=msgspec.structs.replace(JOB, uid="u2", name="good"))
+    good = AskSizes(job=msgspec.structs.replace(JOB, uid="u2", name="good"), stage=Stage.CREATE)
     async with serving(store, tmp_path) as (url, session):
-        expected = await post(session, f"{url}/brain/first", good, "u2")
+        expected = await post(session, f"{url}/brain/sizes", good, "u2")
         assert expected[0] == 200
         for asked in ASKED:
             for body in variants(msgspec.json.decode(msgspec.json.encode(asked))):
                 status, said = await post(session, f"{url}/{asked.PATH}", body)
                 assert status in (200, 400, 401), (said, str(body)[:2000])
-        assert (await post(session, f"{url}/brain/first", good, "u2")) == expected
+        assert (await post(session, f"{url}/brain/sizes", good, "u2")) == expected
         for path in (
             "jobs",
             "jobs?running",
@@ -113,12 +102,15 @@ async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path
 
 
 LONG: Final = {
-    "roles": AskFirst(job=msgspec.structs.replace(BARE, roles={f"r{n}": ROLE for n in range(5000)})),
-    "amounts": AskFirst(job=msgspec.structs.replace(BARE, limits={f"x/{n}": "1" for n in range(5000)})),
-    "nodes": AskSizes(
-        job=BARE, stage=StageName.CREATE, placed=Placement(nodes={f"n{n}": AMOUNTS for n in range(5000)})
+    "roles": AskSizes(
+        job=msgspec.structs.replace(BARE, roles={f"r{n}": ROLE for n in range(5000)}), stage=Stage.CREATE
     ),
-    "killed": AskRecovery(job=BARE, nodes=tuple(f"n{n}" for n in range(5000))),
+    "amounts": AskSizes(
+        job=msgspec.structs.replace(BARE, limits={f"x/{n}": "1" for n in range(5000)}), stage=Stage.CREATE
+    ),
+    "nodes": AskSizes(
+        job=BARE, stage=Stage.CREATE, placed=Placement(nodes={f"n{n}": AMOUNTS for n in range(5000)})
+    ),
     "records": TellStatistics(job=BARE, records=(RECORD,) * 5000),
 }
 
@@ -135,7 +127,7 @@ async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
         opened("postgresql://brain@127.0.0.1:9/brain") as store,
         serving(store, tmp_path) as (url, session),
     ):
-        status, said = await post(session, f"{url}/brain/first", AskFirst(job=JOB))
+        status, said = await post(session, f"{url}/brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE))
         assert (status, said["code"], said["detail"]) == (503, "away", "ask again later")
         async with session.get(f"{url}/jobs") as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "2")
@@ -154,4 +146,4 @@ async def test_a_database_that_will_not_come_is_named(url: str) -> None:
 async def test_without_its_key_masters_are_refused(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (url, session):
         (tmp_path / "key").unlink()
-        assert (await post(session, f"{url}/brain/first", AskFirst(job=JOB)))[0] == 401
+        assert (await post(session, f"{url}/brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE)))[0] == 401

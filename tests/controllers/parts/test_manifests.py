@@ -21,7 +21,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict, why_replaced
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.nodes.exits import Exit, ExitReason
+from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed

@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from elasticjob.api.sizes.change import Change
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.cluster.autoscaler import Autoscaler
 from elasticjob.master.scalers.scaler import Scaler
 from elasticjob.master.scaling import stages
-from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError, Question
-from elasticjob.master.scaling.plan import ResourcePlan
+from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
-from tests.kit.master.scaling import asked
+from elasticjob.sizing.facts import Facts
+from tests.kit.sizing import asked
 
 
 class Standin:
@@ -30,10 +31,10 @@ class Standin:
         )
         self.now = self.clock.now
 
-    async def plan(self, question: Question) -> ResourcePlan:
+    async def plan(self, facts: Facts) -> Change:
         if self.errors:
             raise self.errors.pop(0)
-        return ResourcePlan({}, {}, "as it is")
+        return Change(reason="as it is")
 
     def observe(self, change: Any) -> None:
         self.answers += 1
@@ -45,8 +46,8 @@ class Standin:
 async def test_a_job_whose_sizes_cannot_be_decided_trains_on(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    standin, question = Standin(error, error), asked({})
-    monkeypatch.setattr(stages, "question", lambda job, now: question)
+    standin, facts = Standin(error, error), asked({})
+    monkeypatch.setattr(stages, "question", lambda job, now: facts)
     scaler = Autoscaler(cast(Master, standin), cast(Optimizer, standin), cast(Scaler, None))
     running = asyncio.create_task(scaler.run())
     await standin.clock.advance(10)

@@ -150,7 +150,7 @@ async def test_the_job_decides_alone_without_a_token_for_brain(standin: StandIn,
     file, start = tmp_path / "brain-token", replace(QUESTION, stage=Stage.CREATE)
     for words in ("No such file", "can't decode"):
         async with ClientSession() as session:
-            first = BrainOptimizer(Brain("127.0.0.1:9", file.read_text, session), "ml", "uid-1")
+            first = BrainOptimizer(Brain("127.0.0.1:9", file.read_text, session))
             plan = await WithStandIn(first, LocalOptimizer()).plan(start)
         assert "the token for it cannot be read" in plan.reason
         assert words in plan.reason
