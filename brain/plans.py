@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from elasticjob.api.readings import number
 from elasticjob.api.rpc.brain import Sizes
 from elasticjob.api.sizes.facts import Placement
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode
@@ -96,11 +97,20 @@ class Plans:
 
         False if there has been another decision since.
         """
+        if (taken := self._taken(job)) > after:  # they were decided with a database that is lost
+            await self.store.number_after(job.metadata.uid, taken)
+            after = taken
         kept = replace(kept, plan=plan_name(job, after + 1))
         if (number := await self.store.keep(job.metadata.uid, kept, after)) is None:
             return False
         await self._write(job, replace(kept, number=number), now)
         return True
+
+    def _taken(self, job: ElasticJob) -> int:
+        """The highest number in the name of a plan of this job."""
+        prefix = plan_name(job, 1).removesuffix("1")
+        names = (plan.metadata.name for plan in self.plans.list(job.metadata.namespace))
+        return max((number(n.removeprefix(prefix)) for n in names if n.startswith(prefix)), default=0)
 
     async def _follow(self, job: ElasticJob, history: History, now: datetime) -> None:
         """Write the plan of the last decision, if it is not written yet; note how it ended, once it has."""

@@ -38,6 +38,7 @@ from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
 from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.kinds import Key
+from elasticjob.sizing.facts import Pace
 
 log = logging.getLogger("elasticjob.brain")
 
@@ -47,6 +48,9 @@ ALIKE: Final = 8
 ALIKE_FOR: Final = timedelta(days=7)
 RECENT: Final = 64
 """Samples of a job that a decision looks at."""
+LOOK_BACK: Final = Pace().shrink
+"""The age of one more: memory that was not needed for so long may be taken (sizing/rules/memory.py)."""
+EPSILON: Final = timedelta(microseconds=1)
 PAST_SAMPLES: Final = 8
 PIECE: Final = 1000
 """Rows that a sweep deletes in one transaction, and uids in one statement."""
@@ -300,7 +304,7 @@ class Store:
                 uid=uid,
                 name=job.name,
                 stage=stage,
-                samples=await self._samples(connection, uid, RECENT),
+                samples=await self._looked_at(connection, uid, now),
                 past=await self._past(connection, job, now) if past else (),
                 killed=(await self._killed(connection, [uid]))[uid],
                 planned=await self._planned(connection, uid),
@@ -482,6 +486,14 @@ class Store:
         if rows:
             new = self._insert(samples).on_conflict_do_nothing(index_elements=["job", "at"])
             await connection.execute(new, rows)
+
+    async def _looked_at(self, connection: AsyncConnection, uid: str, now: datetime) -> tuple[Sample, ...]:
+        """The newest samples, and one that shows what nodes had needed LOOK_BACK ago."""
+        recent = await self._samples(connection, uid, RECENT)
+        before = min(now - LOOK_BACK, recent[0].at - EPSILON) if recent else now
+        asked = select(samples).where(samples.c.job == uid, SOUND, samples.c.at <= before)
+        older = (await connection.execute(asked.order_by(samples.c.at.desc()).limit(1))).all()
+        return (*map(_sample, older), *recent)
 
     async def _samples(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Sample, ...]:
         asked = select(samples).where(samples.c.job == uid, SOUND).order_by(samples.c.at.desc()).limit(most)

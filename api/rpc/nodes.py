@@ -7,7 +7,18 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Finite, Index, Message, Name, Request, Wait, Whole
+from elasticjob.api.rpc.message import (
+    Count,
+    Empty,
+    Finite,
+    Index,
+    Measured,
+    Message,
+    Name,
+    Request,
+    Wait,
+    Whole,
+)
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 """Bytes."""
@@ -176,7 +187,7 @@ class Usage(Message, frozen=True, kw_only=True):
     (with page cache that it could take back).
     """
 
-    cpu: float
+    cpu: Measured
     memory: Size
     peak: Size | None = None
     kernel_peak: Size | None = None

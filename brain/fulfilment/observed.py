@@ -14,6 +14,7 @@ from elasticjob.api.resources import Resources, pod_requests
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode, Phase
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.order import by_age
 from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.fulfilment.state import CPU, PODS, Amounts, Cluster, Demand, Job, Machine
@@ -139,7 +140,7 @@ def job_of(
     least, most = range_.smallest, range_.largest
     if not spec.auto_scale or most is None or least >= most:
         return None
-    newest = sorted(plans, key=lambda plan: (str(plan.metadata.creation_timestamp), plan.metadata.name))
+    newest = by_age(plans)
     stay = sorted((pod for pod in pods if not pod.metadata.deletion_timestamp), key=_index)
     now = _target(newest, placed.replicas)
     pod = sized(spec, {name: str(amount) for name, amount in placed.resource.items()})

@@ -19,6 +19,7 @@ PLAIN: Final = ("world_nodes", "steps_per_second", "samples_per_second", "goodpu
 USES: Final = (
     "node_cpu_cores",
     "node_memory_bytes",
+    "node_memory_peak_bytes",
     "node_cpu_configured_cores",
     "node_memory_configured_bytes",
 )
@@ -86,4 +87,5 @@ def _use(node: str, role: str, has: Mapping[str, float]) -> Use:
         memory=int(has.get("node_memory_bytes", 0)),
         cores=has.get("node_cpu_configured_cores", 0.0),
         bytes=int(has.get("node_memory_configured_bytes", 0)),
+        peak=int(has.get("node_memory_peak_bytes", 0)),
     )

@@ -76,9 +76,13 @@ def _sizes(seen: Seen) -> Iterator[Obstacle]:
         why = why_impossible(plan) if plan == seen.newest_request or plan.metadata.name == bounds else ""
         for role, spec in plan.spec.replica_resource_specs.items() if why else ():
             have, wanted = seen.sizes.get(role), spec.replicas
-            known = wanted is not None and have not in (None, wanted)
+            known = wanted is not None and have not in (None, wanted, _allowed(seen, role, wanted))
             if known and (plan.metadata.name == bounds or asked(seen.job).get(role) == wanted):
                 yield Obstacle(IMPOSSIBLE, f"{role} has {have} of {wanted} nodes: {why}")
+
+
+def _allowed(seen: Seen, role: str, count: int) -> int:
+    return seen.job.spec.range_of(role).clamp(count) if role in seen.job.spec.roles else count
 
 
 def _of_node(seen: Seen, node: Node, begun: datetime) -> Obstacle | None:

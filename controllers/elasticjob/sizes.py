@@ -57,7 +57,8 @@ def still_asked(seen: Seen) -> dict[str, int]:
     sizes = asked(seen.job)
     specs = plan.spec.replica_resource_specs.items()
     roles = [role for role, spec in specs if again and spec.replicas == sizes.get(role, -1)]
-    return {role: sizes[role] for role in roles if seen.sizes.get(role) != sizes[role]}
+    given = {role: seen.job.spec.range_of(role).clamp(sizes[role]) for role in roles}
+    return {role: sizes[role] for role in roles if seen.sizes.get(role) != given[role]}
 
 
 def out_of_bounds(seen: Seen) -> dict[str, int]:

@@ -202,7 +202,12 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
     """Change the JobResource, then the plan's status."""
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
-        end = End(plan, PlanPhase.SUCCEEDED, "NothingToChange", "the job is as planned already")
+        end = End(
+            plan,
+            PlanPhase.SUCCEEDED,
+            "NothingToChange",
+            "; ".join(("the job is as planned already", *folded.remarks)),
+        )
         return ending("NothingToChange", (end,), now)
     metadata = {
         "name": resource.metadata.name,

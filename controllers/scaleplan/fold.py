@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,6 +20,8 @@ from elasticjob.controllers.parts import names
 
 Amounts = Mapping[str, str]
 TOLD: Final = 4
+_INDEX: Final = re.compile(r"(-[0-9]+)+$")
+"""The end of the name of a node, or of a pod of it: roles may end in digits, too (h100)."""
 COUNTED: Final = " replicas"
 """How the words for the number of nodes of a role end; see `touches`."""
 
@@ -48,6 +51,8 @@ class Folded:
     sizes: Mapping[str, Size]
     nodes: Mapping[str, Amounts]
     changes: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    """Requests that were not met in full, in words, of roles that keep their number."""
 
     def manifest(self) -> dict[str, Any]:
         """The part of a JobResource's spec that plans decide about."""
@@ -105,7 +110,8 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     nodes = _moved(job, plan, known, sizes)
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
-    return Folded(sizes, nodes, changes)
+    kept = (role for role in asked if sizes[role].replicas == old.get(role, Size()).replicas)
+    return Folded(sizes, nodes, changes, tuple(f"{role}: {remarks[role]}" for role in kept if remarks[role]))
 
 
 def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size]) -> frozenset[int]:
@@ -275,8 +281,7 @@ def _node(name: str, there: set[str]) -> str | None:
 
 def _role(plan: ScalePlan, name: str, remark: str) -> str:
     """The role of a pod: as said, else the part of its name between the job's name and the index."""
-    rest = name.removeprefix(f"{plan.spec.owner_job}-")
-    return remark.lower() or rest.rstrip("0123456789-")
+    return remark.lower() or _INDEX.sub("", name.removeprefix(f"{plan.spec.owner_job}-"))
 
 
 def _changes(

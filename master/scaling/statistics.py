@@ -125,4 +125,5 @@ def use_of(node: Node) -> Use:
         memory=node.usage.memory if node.usage else 0,
         cores=float(Cores.parse(given["cpu"]).value) if "cpu" in given else 0.0,
         bytes=int(Bytes.parse(given["memory"]).value) if "memory" in given else 0,
+        peak=node.peak or 0,
     )

@@ -16,7 +16,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.brain.events import Pace as Looks
 from elasticjob.brain.events import event_of, judged, settled
 from elasticjob.brain.history import History
-from elasticjob.brain.store import RECENT
+from elasticjob.brain.store import LOOK_BACK, RECENT
 from elasticjob.sizing import demand
 from elasticjob.sizing.algorithm import Decider
 from elasticjob.sizing.decide import decide
@@ -64,11 +64,13 @@ class Pod:
 
 def under_brain(pod: Pod, minutes: int) -> Pod:
     """Let Brain look at a pod every 30 s, with the newest samples alone, as its database gives them."""
-    samples: tuple[Sample, ...] = ()
+    taken: list[Sample] = []
     last = None
     for tick in range(minutes * 4):
         now = NOW + tick * STEP
-        samples = (*samples, Sample(now, 1, 1.0, 8.0, (pod.use(tick / 4),)))[-RECENT:]
+        taken.append(Sample(now, 1, 1.0, 8.0, (pod.use(tick / 4),)))
+        older = [each for each in taken[:-RECENT] if each.at <= now - LOOK_BACK][-1:]
+        samples = (*older, *taken[-RECENT:])
         history = History("u", "j", Stage.RUNNING, samples)
         counts, looks = {"worker": 1}, Looks()
         facts = history.facts(
@@ -119,6 +121,7 @@ def steady(minute: float) -> int:
 def test_a_healthy_training_of_16_gib_lives_an_hour(under: Callable[[Pod, int], Pod]) -> None:
     pod = under(Pod(steady, 16 * GIB), 60)
     assert pod.kills == 0
+    assert pod.changes  # what was not needed for forty minutes is taken
     assert all(limit > steady(0) + 256 * MIB for limit in pod.changes)
 
 

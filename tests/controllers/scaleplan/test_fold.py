@@ -186,6 +186,23 @@ def test_what_plans_touch() -> None:
     assert touches(plan("a", {"worker": 2})) == {"worker replicas"}
     assert touches(plan("a", memory={"worker": "1Gi"})) == {"worker resource"}
     assert touches(plan("a", createPods=[{"name": "digits-ps-1"}])) == {"ps replicas"}
+    assert touches(plan("a", removePods=[{"name": "digits-h100-0-2"}])) == {"h100 replicas"}
+
+
+def test_roles_may_end_in_digits() -> None:
+    roles = {name: role(2, minReplicas=1, maxReplicas=4) for name in ("h100", "worker", "worker2")}
+    asked = plan("down", removePods=[{"name": "digits-h100-1"}, {"name": "digits-worker2-0"}])
+    folded = fold(job(roles), resource(dict.fromkeys(roles, 2)), asked)
+    assert {name: size.replicas for name, size in folded.sizes.items()} == {
+        "h100": 1,
+        "worker": 2,
+        "worker2": 1,
+    }
+
+
+def test_a_request_that_changes_nothing_says_why() -> None:
+    folded = fold(job(ELASTIC, nodeUnit=2), resource({"worker": 2}), plan("up", {"worker": 3}))
+    assert (folded.changes, folded.remarks) == ((), ("worker: 3 was asked for, 1 to 4 by 2 is allowed",))
 
 
 @given(now=st.integers(1, 8), gaps=st.sets(st.integers(0, 9), max_size=3), data=st.data())

@@ -1,0 +1,54 @@
+"""The plans of running jobs: what is written, and under which name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.brain.events import Pace
+from elasticjob.brain.plans import Plans
+from elasticjob.brain.store import Kept, SeenJob, Store
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.build import job, plan
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Server:
+    """An API server with plans, which takes any other."""
+
+    plans: list[ScalePlan]
+    made: list[str] = field(default_factory=list)
+
+    def list(self, namespace: str) -> list[ScalePlan]:
+        return self.plans
+
+    async def create(self, kind: Any, manifest: Manifest) -> None:
+        self.made.append(manifest["metadata"]["name"])
+
+
+async def test_a_plan_gets_a_name_that_none_has_after_a_lost_database(store: Store) -> None:
+    """Its decisions are numbered from 1 again, while plans of those before are still there."""
+    names = ("digits-brain-job-1-7", "digits-brain-job-1-x", "digits-brain-other-9", "digits-user-12")
+    server = Server([plan(name) for name in names])
+    caches: dict[str, Any] = dict.fromkeys(("jobs", "resources", "plans"), server)
+    plans = Plans(
+        store,
+        cast(Any, server),
+        **caches,
+        algorithms=(),
+        pace=Pace(),
+        every=timedelta(seconds=30),
+        now=lambda: NOW,
+    )
+    await store.see_job(SeenJob("job-1", "ml", "digits", NOW), NOW)
+    kept = Kept(NOW, "Idle", "mine", "it pays", {}, {"groups": {"worker": {"count": 3}}})
+    assert await plans.carry_out(job(), kept, 0, NOW)
+    assert server.made == ["digits-brain-job-1-8"]
+    assert (await store.history("job-1", NOW)).decisions == 8
