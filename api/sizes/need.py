@@ -52,9 +52,8 @@ class Need:
             if not found.over(limits, now):
                 return found
             before = now.roles.get(role, Nodes()).count
-            found = found._lowered(
-                role, max(ranges[role].lowest, min(before, nodes.count)), limits, now, ranges
-            )
+            least = max(ranges[role].lowest, ranges[role].down(min(before, nodes.count)))
+            found = found._lowered(role, least, limits, now, ranges)
         return found
 
     def _lowered(
