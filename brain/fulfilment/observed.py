@@ -155,6 +155,7 @@ def job_of(
         machines=tuple(each.spec.node_name or None for each in stay[:now]) + (None,) * (now - len(stay)),
         submitted=begun,
         step=range_.unit,
+        beside=range_.beside,
         permitted=permitted(pod, machines),
         priority=max((each.spec.priority or 0 for each in pods), default=0),
         changed=_since(newest[-1], heard) if newest else None,

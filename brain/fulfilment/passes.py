@@ -18,7 +18,7 @@ def bring_into_range(draft: Draft) -> None:
     """Pass 1: a multiple of the step within the least and the most, rounded down."""
     for who in draft.jobs:
         before = who.now
-        now = min(max(before // who.step * who.step, who.least), who.most)
+        now = min(max(who.job.sizes.down(before) if who.job else before, who.least), who.most)
         if now == before:
             continue
         who.ranged = reasons.ranged(who, before)

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Final
 
+from elasticjob.api.sizes.role import Range
+
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
@@ -52,7 +54,8 @@ class Job:
     machines: tuple[str | None, ...]
     submitted: datetime
     step: int = 1
-    """Sizes are multiples of this (`nodeUnit`)."""
+    """Sizes are multiples of this (`nodeUnit`), with the nodes `beside` (chiefs)."""
+    beside: int = 0
     permitted: frozenset[str] | None = None
     """Names of the machines that its template may use; None: all."""
     priority: int = 0
@@ -62,6 +65,11 @@ class Job:
     """How many growths in a row were withdrawn: each doubles the settle time."""
     stays: str = ""
     """Why it may not grow now, for another reason than the settle time, such as `a pod is terminating`."""
+
+    @property
+    def sizes(self) -> Range:
+        """The numbers that it may have."""
+        return Range(least=self.least, most=self.most, unit=self.step, beside=self.beside)
 
 
 @dataclass(frozen=True)

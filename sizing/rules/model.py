@@ -20,4 +20,5 @@ def propose(facts: Facts) -> Change | None:
     most = max(count, most if room is None else min(most, count + room))
     sizes = (size for size in range(role.smallest, most + 1) if role.down(size) == size)
     best = throughput.best(model, sizes, PAYS)
-    return Change({WORKER: Group(best)}, reason=f"{model}: {best} workers pay")
+    pays = "1 worker pays" if best == 1 else f"{best} workers pay"
+    return Change({WORKER: Group(best)}, reason=f"{model}: {pays}")
