@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from elasticjob.api.resources import container_requests, pod_requests
 from elasticjob.api.sizes.facts import JobFacts, Mode, Placement
+from elasticjob.api.sizes.need import Need, Nodes
 from elasticjob.api.sizes.role import Role
+from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import sized
 
 
 def facts_of(job: ElasticJob) -> JobFacts:
@@ -48,6 +51,31 @@ def placement_of(resource: JobResource) -> Placement:
         nodes={node.name: _text(node.resource) for node in resource.spec.nodes},
         room=dict(status.room) if status.room else None,
         machine=_text(status.machine) if status.machine else None,
+    )
+
+
+def need_of(
+    job: ElasticJob,
+    counts: Mapping[str, int],
+    resources: Mapping[str, Mapping[str, str]],
+    own: Mapping[str, Mapping[str, str]],
+) -> Need:
+    """Return what pods of a job need: so many of each role, whose main containers get these resources.
+
+    `own` are the resources of single nodes, by their names. Raises MalformedQuantity.
+    """
+    return Need({role: _nodes(job, role, n, resources.get(role, {}), own) for role, n in counts.items()})
+
+
+def _nodes(
+    job: ElasticJob, role: str, count: int, resource: Mapping[str, str], own: Mapping[str, Mapping[str, str]]
+) -> Nodes:
+    spec, name = job.spec.roles[role], job.metadata.name
+    single = (amounts for node, amounts in own.items() if place_of(name, (role,), node))
+    return Nodes(
+        count,
+        pod_requests(sized(spec, resource)),
+        tuple(pod_requests(sized(spec, {**resource, **amounts})) for amounts in single),
     )
 
 

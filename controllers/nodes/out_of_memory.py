@@ -21,10 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from elasticjob.api.resources import Bytes, Raw, Resources, pod_requests
+from elasticjob.api.resources import Bytes, Raw, Resources, container_requests, pod_requests
+from elasticjob.api.sizes.need import Need
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.api.v1alpha1.sizing import need_of
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -141,7 +144,7 @@ class Sizing:
     def _coming(self, life: Life) -> ScalePlan | None:
         """The plan that will give the next life more than `life` had."""
         had = limit_of(life)
-        plans = ((plan, _memory_in(self._resource_in(plan, life))) for plan in self._open)
+        plans = ((plan, _planned_in(self._resource_in(plan, life))) for plan in self._open)
         return next((plan for plan, memory in plans if had and memory and memory > had), None)
 
     def _is_planned(self, life: Life, name: str) -> bool:
@@ -166,13 +169,13 @@ class Sizing:
     @cached_property
     def _own(self) -> Mapping[Place, Bytes]:
         """The memory of nodes that have their own; it overrides that of the role."""
-        requested = {node.name: _memory_in(node.resource) for node in self.resource.spec.nodes}
+        requested = {node.name: _planned_in(node.resource) for node in self.resource.spec.nodes}
         return {place: own for place in self._places if (own := requested.get(self._name(place)))}
 
     def _given(self, place: Place) -> Bytes | None:
         """The memory of a node now, if it differs from its template."""
         role = self.resource.spec.replica_resource_specs[place[0]]
-        return self._own.get(place) or _memory_in(role.resource)
+        return self._own.get(place) or _planned_in(role.resource)
 
     def _ceiling(self, place: Place) -> Ceiling:
         """The most that each node which grows with this one may have."""
@@ -195,10 +198,11 @@ class Sizing:
         limits = Resources.parse(self.job.spec.resource_limits)
         if "memory" not in limits:
             return None
-        group = self._group(place)
-        others = sum((used for other, used in self._used.items() if other != group), Bytes(0))
-        left = Bytes.parse(str(limits["memory"])) - others
-        each = Bytes(max(0, int(left.value // max(1, self._sizes[group]))))
+        group, pod = self._group(place), self._pod(place)
+        count = max(1, self._sizes[group])
+        left = _memory_in(limits) - (_memory_in(self._need.total) - pod * count)
+        beside = pod - self._main(place)
+        each = Bytes(max(0, int(left.value // count - beside.value)))
         name = f"each of {group}" if isinstance(group, str) else self._name(group)
         why = f"resourceLimits.memory {limits['memory']} leaves {each} for {name}"
         return Ceiling(each, why, "raise resourceLimits.memory")
@@ -212,17 +216,27 @@ class Sizing:
         return Counter(map(self._group, self._places))
 
     @cached_property
-    def _used(self) -> Mapping[Group, Bytes]:
-        return {group: self._uses(group) * count for group, count in self._sizes.items()}
+    def _need(self) -> Need:
+        """What the pods of the job need now."""
+        specs = self.resource.spec.replica_resource_specs.items()
+        known = {role: spec for role, spec in specs if role in self.job.spec.roles}
+        counts = {role: len(spec.indices) for role, spec in known.items()}
+        own = {node.name: _text(node.resource) for node in self.resource.spec.nodes}
+        return need_of(self.job, counts, {role: _text(spec.resource) for role, spec in known.items()}, own)
 
-    def _uses(self, group: Group) -> Bytes:
-        """The memory of each node of a group; they all have the same."""
-        if not isinstance(group, str):
-            return self._own[group]
-        if given := _memory_in(self.resource.spec.replica_resource_specs[group].resource):
-            return given
-        requests = pod_requests(self.job.spec.replica_specs[group].pod)
-        return Bytes.parse(str(requests["memory"])) if "memory" in requests else Bytes(0)
+    def _pod(self, place: Place) -> Bytes:
+        """The memory of a node's pod."""
+        return _memory_in(pod_requests(sized(self.job.spec.roles[place[0]], self._resource(place))))
+
+    def _main(self, place: Place) -> Bytes:
+        """The memory of the pod's main container."""
+        main = self.job.spec.roles[place[0]].main_container or {}
+        template = _memory_in(container_requests(main))
+        return self._given(place) or template
+
+    def _resource(self, place: Place) -> Mapping[str, str]:
+        given = self._given(place)
+        return {"memory": str(given)} if given else {}
 
 
 def limit_of(life: Life) -> Bytes | None:
@@ -233,5 +247,14 @@ def limit_of(life: Life) -> Bytes | None:
     return Bytes.parse(end.memory)
 
 
-def _memory_in(resource: Mapping[str, Raw]) -> Bytes | None:
+def _planned_in(resource: Mapping[str, Raw]) -> Bytes | None:
     return Bytes.parse(resource["memory"]) if "memory" in resource else None
+
+
+def _memory_in(amounts: Resources) -> Bytes:
+    """The memory in amounts, 0 where they have none."""
+    return Bytes(amounts["memory"].value) if "memory" in amounts else Bytes(0)
+
+
+def _text(amounts: Mapping[str, Raw]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from elasticjob.api.resources import Resources, pod_requests
-from elasticjob.api.sizes.need import Need, Nodes
+from elasticjob.api.resources import Resources
+from elasticjob.api.sizes.need import Need
 from elasticjob.api.sizes.need import told as _told
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
+from elasticjob.api.v1alpha1.sizing import need_of
 from elasticjob.controllers.parts import names
 
 Amounts = Mapping[str, str]
@@ -221,20 +221,9 @@ def _within_limits(
 
 
 def _need(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]) -> Need:
-    """What the job needs; `own` are the resources of single nodes."""
-    return Need(
-        {role: _nodes(job, role, size, own) for role, size in sizes.items() if role in job.spec.roles}
-    )
-
-
-def _nodes(job: ElasticJob, role: str, size: Size, own: Mapping[str, Amounts]) -> Nodes:
-    spec, name = job.spec.roles[role], job.metadata.name
-    single = (amounts for node, amounts in own.items() if place_of(name, (role,), node))
-    return Nodes(
-        size.replicas or 0,
-        pod_requests(sized(spec, size.resource)),
-        tuple(pod_requests(sized(spec, {**size.resource, **amounts})) for amounts in single),
-    )
+    known = {role: size for role, size in sizes.items() if role in job.spec.roles}
+    counts = {role: size.replicas or 0 for role, size in known.items()}
+    return need_of(job, counts, {role: size.resource for role, size in known.items()}, own)
 
 
 def _moved(

@@ -77,7 +77,8 @@ async def test_agent_whose_own_task_fails_ends_with_that_error(
     words = json.loads((tmp_path / "words").read_text())
     assert words["message"] == "LookupError: a bug of ours"
     assert "Traceback" in caplog.text
-    assert caplog.text.count(words["message"]) == 2  # with its traceback, and as the reason of the end
+    failed = caplog.messages.count("a task of the agent failed")  # two may fail before the agent ends
+    assert caplog.text.count(words["message"]) == failed + 1  # with tracebacks, and as the reason of the end
 
 
 class Answers(Alone):
