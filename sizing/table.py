@@ -1,8 +1,8 @@
 """The algorithms, in the order in which they are asked. The first to name a number or an amount decides it.
 
 A new one is a file in rules/ with `propose(facts)`, and a line here; or, from another package, an entry point
-of the group `elasticjob.algorithms` that is an `Algorithm`: those go first. Rows of Brain need the history of
-other jobs, or a long one; all others are asked by masters and by Brain.
+of the group `elasticjob.algorithms` that is an `Algorithm`: those go first, wherever they are installed.
+Rows of Brain need the history of other jobs, or a long one; all others are asked by masters and by Brain.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ from elasticjob.master.state.job import Job, Limits, Rule, Spec
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.scaling import Placed
 from elasticjob.master.state.training import Training
+from elasticjob.sizing.table import installed
 
 log = logging.getLogger("elasticjob.master")
 
@@ -305,8 +306,8 @@ class Cluster:
 def optimizer_of(job: ElasticJob, brain: Brain | None) -> Optimizer:
     """Return who decides about sizes: Brain while it answers, if the job has one."""
     if brain is None:
-        return LocalOptimizer()
-    return WithStandIn(BrainOptimizer(brain), LocalOptimizer())
+        return LocalOptimizer(installed())
+    return WithStandIn(BrainOptimizer(brain), LocalOptimizer(installed()))
 
 
 def _placed(job: Job, placed: Placed) -> Job:
