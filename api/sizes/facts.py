@@ -23,12 +23,21 @@ MOST_ROLES = 64
 Counts = Annotated[dict[RoleName, Count], msgspec.Meta(max_length=MOST_ROLES)]
 
 
+_PLAIN = str.maketrans("", "", "-_ ")
+
+
 class Mode(StrEnum):
     """The decider of sizes: the user alone, the job's master, or Brain."""
 
     MANUAL = "manual"
     SINGLE_JOB = "single-job"
     CLUSTER = "cluster"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Mode | None:
+        """Read the spellings of older manifests, such as single_job."""
+        word = str(value).lower().translate(_PLAIN)
+        return next((mode for mode in cls if mode.translate(_PLAIN) == word), None)
 
 
 class Stage(StrEnum):

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.common import (
     CHIEF,
@@ -59,17 +60,7 @@ class DistributionStrategy(StrEnum):
         return found.get(word)
 
 
-class OptimizeMode(StrEnum):
-    """Source of sizes and resources: the user, the job's master, or Brain."""
-
-    MANUAL = "manual"
-    SINGLE_JOB = "single-job"
-    CLUSTER = "cluster"
-
-    @classmethod
-    def _missing_(cls, value: object) -> OptimizeMode | None:
-        """Read the spellings of older manifests, such as single_job."""
-        return {_plain(one): one for one in cls}.get(_plain(value))
+OptimizeMode = Mode
 
 
 def _plain(word: object) -> str:

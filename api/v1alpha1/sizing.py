@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elasticjob.api.resources import container_requests, pod_requests
-from elasticjob.api.sizes.facts import JobFacts, Mode, Placement
+from elasticjob.api.sizes.facts import JobFacts, Placement
 from elasticjob.api.sizes.need import Need, Nodes
 from elasticjob.api.sizes.role import Role
 from elasticjob.api.v1alpha1.checks.common import node as place_of
@@ -21,7 +21,7 @@ def facts_of(job: ElasticJob) -> JobFacts:
         name=job.metadata.name,
         uid=job.metadata.uid,
         strategy=job.spec.distribution_strategy.value,
-        mode=Mode(job.spec.optimize_mode.value),
+        mode=job.spec.optimize_mode,
         roles={role: role_of(job, role) for role in job.spec.roles},
         limits=_text(job.spec.resource_limits),
     )
