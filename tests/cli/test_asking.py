@@ -18,7 +18,7 @@ DECISION = {
     "number": 2,
     "at": "2026-11-23T11:00:00Z",
     "event": "Idle",
-    "algorithm": "worker-all-reduce",
+    "algorithm": "worker-growth",
     "plan": "digits-brain-ab123-2",
     "outcome": "Written",
     "reason": "2 workers train, and there is room for more",
@@ -31,7 +31,7 @@ DECISION = {
 
 def test_a_decision_is_told() -> None:
     assert explain.told(DECISION).splitlines() == [
-        "  2  2026-11-23 11:00:00  Idle: worker-all-reduce, as ScalePlan digits-brain-ab123-2 (Written)",
+        "  2  2026-11-23 11:00:00  Idle: worker-growth, as ScalePlan digits-brain-ab123-2 (Written)",
         "     worker ×4 cpu 2; x-ps-0 cpu 8",
         "     2 workers train, and there is room for more",
     ]

@@ -113,7 +113,7 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
         await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
         page = await dom(f"{brain.url}/#{site.namespace}/first", tmp_path, picture)
         everything = await dom(brain.url, tmp_path)
-    assert "worker-all-reduce" in page
+    assert "worker-growth" in page
     assert page.count("<polyline") == 4  # speed, workers, goodput, cost
     assert "core-hours used" in page
     assert picture.stat().st_size > 10_000

@@ -453,7 +453,7 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
 
         await until(known, "Brain knows the job")
         owner = ElasticJob.model_validate(job)
-        kept = Kept(NOW, "Idle", "worker-all-reduce", "why", sizes={"groups": {"worker": {"count": 1}}})
+        kept = Kept(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
         plan = plan_of(owner, replace(kept, plan="digits-brain"))
         assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
         with pytest.raises(Forbidden):

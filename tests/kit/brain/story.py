@@ -37,9 +37,8 @@ async def tell(place: Place) -> None:
         return list((await place.known(name)).get("decisions", []))
 
     async def is_grown() -> bool:
-        return "worker-all-reduce" in [
-            each["algorithm"] for each in await decisions("first") if each["outcome"]
-        ]
+        decided = [each["algorithm"].split() for each in await decisions("first") if each["outcome"]]
+        return any("worker-growth" in names for names in decided)
 
     async def is_learnt() -> bool:
         job = await place.known("first")
@@ -56,7 +55,7 @@ async def tell(place: Place) -> None:
     await place.apply("second")
     await until(is_told, "a plan of the second job tells why it has its sizes")
     first, second = await decisions("first"), await decisions("second")
-    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "worker-cold"), first
+    assert (first[0]["event"], first[0]["algorithm"]) == ("Start", "start"), first
     assert (second[0]["event"], second[0]["algorithm"]) == ("Start", "worker-from-history"), second
     reasons = await place.reasons()
-    assert any(reason.startswith("worker-all-reduce: ") for reason in reasons), reasons
+    assert any("worker-growth" in reason.partition(": ")[0].split() for reason in reasons), reasons
