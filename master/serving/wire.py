@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from elasticjob.api.rpc.message import JSON, MSGPACK, PREFIX, PROBLEM, Problem, Request
-from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.master.handlers.dispatch import VERBS
 
@@ -58,10 +58,10 @@ def authorize(header: str, token: str) -> None:
         raise Rejected(401, "unauthenticated", "Wrong or missing token", detail, challenge)
 
 
-def decode(name: str, mime: str, body: bytes) -> Request[Any]:
-    """Return the request in `body`; Rejected names the path of an invalid field."""
+def decode(name: str, decoded: Callable[[bytes], Request[Any]], body: bytes) -> Request[Any]:
+    """Return the request in `body`, by its verb's decoder; Rejected names the path of an invalid field."""
     try:
-        return decoder(name, mime)(body)
+        return decoded(body)
     except RecursionError:
         detail = f"{name}: the body is nested deeper than it can be read"
         raise Rejected(400, "malformed", "Malformed body", detail) from None
@@ -77,6 +77,11 @@ class Encoder:
         self._bodies: dict[str, bytes] = {}
         self._ranks: dict[str, tuple[int, int]] = {}
         self._workers = 0
+
+    def answer(self, question: Any, reply: Any, mime: str) -> bytes:
+        """Return the reply to a question: a brief Join is told its part of a world."""
+        brief = isinstance(question, Join) and question.brief
+        return self.encode(reply, mime, question.node if brief else "")
 
     def encode(self, answer: Any, mime: str, node: str = "") -> bytes:
         """Return `answer`, encoded as that media type; for `node` alone, if that is given."""
@@ -113,8 +118,9 @@ class Encoder:
 
 def media_type(content_type: str, default: str = JSON) -> str:
     """Return the media type that a header names; `default` for any other."""
+    named = content_type.lower()
     for mime in (MSGPACK, JSON):
-        if mime in content_type:
+        if mime in named:
             return mime
     return default
 

@@ -18,7 +18,7 @@ from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.durable.store import File, Nowhere, StoreError, restore
-from elasticjob.master.serving.calls import Server
+from elasticjob.master.serving.http import Server
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.link.master import MasterClient, Stale
@@ -112,7 +112,7 @@ async def test_a_line_that_closes_between_two_questions_is_doubted_for_half_a_se
     await world_of_two(agents)
     async with aiohttp.ClientSession() as other:
         await Agents(agents.master, agents.clock, other).call(watch("node-1"))
-    await until(lambda: not agents.master._lines or len(agents.master._lines) < 2)
+    await until(lambda: len(agents.master._watching) < 2)
     (peer,) = await waiting(agents, watch("node-0", seen=agents.master.job.version))
     await agents.clock.advance(0.5)
     assert not peer.done()
@@ -297,7 +297,7 @@ async def test_pages_and_calls_may_share_a_connection(agents: Agents) -> None:
             assert answer.startswith(b"HTTP/1.1 200 ")
     writer.close()
     await writer.wait_closed()
-    await until(lambda: not agents.master._lines)
+    await until(lambda: not agents.master._watching)
     await agents.clock.advance(0.75)
     assert agents.master.job.nodes["node-0"].beat is None
 

@@ -7,7 +7,7 @@ import pytest
 
 from elasticjob.api.rpc.message import JSON, MSGPACK
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.master.serving.wire import FIRST, Encoder
+from elasticjob.master.serving.wire import FIRST, Encoder, media_type
 from tests.kit.master.turns import join, played
 
 
@@ -43,3 +43,17 @@ def test_the_next_world_is_another() -> None:
     encoder.encode(game.job.world, JSON)
     game.ask(join("node-0", after=1), join("node-1", after=1))
     assert msgspec.json.decode(encoder.encode(game.job.world, JSON), type=World).round == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "mime"),
+    [
+        ("application/msgpack", MSGPACK),
+        ("Application/MsgPack; q=1", MSGPACK),
+        ("application/json", JSON),
+        ("text/plain", JSON),
+        ("", JSON),
+    ],
+)
+def test_headers_name_a_media_type_in_letters_of_any_case(header: str, mime: str) -> None:
+    assert media_type(header) == mime

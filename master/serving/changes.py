@@ -1,0 +1,26 @@
+"""The log of a job: one line for each decision that changed something."""
+
+from __future__ import annotations
+
+import logging
+
+from elasticjob.master.handlers import check as checks
+from elasticjob.master.state.job import Job
+
+log = logging.getLogger("elasticjob.master")
+
+
+def say(before: Job, job: Job) -> None:
+    """Log what was decided between two states of the job."""
+    for finding in job.health.findings:
+        if finding not in before.health.findings:
+            log.warning("%s: %s", finding.reason, finding.message)
+    if job.check.findings is not before.check.findings and (sentence := checks.sentence(job)):
+        log.info("node check: %s", sentence)
+    if job.verdict and not before.verdict:
+        log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
+    elif job.ending and job.ending != before.ending:
+        log.info("round %d ends: %s", job.round, job.ending.reason)
+    elif job.running and job.world is not before.world:
+        names, size = ", ".join(member.node for member in job.running.members[:8]), job.running.size
+        log.info("round %d: %d worker%s on %s", job.running.round, size, "s" * (size != 1), names)
