@@ -53,8 +53,17 @@ log = logging.getLogger(__name__)
 class Passes:
     """See the module. Without a recorder no Event is written."""
 
-    def __init__(self, loop: str, clock: Clock, metrics: Metrics, recorder: Recorder | None = None) -> None:
-        self._loop, self._clock, self._recorder = loop, clock, recorder
+    def __init__(
+        self,
+        loop: str,
+        clock: Clock,
+        metrics: Metrics,
+        recorder: Recorder | None = None,
+        *,
+        at_most: float = BACKOFF.limit,
+    ) -> None:
+        """`at_most` bounds the seconds, jitter apart, in which an object whose pass failed is not due."""
+        self._loop, self._clock, self._recorder, self._at_most = loop, clock, recorder, at_most
         self._count = metrics.failed_passes.labels(loop=loop)
         self._failures: dict[str, Failures] = {}
         self._away, self._asked_for = Failures(BACKOFF), ""
@@ -67,6 +76,13 @@ class Passes:
     def over(self, key: str, about: ObjectReference | None = None) -> AbstractContextManager[None, bool]:
         """Return the block of one pass over an object; its error ends there."""
         return _Pass(lambda error: self._ended(key, about, error))
+
+    def count(self, key: str, error: Exception) -> None:
+        """Count an error that was no pass's. The log tells of it if the key is due: not for a while then."""
+        if self.is_due(key):
+            self._failed(key, None, error)
+        else:
+            self._count.inc()
 
     def _ended(self, key: str, about: ObjectReference | None, error: Exception | None) -> None:
         if error is None:
@@ -108,6 +124,7 @@ class Passes:
         now = self._clock.monotonic()
         self._failures = {name: each for name, each in self._failures.items() if now - each.last < REMEMBERED}
         before = self._failures.get(key, Failures(BACKOFF))
+        at_most = min(at_most, self._at_most)
         after, pause = before.another(now, random.random, at_least=at_least, at_most=at_most)
         self._failures[key] = after
         return round(pause, 3)

@@ -122,3 +122,23 @@ async def test_objects_that_are_gone_are_forgotten() -> None:
             raise FORBIDDEN
         await loop.clock.advance(5)
     assert len(loop.passes._failures) < 150
+
+
+async def test_an_error_of_no_pass_is_counted_and_told_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = Loop()
+    for _ in range(1000):
+        loop.passes.count("Watch", ZeroDivisionError())
+    assert (loop.failed, len(caplog.records)) == (1000.0, 1)
+    await loop.clock.advance(1.2)
+    loop.passes.count("Watch", ZeroDivisionError())
+    assert (loop.failed, len(caplog.records)) == (1001.0, 2)
+
+
+async def test_the_pauses_of_a_loop_may_be_bounded() -> None:
+    loop = Loop()
+    loop.passes = Passes("samples", loop.clock, Metrics(), at_most=10.0)
+    for _ in range(6):
+        assert loop.look(FORBIDDEN) == "abc"
+        await loop.clock.advance(12)
