@@ -21,6 +21,7 @@ from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import JobFacts, Mode
 from elasticjob.api.sizes.role import Role
 from elasticjob.cli.standalone.hosted import BESIDE, Hosted
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.master.cluster.autoscaler import EVERY, Autoscaler
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaler import Scaler
@@ -139,12 +140,19 @@ async def beside(settings: Settings, job: Hosted, master: Master, address: str) 
 
 
 async def _observe(master: Master, others: Processes, most: int) -> None:
-    """Tell the master how many nodes there should be, and how many more there could."""
+    """Tell the master how many nodes there should be, and how many more there could, again and again."""
+    passes = Passes("observations", master.clock, master.metrics, at_most=10.0)
     while True:
-        count = 1 + sum(member.alive for member in await others.members())
-        placed = Placed(sizes={WORKER: count}, room={WORKER: most - count}, begun=True)
-        master.observe(lambda job, now, placed=placed: _with(job, placed))  # type: ignore[misc]
+        if passes.is_due(WORKER):
+            with passes.over(WORKER):
+                await _look(master, others, most)
         await master.clock.sleep(EVERY)
+
+
+async def _look(master: Master, others: Processes, most: int) -> None:
+    count = 1 + sum(member.alive for member in await others.members())
+    placed = Placed(sizes={WORKER: count}, room={WORKER: most - count}, begun=True)
+    master.observe(lambda job, now: _with(job, placed))
 
 
 def _with(job: Job, placed: Placed) -> Job:

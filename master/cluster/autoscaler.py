@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from prometheus_client import CollectorRegistry
-
 from elasticjob.kube.controller.passes import Passes
-from elasticjob.kube.metrics import Metrics
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
@@ -30,7 +27,7 @@ class Autoscaler:
     async def run(self) -> None:
         """Run until cancelled: a job whose sizes cannot be decided trains on."""
         job = self._master.job.spec.job
-        passes = Passes("scaling", self._master.clock, Metrics(CollectorRegistry()))
+        passes = Passes("scaling", self._master.clock, self._master.metrics)
         while True:
             if passes.is_due(job):
                 with passes.over(job):

@@ -149,6 +149,7 @@ class Cluster:
 
     REFUSED = 60.0  # seconds; an API server without its database refuses them, too
     STATUS_EVERY = 1.0  # seconds
+    LOOK_AGAIN = 10.0  # seconds at most, jitter apart, until a look that failed is taken again
     PROGRESS_AFTER = (8.0, 12.0)  # seconds; a random number between, so that masters do not write in step
 
     def __init__(
@@ -196,7 +197,7 @@ class Cluster:
     async def report(self) -> None:
         """Write the status for ever: urgent changes within a second, progress every 10 s or so."""
         due, clock = 0.0, self._master.clock
-        passes = Passes("status", clock, self._operator.metrics, self._operator.recorder)
+        passes = Passes("status", clock, self._master.metrics, self._operator.recorder)
         while True:
             await clock.sleep(self.STATUS_EVERY)
             now = clock.monotonic()
@@ -263,28 +264,51 @@ class Cluster:
     async def _observe(self) -> None:
         """Pass the whole state to the master on every change, so that a missed event does no harm.
 
-        While thousands of pods start, their changes are looked at together, in a fifth of the time.
+        While thousands of pods start, their changes are looked at together, in a fifth of the time. An error
+        costs the look that met it, which is taken again after a pause.
         """
         await self._operator.wait_started()
         clock = self._master.clock
+        passes = Passes("observations", clock, self._master.metrics, at_most=self.LOOK_AGAIN)
+        looks = {
+            "own pod": self._end_when_gone,
+            "job": self._see_job,
+            "sizes": self._see_sizes,
+            "pods": self._see_pods,
+        }
         while True:
             self._changed.clear()
             began = clock.monotonic()
-            self._end_when_gone()
-            if (found := self._jobs.get(self._key)) and found.metadata.uid == self._uid:
-                if self._maker:
-                    self._maker.follow(found)
-                spec = spec_of(found, self._limits)
-                self._master.observe(lambda job, now, spec=spec: job.but(spec=spec))  # type: ignore[misc]
-            mark = self._master.job.spec.sizes.mark
-            placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, mark)
-            self._master.observe(lambda job, now, placed=placed: _placed(job, placed))  # type: ignore[misc]
-            pods = pods_of(self._key.name, self._pods.list())
-            if self._maker:
-                self._maker.wake()
-            self._master.observe(lambda job, now, pods=pods: nodes.observe(job, pods, now))  # type: ignore[misc]
+            taken = 0
+            for name, look in looks.items():
+                if passes.is_due(name):
+                    with passes.over(name):
+                        look()
+                        taken += 1
             await clock.sleep(4 * (clock.monotonic() - began))
-            await self._changed.wait()
+            if taken == len(looks):
+                await self._changed.wait()
+            else:
+                await clock.sleep(self.STATUS_EVERY)
+
+    def _see_job(self) -> None:
+        found = self._jobs.get(self._key)
+        if found and found.metadata.uid == self._uid:
+            if self._maker:
+                self._maker.follow(found)
+            spec = spec_of(found, self._limits)
+            self._master.observe(lambda job, now: job.but(spec=spec))
+
+    def _see_sizes(self) -> None:
+        mark = self._master.job.spec.sizes.mark
+        placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, mark)
+        self._master.observe(lambda job, now: _placed(job, placed))
+
+    def _see_pods(self) -> None:
+        pods = pods_of(self._key.name, self._pods.list())
+        if self._maker:
+            self._maker.wake()
+        self._master.observe(lambda job, now: nodes.observe(job, pods, now))
 
     async def _scale(self) -> None:
         """Learn and change the sizes of the job."""

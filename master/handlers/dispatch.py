@@ -75,6 +75,18 @@ EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
 }
 CUT: dict[type[Request[Any]], Change] = {Join: rendezvous.withdraw, Watch: nodes.hang_up}
 
+TIMEOUTS: dict[str, Callable[[Job, datetime], Job]] = {
+    "account": goodput.close,
+    "nodes": nodes.tick,
+    "check": checks.settle,
+    "shards": lambda job, now: _with_shards(job, book.tick(job.shards, now)),
+    "servers": servers.settle,
+    "health": watch.look,
+    "verdict": verdict.judge,
+    "statistics": statistics.take,
+}
+"""Changes by time alone, in their order; each leaves a sound job, so that one may be left out."""
+
 VERBS: dict[str, type[Request[Any]]] = {request.PATH: request for request in HANDLERS}
 
 
@@ -101,14 +113,15 @@ def cut(job: Job, request: Request[Any], now: datetime) -> Job:
 
 def tick(job: Job, now: datetime) -> Job:
     """Return the job after all timeouts that have expired by `now`."""
-    job = goodput.close(job, now)
-    job = checks.settle(nodes.tick(job, now), now)
-    after = book.tick(job.shards, now)
-    job = job if after is job.shards else job.but(shards=after)
-    job = servers.settle(job, now)
-    return statistics.take(verdict.judge(watch.look(job, now), now), now)
+    for change in TIMEOUTS.values():
+        job = change(job, now)
+    return job
 
 
 def judged(job: Job, now: datetime) -> Job:
     """Return the job with its verdict, if the observed state brings one."""
     return verdict.judge(job, now)
+
+
+def _with_shards(job: Job, after: book.Book) -> Job:
+    return job if after is job.shards else job.but(shards=after)

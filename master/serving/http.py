@@ -110,11 +110,9 @@ class Calls(Plain[Call]):
         self._waiting.pop(line, None)
         if reply is None:
             line.answer(b"204 No Content", "", b"")
-        elif isinstance(reply, RequestError):
-            problem = reply.problem()
-            body, mime = wire.problem_body(problem)
-            line.answer(b"%d Problem" % problem.status, mime, body)
-        elif not isinstance(reply, asyncio.CancelledError):
+        elif isinstance(reply, BaseException):
+            _refuse(line, reply)
+        else:
             line.answer(b"200 OK", call.accepted, self._encoder.answer(question, reply, call.accepted))
 
 
@@ -177,6 +175,16 @@ class Server(web.Server):
             return web.Response(status=204)
         body = self._encoder.answer(question, reply, call.accepted)
         return web.Response(body=body, content_type=call.accepted)
+
+
+def _refuse(line: Line, error: BaseException) -> None:
+    """Respond with an error of a call; a client takes a plain 500 for a master that may come back."""
+    if isinstance(error, RequestError):
+        problem = error.problem()
+        body, mime = wire.problem_body(problem)
+        line.answer(b"%d Problem" % problem.status, mime, body)
+    elif not isinstance(error, asyncio.CancelledError):
+        line.answer(b"500 Internal Server Error", "text/plain", b"a defect of the master, see its log\n")
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -40,17 +40,24 @@ GPUS: tuple[tuple[str, str, Callable[[Gpus], float]], ...] = (
 )
 
 
-def render(request: web.BaseRequest, job: Job, now: datetime, unsaved: float) -> web.Response:
-    """Return the page at the request's path; 404 with the list of pages; 405 for methods that write.
+class Trouble(NamedTuple):
+    """Seconds for which the job's state could not be saved, and the unexpected errors of each loop."""
 
-    `unsaved` is for how many seconds the job's state could not be saved.
-    """
+    unsaved: float = 0.0
+    failed: Mapping[str, float] = {}
+
+
+NONE = Trouble()
+
+
+def render(request: web.BaseRequest, job: Job, now: datetime, trouble: Trouble) -> web.Response:
+    """Return the page at the request's path; 404 with the list of pages; 405 for methods that write."""
     page = PAGES.get(request.path)
     if page is None:
         return web.Response(status=404, text=f"no such page; there are {', '.join(PAGES)}\n")
     if request.method not in READING:
         return web.Response(status=405, text="pages are read only\n", headers={"Allow": ", ".join(READING)})
-    return page(goodput.close(job, now), now, unsaved)
+    return page(goodput.close(job, now), now, trouble)
 
 
 def status(job: Job, now: datetime) -> dict[str, Any]:
@@ -120,8 +127,8 @@ def _workers(node: Node) -> tuple[WorkerState, ...]:
 class JobCollector(Collector):
     """The Prometheus metrics of one job, computed from its state at every scrape."""
 
-    def __init__(self, job: Job, unsaved: float = 0.0) -> None:
-        self._job, self._unsaved = job, unsaved
+    def __init__(self, job: Job, trouble: Trouble = NONE) -> None:
+        self._job, self._trouble = job, trouble
 
     def collect(self) -> Iterator[Metric]:
         """Yield one sample per metric, labelled with the job's name."""
@@ -130,7 +137,12 @@ class JobCollector(Collector):
             if value is not None:
                 yield _gauge(job, name, what, value)
         what = "For how long the job's state could not be saved: what a next master would lack"
-        yield _gauge(job, "snapshot_unsaved_seconds", what, self._unsaved)
+        yield _gauge(job, "snapshot_unsaved_seconds", what, self._trouble.unsaved)
+        what = "Passes of a loop that met an unexpected error"
+        failed = CounterMetricFamily("elasticjob_failed_passes", what, labels=["job", "loop"])
+        for loop, count in self._trouble.failed.items():
+            failed.add_metric([job.spec.job, loop], count)
+        yield failed
         restarts = CounterMetricFamily(
             "elasticjob_worker_restarts", "Workers that ended badly", labels=["job"]
         )
@@ -243,21 +255,21 @@ def _node(job: Job, node: Node, now: datetime) -> dict[str, Any]:
     }
 
 
-def _metrics(job: Job, now: datetime, unsaved: float) -> web.Response:
+def _metrics(job: Job, now: datetime, trouble: Trouble) -> web.Response:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(JobCollector(job, unsaved))
+    registry.register(JobCollector(job, trouble))
     return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _status(job: Job, now: datetime, _: float) -> web.Response:
+def _status(job: Job, now: datetime, _: Trouble) -> web.Response:
     return web.Response(body=msgspec.json.encode(status(job, now)), content_type="application/json")
 
 
-def _alive(job: Job, now: datetime, _: float) -> web.Response:
+def _alive(job: Job, now: datetime, _: Trouble) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _live(job: Job, now: datetime, _: float) -> web.Response:
+def _live(job: Job, now: datetime, _: Trouble) -> web.Response:
     return web.Response(text=LIVE, content_type="text/html")
 
 
@@ -321,7 +333,7 @@ loop()
 </script></body></html>
 """
 
-PAGES: dict[str, Callable[[Job, datetime, float], web.Response]] = {
+PAGES: dict[str, Callable[[Job, datetime, Trouble], web.Response]] = {
     "/": _live,
     "/status": _status,
     "/metrics": _metrics,

@@ -16,7 +16,7 @@ Tell = Callable[[Any], None]
 class Poll:
     """A waiting long poll: its request and deadline, and where its response goes, once.
 
-    The response may be a RequestError.
+    The response may be an exception.
     """
 
     def __init__(self, request: Request[Any], until: datetime, tell: Tell) -> None:

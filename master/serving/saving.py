@@ -41,7 +41,7 @@ class Saving:
                 delay, self._since = 0.5, None
                 shell.saved(saving)
                 await shell.clock.sleep(min(shell.clock.monotonic() - began, PAUSE))
-            except OSError as error:
+            except Exception as error:
                 self._since = self._since or shell.now()
                 self._say_unsaved(error, delay)
                 await shell.clock.sleep(delay)
@@ -55,8 +55,9 @@ class Saving:
             return
         try:
             await self._store.save(snapshot(shell.job, shell.now()))
-        except OSError as error:
-            log.warning("the last state of job %s is not saved: %s", shell.job.spec.job, error)
+        except Exception as error:
+            name, trace = shell.job.spec.job, _trace(error)
+            log.warning("the last state of job %s is not saved: %s", name, error, exc_info=trace)
 
     def seconds_unsaved(self) -> float:
         """Return for how long the state could not be saved."""
@@ -68,7 +69,7 @@ class Saving:
             return snapshot(job, self._shell.now())
         return await asyncio.to_thread(snapshot, job, self._shell.now())
 
-    def _say_unsaved(self, error: OSError, delay: float) -> None:
+    def _say_unsaved(self, error: Exception, delay: float) -> None:
         seconds = self.seconds_unsaved()
         log.log(
             logging.ERROR if seconds > UNSAVED else logging.WARNING,
@@ -77,4 +78,10 @@ class Saving:
             seconds,
             delay,
             error,
+            exc_info=_trace(error),
         )
+
+
+def _trace(error: Exception) -> Exception | None:
+    """Return an error whose trace is worth a log: no store's."""
+    return None if isinstance(error, OSError) else error

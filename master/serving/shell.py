@@ -2,7 +2,8 @@
 
 Requests are handled one after another by pure functions; there is no await between reading the job and
 replacing it, so there are no locks. Long polls wait here, and are tried again whenever `Job.version` has
-risen.
+risen. An unexpected error costs the request or the timeout that met it: the job stays as it was, and the
+loops go on.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.controller.passes import Passes
+from elasticjob.kube.metrics import Metrics
 from elasticjob.master.handlers import dispatch, nodes, shards
 from elasticjob.master.serving import changes
 from elasticjob.master.serving.polls import Poll, Polls, Tell
@@ -28,6 +33,7 @@ log = logging.getLogger("elasticjob.master")
 
 TICK = 0.25  # seconds between checks of the timeouts
 LATE = timedelta(seconds=1)  # after a tick as late as this, missed Watches are the master's own fault
+PAUSE = 10.0  # seconds at most, jitter apart, between two tries of a timeout that fails
 MANY = 256  # polls that are answered before other requests have their turn
 SAVE_PROGRESS = timedelta(seconds=5)  # progress alone is saved at most so often
 
@@ -42,11 +48,14 @@ class Shell:
         self.ended = asyncio.Event()
         self.retired = False  # another master has the job: this one saves nothing any more
         self.unsaved = asyncio.Event()  # there is something to save
+        self.metrics = Metrics(CollectorRegistry())  # of the loops; those of the job are made from its state
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
         self._node, self._told = node, Told(node)
         self._began, self._origin = self.clock.monotonic(), self.clock.now()
         self._polls = Polls()
+        self._requests = Passes("requests", self.clock, self.metrics)
+        self._timeouts = Passes("timeouts", self.clock, self.metrics, at_most=PAUSE)
         self._changed = asyncio.Event()
         self._closing = False
 
@@ -55,7 +64,10 @@ class Shell:
         return self._origin + timedelta(seconds=self.clock.monotonic() - self._began)
 
     async def ask(self, request: Request[Any]) -> Any:
-        """Return the response to `request`, waiting if it is a long poll; None is "ask again"."""
+        """Return the response to `request`, waiting if it is a long poll; None is "ask again".
+
+        Raises a RequestError, or the unexpected error that it met.
+        """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def tell(reply: Any) -> None:
@@ -71,20 +83,27 @@ class Shell:
             if poll:
                 self.hang_up(poll)
             raise
-        if isinstance(reply, RequestError):
+        if isinstance(reply, Exception):
             raise reply
         return reply
 
     def take(self, request: Request[Any], tell: Tell) -> Poll | None:
-        """Handle `request`; call `tell` with the response now, or later: then return what waits."""
+        """Handle `request`; call `tell` with the response now, or later: then return what waits.
+
+        The response may be an exception.
+        """
         asked = self.now()
         try:
             reply = self._handled(request, asked)
+            if reply is not None or type(request) not in dispatch.LATER:
+                tell(self._told.noted(self.job, request, reply))
+                return None
         except RequestError as error:
             tell(error)
             return None
-        if reply is not None or type(request) not in dispatch.LATER:
-            tell(self._told.noted(self.job, request, reply))
+        except Exception as error:
+            self._requests.count(type(request).__name__, error)
+            tell(error)
             return None
         poll = Poll(request, self._until(request, asked), tell)
         self._polls.add(poll)
@@ -124,11 +143,11 @@ class Shell:
             self._changed.set()
         if job.version == before.version:
             return
-        changes.say(before, job)
         self.unsaved.set()
         self._changed.set()
         if job.verdict:
             self.ended.set()
+        changes.say(before, job)
 
     def saved(self, job: Job) -> None:
         """Note that `job`, a state of before, is saved now."""
@@ -181,15 +200,21 @@ class Shell:
         ticked = looked
         while True:
             await self.clock.sleep(TICK)
-            if self.now() - ticked > LATE:  # suspended or starved: the heartbeats were missed here
-                self.job = nodes.overslept(self.job, self.now() - ticked)
-            ticked = self.now()
-            self.become(dispatch.tick(self.job, ticked))
+            slept, ticked = self.now() - ticked, self.now()
+            if slept > LATE:  # suspended or starved: the heartbeats were missed here
+                with self._timeouts.over("overslept"):
+                    self.job = nodes.overslept(self.job, slept)
+            self._time_out(ticked)
             self._expire(ticked)
             moved = training is not self.job.training or mark != self.job.shards.mark
             if moved and self.now() - looked > SAVE_PROGRESS:
                 looked, training, mark = self.now(), self.job.training, self.job.shards.mark
                 self.unsaved.set()
+
+    def failed_passes(self) -> dict[str, float]:
+        """Return how many passes of which loop met an unexpected error."""
+        samples = (each for family in self.metrics.failed_passes.collect() for each in family.samples)
+        return {each.labels["loop"]: each.value for each in samples if each.name.endswith("_total")}
 
     def _handled(self, request: Request[Any], now: datetime) -> Any:
         turn = dispatch.handle(self.job, request, now)
@@ -221,20 +246,40 @@ class Shell:
             reply = dispatch.LATER[type(request)](self.job, request, now)
             if reply is dispatch.AGAIN:
                 reply = self._handled(request, now)
+            if reply is not None:
+                self._answer(poll, reply)
         except RequestError as error:
             self._answer(poll, error)
-            return
-        if reply is not None:
-            self._answer(poll, reply)
+        except Exception as error:
+            self._give_up(poll, error)
 
     def _answer(self, poll: Poll, reply: Any) -> None:
         self._polls.drop(poll)
         poll.tell(self._told.noted(self.job, poll.request, reply))
 
+    def _give_up(self, poll: Poll, error: Exception) -> None:
+        """Answer a poll with the unexpected error that it met: its client asks again after a pause."""
+        self._requests.count(type(poll.request).__name__, error)
+        self._polls.drop(poll)
+        poll.tell(error)
+
     def _expire(self, now: datetime) -> None:
         """Answer the polls whose time is over."""
         for poll in [poll for poll in self._polls if poll.until <= now]:
-            self._answer(poll, dispatch.EXPIRED[type(poll.request)](self.job, poll.request, now))
+            try:
+                self._answer(poll, dispatch.EXPIRED[type(poll.request)](self.job, poll.request, now))
+            except Exception as error:
+                self._give_up(poll, error)
+
+    def _time_out(self, now: datetime) -> None:
+        """Apply the timeouts that have expired; one that fails is left out for a while."""
+        job = self.job
+        for name, change in dispatch.TIMEOUTS.items():
+            if self._timeouts.is_due(name):
+                with self._timeouts.over(name):
+                    job = change(job, now)
+        with self._timeouts.over("job"):
+            self.become(job)
 
 
 def finished(job: Job) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from elasticjob.api.sizes.change import Change
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.metrics import Metrics
 from elasticjob.master.cluster.autoscaler import Autoscaler
 from elasticjob.master.scalers.scaler import Scaler
 from elasticjob.master.scaling import stages
@@ -29,7 +30,7 @@ class Standin:
             [*errors],
             0,
         )
-        self.now = self.clock.now
+        self.now, self.metrics = self.clock.now, Metrics()
 
     async def plan(self, facts: Facts) -> Change:
         if self.errors:

@@ -24,13 +24,14 @@ from elasticjob.kube.objects.views import (
     ContainerTerminated,
     PodSpec,
 )
+from elasticjob.master.cluster import cluster as module
 from elasticjob.master.cluster.cluster import Cluster, is_urgent, pods_of, spec_of, training_status
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.health.watch import named
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.job import End, Limits, Spot, Verdict
+from elasticjob.master.state.job import End, Job, Limits, Spec, Spot, Verdict
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.training import Account
 from tests.kit.master.turns import Played, played, ran, report, watch
@@ -283,3 +284,50 @@ def test_a_pod_whose_labels_are_not_ours_is_no_node(index: str) -> None:
     labels = {**odd.metadata.labels, "elasticjob.dlrover/replica-index": index}
     odd = replace(odd, metadata=replace(odd.metadata, labels=labels))
     assert [found.name for found in pods_of("digits", [odd, listed("some-name", "Running")])] == ["some-name"]
+
+
+class Held:
+    """A cache of a few objects, and when it changes."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.objects = list(objects)
+
+    def list(self) -> list[Any]:
+        return self.objects
+
+    def get(self, _: object) -> Any:
+        return self.objects[0] if self.objects else None
+
+
+@pytest.mark.parametrize("fails", ["spec_of", "placed_of", "pods_of"])
+async def test_a_look_that_fails_costs_that_look_and_comes_again(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, job = VirtualClock(), elasticjob(worker={"replicas": 2, "restartCount": 7})
+    master = Master(Job(spec=Spec(job="digits")), "secret", Nowhere(), clock=clock)
+    cluster = Cluster(cast(Client, Server(clock)), job, master, Limits())
+    for name, held in {"jobs": job, "pods": listed("digits-worker-1", "Running")}.items():
+        monkeypatch.setattr(cluster, f"_{name}", Held(held))
+    monkeypatch.setattr(cluster, "_resources", Held())
+    monkeypatch.setattr(cluster, "_plans", Held())
+    read, errors = getattr(module, fails), [ZeroDivisionError(), ZeroDivisionError()]
+
+    def reads(*given: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return read(*given)
+
+    monkeypatch.setattr(module, fails, reads)
+    monkeypatch.setattr(cluster._operator, "wait_started", lambda: asyncio.sleep(0))
+    observing = asyncio.create_task(cluster._observe())
+    await clock.advance(0.1)
+    assert (master.job.spec.restart_count == 7, bool(master.job.nodes)) == (
+        fails != "spec_of",
+        fails != "pods_of",
+    )
+    for _ in range(8):
+        await clock.advance(1)
+    assert not observing.done()
+    assert (master.job.spec.restart_count, [*master.job.nodes]) == (7, ["digits-worker-1"])
+    assert master.failed_passes()["observations"] == 2.0
+    observing.cancel()

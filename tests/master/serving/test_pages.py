@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from elasticjob.api.rpc.nodes import Doing, Gpus, Report, Usage, WorkerState
-from elasticjob.master.serving.pages import JobCollector, render, status
+from elasticjob.master.serving.pages import NONE, JobCollector, render, status
 from elasticjob.master.state.job import Job
 from tests.kit.master.turns import Played, played, pod
 
@@ -95,6 +95,6 @@ def test_pages_account_the_time_until_they_are_asked() -> None:
     game.tick()
     game.see(pod("node-0"))
     request = make_mocked_request("GET", "/status")
-    response = render(request, game.job, game.now + timedelta(seconds=0.2), 0.0)
+    response = render(request, game.job, game.now + timedelta(seconds=0.2), NONE)
     assert isinstance(response.body, bytes)
     assert msgspec.json.decode(response.body)["badputSeconds"]["init"] == 0.2

@@ -384,9 +384,9 @@ async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
 class Stubborn:
     """A store that fails a few times."""
 
-    def __init__(self, failures: int = 2) -> None:
+    def __init__(self, failures: int = 2, error: Exception | None = None) -> None:
         self.saved: list[bytes] = []
-        self.failures = failures
+        self.failures, self.error = failures, error or StoreError("no room")
 
     async def load(self) -> bytes | None:
         return None
@@ -394,12 +394,13 @@ class Stubborn:
     async def save(self, data: bytes) -> None:
         self.failures -= 1
         if self.failures >= 0:
-            raise StoreError("no room")
+            raise self.error
         self.saved.append(data)
 
 
-async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again() -> None:
-    store, clock = Stubborn(), VirtualClock()
+@pytest.mark.parametrize("error", [StoreError("no room"), ZeroDivisionError("a defect")])
+async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again(error: Exception) -> None:
+    store, clock = Stubborn(error=error), VirtualClock()
     job = Job(spec=Spec(job="digits"), gathering=clock.now())
     async with Master(job, TOKEN, store, clock=clock) as master:
         assert (await master.ask(join("node-0"))).round == 1
