@@ -120,7 +120,14 @@ async def beside(settings: Settings, job: Hosted, master: Master, address: str) 
                 (sys.executable, "-m", "elasticjob.cli", *sys.argv[1:]), own | here.environment(node)
             )
 
-        others = Processes(folder, master.job.spec.job, command, master.clock, grace=settings.grace + 10)
+        others = Processes(
+            folder,
+            master.job.spec.job,
+            command,
+            master.clock,
+            grace=settings.grace + 10,
+            metrics=master.metrics,
+        )
         scaler = Beside(others)
         await scaler.apply("start", Change({WORKER: Group(job.low)}, reason=f"{job.low} nodes"))
         os.environ.update(here.environment(0))

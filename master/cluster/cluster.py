@@ -179,7 +179,9 @@ class Cluster:
         for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
         clock = master.clock
-        self._maker = Pods(client, job, rules, self._pods, clock, master.address) if rules else None
+        self._maker = (
+            Pods(client, job, rules, self._pods, clock, master.address, master.metrics) if rules else None
+        )
         scaler = self._maker or ScalePlanScaler(client, job)
         self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
         self._reporter = Reporter(brain, lambda: master.job, clock) if brain else None

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
+from prometheus_client import CollectorRegistry
+
 from elasticjob.api.sizes.change import Change
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
@@ -25,7 +27,9 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.client.client import Client, JsonPatchOperation
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
+from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.master.scalers.scaleplan import manifest
@@ -37,6 +41,8 @@ MANAGED_BY: Final = "elasticjob.dlrover/master"
 """The value of `spec.managedBy` that leaves the pods of a job to its master."""
 CARRIED_OUT: Final = "elasticjob.dlrover/carried-out"
 """On JobResources: the keys of the changes that are part of it, as a JSON list, the newest last."""
+PAUSE: Final = 30.0
+"""Seconds at most, jitter apart, until a look that met an unexpected error is taken again."""
 KEPT: Final = 64
 AT_ONCE: Final = 32
 """Writes that are in flight at the same time."""
@@ -111,7 +117,14 @@ class Pods:
     """Makes the pods of one job, whose master agents find at `address`."""
 
     def __init__(
-        self, client: Client, job: ElasticJob, rules: Rules, pods: Listed, clock: Clock, address: str
+        self,
+        client: Client,
+        job: ElasticJob,
+        rules: Rules,
+        pods: Listed,
+        clock: Clock,
+        address: str,
+        metrics: Metrics | None = None,
     ) -> None:
         self._client, self._job, self._rules = client, job, rules
         self._pods, self._clock, self._address = pods, clock, address
@@ -120,6 +133,7 @@ class Pods:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._failed: dict[str, tuple[int, float]] = {}  # by pod: attempts, and when to try again
         self._status: Manifest = {}
+        self._passes = Passes("pods", clock, metrics or Metrics(CollectorRegistry()), at_most=PAUSE)
 
     async def apply(self, key: str, change: Change) -> None:
         """Record the change in the JobResource; `run` carries it out."""
@@ -141,11 +155,17 @@ class Pods:
         while not is_over():
             self._changed.clear()
             pause = EVERY
-            try:
-                pause = await self.step()
-            except (KubeError, ScalerError) as error:
-                log.warning("the pods of job %s are looked at again in a second: %s", self._key.name, error)
+            if self._passes.is_due(self._key.name):
+                with self._passes.over(self._key.name):
+                    pause = await self._stepped()
             await self._wait(pause)
+
+    async def _stepped(self) -> float:
+        try:
+            return await self.step()
+        except (KubeError, ScalerError) as error:
+            log.warning("the pods of job %s are looked at again in a second: %s", self._key.name, error)
+            return EVERY
 
     async def step(self) -> float:
         """Do what is to be done now; return the seconds until something is due."""

@@ -23,11 +23,14 @@ from typing import Final
 
 import msgspec
 import psutil
+from prometheus_client import CollectorRegistry
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.api.sizes.change import Change
 from elasticjob.kube.backoff import Backoff
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.passes import Passes
+from elasticjob.kube.metrics import Metrics
 from elasticjob.master.durable.store import File
 from elasticjob.master.scalers.scaler import ScalerError
 from elasticjob.master.scaling import workers
@@ -38,6 +41,8 @@ from elasticjob.sizing.exits import of_status
 
 log = logging.getLogger("elasticjob.master")
 
+PAUSE: Final = 30.0
+"""Seconds at most, jitter apart, until a look that met an unexpected error is taken again."""
 LOOK: Final = 0.2  # seconds between two looks at the processes
 GRACE: Final = 30.0  # seconds between SIGTERM and SIGKILL
 RETRY: Final = Backoff(first=0.5, limit=30.0)
@@ -98,6 +103,7 @@ class Processes:
         critical: Critical | None = None,
         budget: int = 3,
         grace: float = GRACE,
+        metrics: Metrics | None = None,
     ) -> None:
         self._folder, self._job, self._command, self._clock = folder, job, command, clock
         self._critical, self._budget, self._grace = critical or Critical(), budget, grace
@@ -106,6 +112,7 @@ class Processes:
         self._running: dict[tuple[str, int], _Process] = {}
         self._failed: dict[tuple[str, int], tuple[int, float]] = {}  # by role and rank
         self._turn = asyncio.Lock()
+        self._passes = Passes("processes", clock, metrics or Metrics(CollectorRegistry()), at_most=PAUSE)
 
     async def apply(self, key: str, change: Change) -> None:
         """Record the change; `run` carries it out."""
@@ -116,12 +123,17 @@ class Processes:
     async def run(self) -> None:
         """Start and stop processes for ever."""
         while True:
-            try:
-                async with self._turn:
-                    await self.look()
-            except ScalerError as error:
-                log.warning("%s; again soon", error)
+            if self._passes.is_due(self._job):
+                with self._passes.over(self._job):
+                    await self._look()
             await self._clock.sleep(LOOK)
+
+    async def _look(self) -> None:
+        try:
+            async with self._turn:
+                await self.look()
+        except ScalerError as error:
+            log.warning("%s; again soon", error)
 
     async def close(self) -> None:
         """End all processes, with their time to do so."""
