@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.torch.evaluation import Score, evaluated
+from elasticjob.trainer.torch.loop import Loop, OnChange
 from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.records.data import (
     ByPart,
@@ -36,7 +37,7 @@ from elasticjob.trainer.torch.records.data import (
     Shards,
     by_index,
 )
-from elasticjob.trainer.torch.run import OnChange, Run
+from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.state import Done, PerEpoch, State, check_keep, check_optimizers
 from elasticjob.trainer.torch.step import Step
 
@@ -119,9 +120,9 @@ class Elastic:
             ddp=ddp or {},
             environment=os.environ,
             remedy=Remedy.of(on_nan, nan_limit),
-            on_change=on_change,
         )
-        atexit.register(self._run.close)
+        self._loop = Loop(self._run, on_change)
+        atexit.register(self._run.membership.close)
 
     @property
     def model(self) -> nn.Module:
@@ -248,20 +249,20 @@ class Elastic:
         if self._looped:
             raise RuntimeError("elastic.steps(...) was called before: there is one loop, use step.ends_epoch")
         self._looped = True
-        run = self._run
-        run.train(data, 1 if epochs is None and steps is None else epochs, steps)
-        while run.left():
+        run, loop = self._run, self._loop
+        loop.begin(data, 1 if epochs is None and steps is None else epochs, steps)
+        while run.left:
             step = Step(run)
             try:
                 yield step
             except GeneratorExit:
                 if not sys.is_finalizing():
-                    run.leave_loop()
+                    loop.leave()
                 raise
             if not step.entered:
                 raise RuntimeError(f"step {step.number} was not taken: write `with step:` in the loop")
-            run.at_step()
-        run.finish()
+            loop.at_step()
+        loop.finish()
 
     def evaluate(self, data: Loader, score: Score) -> dict[str, float]:
         """Return the mean of each of the scores over all records of `data`, computed by all workers together.

@@ -36,7 +36,7 @@ _scored = msgspec.msgpack.Decoder(list[Scored]).decode
 
 def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
     """Return the mean of each score over all records of `data`."""
-    if run.is_newcomer():
+    if run.membership.is_newcomer():
         return dict(run.state.scores)
     number, mine = run.state.evaluated + 1, dict[int, Scored]()
     pieces = _pieces(run, data)
@@ -45,7 +45,7 @@ def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
             with _evaluating(run, data):
                 scores = _attempt(run, data, pieces, score, mine)
         except RuntimeError as error:
-            run.survive(error)
+            run.membership.survive(error)
         else:
             run.state.scores, run.state.evaluated = scores, number
     return dict(run.state.scores)
@@ -55,8 +55,9 @@ def _attempt(
     run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scored]
 ) -> dict[str, float]:
     """Compute the batches that nobody has yet, each worker its part; `mine` is what this one has."""
-    run.share_buffers()
-    said = run.exchange(_encode(sorted(mine)))
+    with run.line.inside():  # the first worker's running statistics are those of all
+        run.peers.unify(list(run.state.model.buffers()))
+    said = _exchange(run, _encode(sorted(mine)))
     known = {index for each in said for index in _indices(each)}
     left = [piece for piece in pieces if piece.index not in known]
     rank, size = run.peers.place_in_exchange()
@@ -70,8 +71,14 @@ def _attempt(
         if number < len(part):
             piece = part[number]
             mine[piece.index] = Scored(piece.index, piece.count, means)
-    said = run.exchange(_encode(list(mine.values())))
+    said = _exchange(run, _encode(list(mine.values())))
     return means_of([each for part_ in said for each in _scored(part_)])
+
+
+def _exchange(run: Run, data: bytes) -> list[bytes]:
+    """Return the `data` of every worker that is at this place of the script."""
+    with run.line.inside():
+        return run.peers.exchange(data)
 
 
 def means_of(scored: list[Scored]) -> dict[str, float]:
@@ -96,9 +103,9 @@ def _evaluating(run: Run, data: Loader) -> Iterator[None]:
     """Let the model evaluate for the duration of a block, which reads `data`."""
     model = run.state.model
     training = [module for module in model.modules() if module.training]
-    run.say(Phase.OUTSIDE)
+    run.line.say(Phase.OUTSIDE)
     run.evaluating = True
-    run.forget(data)
+    run.reading.forget(data)
     model.eval()
     try:
         with torch.no_grad():

@@ -15,7 +15,8 @@ from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.torch.records.data import moved, stream
 from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
 from elasticjob.trainer.torch.records.sampler import Piece
-from elasticjob.trainer.torch.run import Run
+from elasticjob.trainer.torch.run import Run, trained_parameters
+from elasticjob.trainer.torch.state import State
 
 FOLD = 64  # steps are compared modulo this: the mean of small numbers is exact enough
 
@@ -32,7 +33,7 @@ class Step:
     """
 
     def __init__(self, run: Run) -> None:
-        done, sampler = run.state.done, run.sampler
+        done, sampler = run.state.done, run.reading.sampler(run.peers.place)
         self._run = run
         self.number = done.step + 1
         self.epoch = done.epoch
@@ -43,7 +44,7 @@ class Step:
         self.done = False
         self.loss = float("nan")
         self.entered = False
-        self._scope = run.inside()
+        self._scope = run.line.inside()
         self._pieces: tuple[Piece, ...] = ()
         self._current: Piece | None = None  # its backward pass is due
         self._counted = 0  # records of the last batch
@@ -71,9 +72,9 @@ class Step:
         self._began = time.monotonic()
         self._random = Randomness.of(self._run.device)
         self._scope.__enter__()
-        self._run.say(Phase.COMPUTING)
+        self._run.line.say(Phase.COMPUTING)
         self._pieces = self._run.begin_step(self._window)
-        self._run.noise.begin(self.number, self._window.count, self._run.trained_parameters())
+        self._run.noise.begin(self.number, self._window.count, trained_parameters(self._run.state))
         return self
 
     def __exit__(
@@ -85,7 +86,7 @@ class Step:
             if error is None:
                 self._finish()
         except RuntimeError as failed:
-            if not self._run.broken_by(failed):
+            if not self._run.membership.broken_by(failed):
                 raise
             broken = failed
         finally:
@@ -93,7 +94,7 @@ class Step:
             self._scope.__exit__(None, None, None)
             if self._random is not None:
                 self._random.put_back()
-        if isinstance(error, RuntimeError) and self._run.broken_by(error):
+        if isinstance(error, RuntimeError) and self._run.membership.broken_by(error):
             broken = error
         if broken is not None:
             self.done = self._run.repair(self.number, str(broken))
@@ -113,10 +114,10 @@ class Step:
         run = self._run
         for piece in self._pieces:
             run.peers.check()
-            run.say(Phase.READING)
-            with run.inside(False):
-                batch = moved(run.next_batch(), run.device)
-            run.say(Phase.COMPUTING)
+            run.line.say(Phase.READING)
+            with run.line.inside(False):
+                batch = moved(run.reading.next(), run.device)
+            run.line.say(Phase.COMPUTING)
             seed_torch(stream(run.seed, self.number - 1, piece.index), run.device)
             self._current, self._last = piece, piece is self._pieces[-1]
             self._counted = piece.count
@@ -168,7 +169,7 @@ class Step:
         Call it in the block, after the loop over the batches.
         """
         self.unscale()
-        return self._run.reduction.clip(self._run.trained_parameters(), max_norm, norm_type)
+        return self._run.reduction.clip(trained_parameters(self._run.state), max_norm, norm_type)
 
     def unscale(self) -> None:
         """Make the gradients those of the mean loss, where a GradScaler or weights are used.
@@ -178,7 +179,7 @@ class Step:
         weight = self._means()[1] * self._run.peers.size
         if self._weighted and not self._divided:
             self._divided = True
-            for parameter in self._run.trained_parameters():
+            for parameter in trained_parameters(self._run.state):
                 if parameter.grad is not None and weight:
                     parameter.grad.div_(weight)
         scaler = self._run.state.scaler
@@ -189,7 +190,7 @@ class Step:
         run = self._run
         if run.noise.measures and not self._weighted:
             round_, count = run.peers.place.round, self._window.count
-            run.noise.finish(round_, count, self.records, run.trained_parameters())
+            run.noise.finish(round_, count, self.records, trained_parameters(run.state))
 
     def log(self, **metrics: float | Tensor) -> None:
         """Add your own numbers (learning rate, gradient norm) to the progress in the job's status.
@@ -212,14 +213,15 @@ class Step:
     def _send(self) -> tuple[Tensor, Tensor] | None:
         """Send the step's few numbers; return the tensor whose gradient they are if they ride along."""
         run = self._run
-        run.say(Phase.REDUCING, busy=time.monotonic() - self._began)
+        run.line.say(Phase.REDUCING, busy=time.monotonic() - self._began)
         run.peers.check()
         self._sent = True
         fold = (self.number - 1) % FOLD
         known = isinstance(self._losses, float)
         first = self._losses if known else 0.0
-        squares = run.noise.mine(run.peers.place.round)
-        numbers = torch.tensor((first, self._weights, run.interrupted(), fold, squares), device=run.device)
+        round_ = run.peers.place.round
+        interrupted, squares = run.line.interrupted(round_), run.noise.mine(round_)
+        numbers = torch.tensor((first, self._weights, interrupted, fold, squares), device=run.device)
         if not known:
             numbers[0] = self._losses
         return run.reduction.send(numbers)
@@ -246,6 +248,20 @@ class Step:
         self.loss = loss / weights if weights else float("nan")
         run.reports.notice(self.number, self.loss)
         if not run.remedies(self.loss):
-            run.step_optimizers()
+            step_optimizers(run.state)
         run.count_step(self.records, self._next, self.loss, interrupted > 0)
         self.done = True
+
+
+def step_optimizers(state: State) -> None:
+    """Take a step: the gradients are reduced."""
+    scaler = state.scaler
+    for optimizer in state.optimizers:
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+    if scaler is not None:
+        scaler.update()
+    for scheduler in state.schedulers:
+        scheduler.step()

@@ -91,10 +91,6 @@ class Link:
             return self._wait(Boundary(round=ended, port=port), listener)
         return self._wait(Broken(round=ended, port=port, error=error[:1000]), listener)
 
-    def advance(self, news: Advance) -> None:
-        """Report progress."""
-        self.say(news)
-
     def interrupted(self, round_: int) -> bool:
         """Whether the world of `round_` has to end at the next step boundary."""
         return self._interrupted == round_

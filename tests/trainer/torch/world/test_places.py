@@ -157,7 +157,7 @@ class Places(RuleBasedStateMachine):
             self.all_train(1)
 
     def meet(self) -> bool:
-        """Agree on the state as `Run._agree` does; False if a member is started again for that."""
+        """Agree on the state as `Gate.agree` does; False if a member is started again for that."""
         if self.agreed == self.game.job.round:
             return True
         members = [self.workers[name] for name in self.members()]

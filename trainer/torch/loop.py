@@ -1,0 +1,85 @@
+"""The loop over the steps of a training: what happens before, between and after them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.torch.records.data import Loader
+from elasticjob.trainer.torch.run import Run
+
+log = logging.getLogger("elasticjob")
+
+OnChange = Callable[[int, int, tuple[str, ...]], object]
+"""Is told the round, the number of workers, and the nodes that were lost before it."""
+
+
+class Loop:
+    """The loop of one worker; `on_change` is called for each new world."""
+
+    def __init__(self, run: Run, on_change: OnChange | None) -> None:
+        self._run, self._on_change = run, on_change
+
+    def begin(self, loader: Loader, epochs: int | None, steps: int | None) -> None:
+        """Begin the loop over `loader`: until `epochs` are over, or `steps` steps are done."""
+        run, state = self._run, self._run.state
+        run.reading.begin(loader, epochs, steps)
+        run.copies.settle()
+        self.at_step()
+        run.reading.sampler(run.peers.place).check(state.done.position)
+        state.check_order(loader.told())
+        if not run.left and run.peers.rank == 0:
+            log.warning(
+                "nothing is left to train: step %d is done, and steps(...) asks for no more; ask for more, "
+                "or give another checkpoint folder",
+                state.done.step,
+            )
+
+    def at_step(self) -> None:
+        """Be at the start of a step: all workers are here. End the world if they agreed to.
+
+        The script's own code after the step before has run. So copies are taken here: averages, metrics and
+        schedulers are those of the step.
+        """
+        run, membership = self._run, self._run.membership
+        if run.state.whole:
+            run.state.end_epoch()
+            run.copies.take_if_due(run.peers)
+        if membership.boundary and run.left:
+            membership.next()
+        membership.at_step()
+        run.copies.settle()
+        if membership.changed:
+            membership.changed = False
+            self._tell_change()
+
+    def finish(self) -> None:
+        """After the last step: report, save the last checkpoint."""
+        run = self._run
+        run.ended = True
+        run.report_step(last=True)
+        run.line.say(Phase.ENDED)
+        run.copies.take(run.peers, persist=True)
+        run.copies.close()
+
+    def leave(self) -> None:
+        """After a `break` of the script: save what was trained till then."""
+        run, state = self._run, self._run.state
+        if run.ended or not state.whole:
+            return
+        try:
+            state.end_epoch()
+        except RuntimeError as error:  # a score is missing: the copy before stays the newest
+            log.warning("step %d is not saved: %s", state.done.step, error)
+            return
+        run.copies.settle()
+        run.report_step(at_once=True)
+        run.copies.take(run.peers, persist=True)
+
+    def _tell_change(self) -> None:
+        """Call what the script wants to know of a new world."""
+        self._run.copies.clone()
+        if self._on_change is not None:
+            place = self._run.peers.place
+            self._on_change(place.round, place.size, place.lost)
