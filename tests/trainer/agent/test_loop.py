@@ -71,6 +71,7 @@ def settings(folder: Path, *command: str, pod: str = "") -> Settings:
 async def test_agent_whose_own_task_fails_ends_with_that_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "elasticjob.agent")
     given = settings(tmp_path, "sleep", "600")
     async with asyncio.timeout(PATIENCE):
         assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path, keeper(tmp_path)).run() == 1
