@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.objects import asked
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.nodes.relaunch import Life, Node
+from elasticjob.controllers.nodes.relaunch import RESIZING, Life, Node
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, why_impossible
 from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
@@ -27,7 +27,7 @@ SAME: Final = {"ErrImagePull": "ImagePullBackOff"}
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What keeps a node from running."""
+    """What keeps a node from running, or from what it is to have."""
 
     reason: str
     sentence: str
@@ -87,8 +87,10 @@ def _allowed(seen: Seen, role: str, count: int) -> int:
 
 def _of_node(seen: Seen, node: Node, begun: datetime) -> Obstacle | None:
     life = node.latest
-    if life is None or life.running:
+    if life is None:
         return None
+    if life.running:
+        return Obstacle(RESIZING, f"{life.name}: {life.unresized}") if life.unresized else None
     if seen.is_spent(node) and life.ended:
         sentence = f"{life.name} failed and is not replaced: {life.ended.sentence}"
         return Obstacle(RESTARTS_SPENT, sentence)

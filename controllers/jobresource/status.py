@@ -16,6 +16,7 @@ from elasticjob.controllers.nodes.relaunch import (
     OUT_OF_MEMORY,
     POD_FAILED,
     POD_FAILURE_POLICY,
+    RESIZING,
     Node,
     Standing,
 )
@@ -86,7 +87,7 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     )
     obstacles += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
     spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
-    order = (*spent, "Restarting", "Pending", "Leaving", "Resizing", "Starting")
+    order = (*spent, "Restarting", "Pending", "Leaving", RESIZING, "Starting")
     yield from sorted(obstacles, key=lambda obstacle: order.index(obstacle[0]))
 
 
@@ -96,7 +97,9 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
         case Standing.DONE:
             return None
         case Standing.RUNS if life and life.ready and differing(seen, node):
-            return "Resizing", f"{life.name} is given other resources"
+            return RESIZING, f"{life.name} is given other resources"
+        case Standing.RUNS if life and life.ready and life.unresized:
+            return RESIZING, f"{life.name}: {life.unresized}"
         case Standing.RUNS if life and life.ready:
             return None
         case Standing.RUNS if life and life.waiting:

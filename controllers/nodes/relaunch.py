@@ -53,6 +53,10 @@ CANNOT_START = "CannotStart"
 """The reason of nodes that could not start, and would not in another pod."""
 OUT_OF_MEMORY = "OutOfMemory"
 """The reason of nodes that spent their restarts, the last one by an OOM kill."""
+RESIZING = "Resizing"
+"""The reason of nodes that are given other resources, and have not got them."""
+RESIZES = frozenset({"PodResizePending", "PodResizeInProgress"})
+"""Conditions of a pod whose containers have other resources than its spec."""
 UNHEALTHY = "Unhealthy"
 """Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
 
@@ -90,6 +94,7 @@ class Life:
     needs: tuple[str, ...] = ()  # the objects of its volumes: `ConfigMap rates`
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
+    unresized: str = ""  # why it has not got the resources of its spec yet, in a sentence
     released: bool = False
     version: str = ""
     notice: Notice | None = None  # its machine is about to leave
@@ -331,6 +336,7 @@ def life_of(
         needs=needs(pod),
         resource=_resource(pod),
         resize=_resize(pod),
+        unresized="" if end or leaves_at else _unresized(pod),
         released=annotations.get(names.RELEASED) == "true",
         version=pod.metadata.resource_version,
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
@@ -424,3 +430,13 @@ def _resize(pod: Pod) -> str:
         return "refused"
     pending = (c for c in pod.status.conditions if c.type == "PodResizePending" and c.status == "True")
     return next((c.reason for c in pending), pod.status.resize)
+
+
+def _unresized(pod: Pod) -> str:
+    """Return why a pod has not got the resources of its spec: room, or memory that is in use, say."""
+    conditions = (c for c in pod.status.conditions if c.type in RESIZES and c.status == "True")
+    told = [c.message or c.reason for c in conditions]
+    if why := next(filter(None, told), ""):
+        return f"the kubelet has not resized it: {why}"
+    seen = pod.status.observed_generation
+    return "the kubelet has not resized it yet" if told or 0 < seen < pod.metadata.generation else ""

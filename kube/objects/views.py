@@ -216,6 +216,7 @@ class PodStatus(View, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
     qos_class: str = ""
     resize: str = ""
+    observed_generation: int = 0
 
 
 class Pod(Object, frozen=True):

@@ -96,6 +96,15 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         seen(masters=(pending(role="master", waiting=NO_IMAGE),)),
         ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}"),
     ),
+    "memory that a node cannot give back yet": (
+        seen(lives=(life(0), life(1, unresized="the kubelet has not resized it: x"))),
+        (
+            "Running",
+            "True",
+            "NodesRunning",
+            "2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x",
+        ),
+    ),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
         ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
@@ -190,6 +199,7 @@ REASONS: list[tuple[str, Seen, str | None]] = [
     ("a foreign JobResource", Seen(job(), resource(owner="job-0")), "NameTaken"),
     ("an init container", seen(lives=(pending(0, ended=FETCH), life(1))), "InitContainerFailed"),
     ("out of memory", seen(lives=(oom(0), life(1))), "OOMKilled"),
+    ("a resize", seen(lives=(life(0, unresized="the kubelet has not resized it: x"), life(1))), "Resizing"),
     ("suspended", seen(job(suspend=True), lives=(pending(0, waiting=UNSCHEDULABLE),)), None),
     ("succeeded", seen(job(status=over())), None),
     ("failed", seen(job(status=over("Failed"))), "Because"),

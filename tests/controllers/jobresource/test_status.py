@@ -60,6 +60,11 @@ READY: list[tuple[str, Seen, tuple[str, str, str]]] = [
         ("False", "Resizing", "digits-worker-1 is given other resources"),
     ),
     (
+        "a resize that the kubelet has not carried out",
+        seen(life(0), life(1, unresized="the kubelet has not resized it: memory is in use")),
+        ("False", "Resizing", "digits-worker-1: the kubelet has not resized it: memory is in use"),
+    ),
+    (
         "many",
         seen(*(pending(n) for n in range(5)), resource_=resource({"worker": 5})),
         (

@@ -102,6 +102,41 @@ HEALTH: list[tuple[Any, str]] = [
 ]
 
 
+RESIZES: list[tuple[str, Any, str]] = [
+    ("none", {"observedGeneration": 3}, ""),
+    ("servers that do not count", {}, ""),
+    ("not seen yet", {"observedGeneration": 2}, "the kubelet has not resized it yet"),
+    (
+        "going on",
+        {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
+        "the kubelet has not resized it yet",
+    ),
+    ("done", {"conditions": [{"type": "PodResizeInProgress", "status": "False", "message": "x"}]}, ""),
+    (
+        "in use",
+        {
+            "conditions": [
+                {"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}
+            ]
+        },
+        "the kubelet has not resized it: x",
+    ),
+    (
+        "no room",
+        {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
+        "the kubelet has not resized it: Deferred",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "why"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
+def test_a_resize_that_is_not_carried_out(status: Any, why: str) -> None:
+    about = {"name": "w", "generation": 3, "labels": names.pod_labels("digits", "worker", 0, 0)}
+    found = life_of(POD.convert({"metadata": about, "status": status}), machines=())
+    assert found is not None
+    assert found.unresized == why
+
+
 @pytest.mark.parametrize(("status", "broken"), HEALTH)
 def test_devices_that_the_kubelet_calls_unhealthy(status: Any, broken: str) -> None:
     about = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": status}
