@@ -11,13 +11,20 @@ from typing import Any, Final
 import pytest
 
 from elasticjob import __version__
+from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.sizes.role import Role
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.sizing.demand import Demand
+from elasticjob.sizing.facts import Pace
+from elasticjob.sizing.rules.memory import propose
 from tests.kit.node.kubectl import CommandFailed
 from tests.kit.node.site import READY, Site
 from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
 from tests.kit.node.timeline import Row
+from tests.kit.sizing import NOW, asked
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
@@ -76,73 +83,232 @@ async def test_a_container_out_of_memory_comes_back_with_twice_as_much(
 
 
 HOLDS: Final = """
-import time
+import os, time
+print("holds", os.getpid(), flush=True)
 kept = bytearray(b"x") * (200 << 20)
 with open("/tmp/read", "wb") as file:
     file.write(kept[: 60 << 20])
-while True:
+while not os.path.exists("/tmp/done"):
     with open("/tmp/read", "rb") as file:
         while file.read(1 << 20):
             pass
-    time.sleep(5)
+    time.sleep(2)
 """
 """A worker with memory of its own, and with page cache that it uses."""
+HOLDING: Final = Meal(
+    "", "AllreduceStrategy", ("elasticjob", "run", "--no-python", "python3", "-c", HOLDS), "1Gi", "", True
+)
+POD: Final = "hungry-worker-0"
 SLACK: Final = 32 << 20
 """Bytes: the kubelet's numbers are some seconds old, and there are programs that the test starts there."""
-ASKS: Final = (
-    "import json; from elasticjob.trainer.agent.seeing.memory import cgroup; found = cgroup(); "
-    "print(json.dumps([found.working_set(), found.peak()]))"
-)
+ASKS: Final = """
+import json
+from elasticjob.trainer.agent.seeing.memory import cgroup
+found = cgroup()
+name = "memory.current" if found.most.name == "memory.max" else "memory.usage_in_bytes"
+charged = int(found.most.with_name(name).read_text())
+names = dict(limit=found.limit(), charged=charged, used=found.working_set(), most=found.peak())
+print(json.dumps(dict(names, kills=found.kills())))
+"""
+"""Run in a container: what its cgroup says."""
+READS: Final = """
+block = b"x" * (1 << 20)
+with open("/tmp/long", "wb+") as file:
+    for _ in range({}):
+        file.write(block)
+    file.seek(0)
+    while file.read(1 << 20):
+        pass
+"""
+"""Run in a container: a file goes through the page cache."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The bytes of a container's memory, as its cgroup, its agent and the kubelet tell them."""
+
+    cgroup: dict[str, int | None]
+    agent: dict[str, int | None]
+    kubelet: int | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the three tell the same."""
+        told = (self.cgroup["used"], self.agent.get("memory"), self.kubelet)
+        known = [each for each in told if each is not None]
+        return len(known) == len(told) and max(known) - min(known) < SLACK
+
+    @property
+    def text(self) -> str:
+        """The numbers in words."""
+        told = {**self.cgroup, "agent": self.agent.get("memory"), "peak": self.agent.get("peak")}
+        told["kubelet"] = self.kubelet
+        kills = told.pop("kills")
+        inactive = (self.cgroup["charged"] or 0) - (self.cgroup["used"] or 0)
+        sizes = {**told, "inactive_file": inactive}
+        words = (f"{name} {'-' if size is None else f'{size >> 20}Mi'}" for name, size in sizes.items())
+        return ", ".join((*words, f"{kills} kills"))
 
 
 async def test_an_agent_reports_the_working_set_of_its_container(site: Site, home: str) -> None:
     """What the kubelet counts: with agent, warm process and page cache; and the most of it."""
-    meal = Meal(
-        "", "AllreduceStrategy", ("elasticjob", "run", "--no-python", "python3", "-c", HOLDS), "1Gi", ""
-    )
-    job = hungry(home, meal)
-    await site.kubectl.apply(job)
-    pod, node = "hungry-worker-0", ""
-    numbers: dict[str, list[int | None]] = {}
-
-    async def agree() -> bool:
-        nonlocal node
-        pods = {each["metadata"]["name"]: each for each in await listed(site, home, "pods")}
-        node = pods.get(pod, {}).get("spec", {}).get("nodeName", "")
-        usage = await usage_of(site, home, pods) if node else None
-        if usage is None or usage["memory"] < 230 << 20:
-            return False
-        summary = json.loads(await site.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
-        by_kubelet = next(
-            (
-                container["memory"]["workingSetBytes"]
-                for each in summary["pods"]
-                if (each["podRef"]["namespace"], each["podRef"]["name"]) == (home, pod)
-                for container in each.get("containers", ())
-                if container["name"] == "main" and "workingSetBytes" in container.get("memory", {})
-            ),
-            None,
-        )
-        asked = await site.kubectl("-n", home, "exec", pod, "--", "python3", "-c", ASKS)
-        by_cgroup, by_kernel = json.loads(asked)
-        numbers.update(agent=[usage["memory"], usage["peak"], usage["kernel_peak"]])
-        numbers.update(kubelet=[by_kubelet], cgroup=[by_cgroup, by_kernel])
-        return by_kubelet is not None and all(
-            abs(usage["memory"] - each) < SLACK for each in (by_kubelet, by_cgroup)
-        )
-
-    try:
-        await until(agree, "agent, kubelet and cgroup agree")
-    except AssertionError as error:
-        error.add_note(str(numbers))
-        raise
-    used, peak, by_kernel = numbers["agent"]
+    await site.kubectl.apply(hungry(home, HOLDING))
+    found = await holding(site, home)
+    used, peak, by_kernel = (found.agent.get(name) for name in ("memory", "peak", "kernel_peak"))
     assert used is not None
     assert peak is not None
     assert peak >= used
     assert by_kernel is None if cgroup_v1() else by_kernel is None or by_kernel >= peak
-    site.rows.append(Row(0.0, "an agent reports its memory", f"as the kubelet does: {used >> 20}Mi", 0.0))
-    await site.kubectl("-n", home, "delete", "elasticjob", "hungry")
+    site.rows.append(Row(0.0, "an agent reports its memory", found.text, 0.0))
+    await let_go(site, home)
+
+
+async def test_memory_is_taken_in_place_and_never_what_is_in_use(site: Site, home: str) -> None:
+    """A shrink to what the optimizer would give is carried out, one below that by nobody."""
+    await site.kubectl.apply(hungry(home, HOLDING, scalePlanDeadlineSeconds=45))
+    before = await holding(site, home)
+    born = await identity(site, home)
+    peak = before.agent.get("peak") or 0
+    wanted = enough(peak)
+    site.rows.append(Row(0.0, "memory of 1Gi", before.text, 0.0))
+
+    began = time.time()
+    await site.kubectl.apply(plan(home, "unused", wanted))
+    await until(lambda: has_limit(site, home, wanted), f"the kernel knows {wanted}")
+    await until(lambda: ended(site, home, "unused", "Succeeded"), "the plan has succeeded")
+    after = await reading(site, home)
+    assert after is not None
+    site.rows.append(Row(0.0, f"a plan takes all but {wanted}", after.text, time.time() - began))
+
+    began = time.time()
+    size = int(Bytes.parse(wanted).value) >> 20
+    await site.kubectl("-n", home, "exec", POD, "--", "python3", "-c", READS.format(size))
+    full = await reading(site, home)
+    assert full is not None
+    site.rows.append(Row(0.0, f"{size}Mi of files are read", full.text, time.time() - began))
+    assert (full.cgroup["charged"] or 0) + SLACK > Bytes.parse(wanted).value, "page cache fills the rest"
+    assert full.cgroup["kills"] == 0
+    assert await identity(site, home) == born
+
+    began = time.time()
+    await site.kubectl.apply(plan(home, "in-use", "150Mi"))
+    await until(lambda: ended(site, home, "in-use", "Failed"), "the plan has failed")
+    less = await reading(site, home)
+    assert less is not None
+    site.rows.append(Row(0.0, "a plan asks for 150Mi", less.text, time.time() - began))
+    assert less.cgroup["limit"] == Bytes.parse(wanted).value
+    assert less.cgroup["kills"] == 0
+    assert await identity(site, home) == born
+    why = f"{POD}: the kubelet has not resized it: cannot decrease memory limits: "
+    failed = await condition(site, home, "scaleplan", "in-use", "Failed")
+    assert (failed["status"], failed["reason"], why in failed["message"]) == ("True", "Resizing", True), (
+        failed
+    )
+    running = await condition(site, home, "elasticjob", "hungry", "Running")
+    assert running["message"].startswith(f"1 of 1 nodes run; {why}")
+    status = (await one(site, home, "elasticjob", "hungry"))["status"]
+    assert (status["phase"], status["reason"]) == ("Running", "Resizing")
+    site.rows.append(Row(0.0, "the job says so", running["message"], 0.0))
+
+    await site.kubectl.apply(plan(home, "again", wanted))
+    await until(lambda: ended(site, home, "again", "Succeeded"), "the plan has succeeded")
+    assert "reason" not in (await one(site, home, "elasticjob", "hungry"))["status"]
+    assert await identity(site, home) == born
+    await let_go(site, home)
+    assert await identity(site, home) == born
+
+
+async def let_go(site: Site, namespace: str) -> None:
+    """Have the worker end, so that the job is complete."""
+    await site.kubectl("-n", namespace, "exec", POD, "--", "python3", "-c", "open('/tmp/done', 'w')")
+    await site.kubectl("-n", namespace, "wait", "--for=condition=Complete", "elasticjob/hungry", READY)
+
+
+def enough(peak: int) -> str:
+    """Return the memory that an optimizer leaves to a worker of 1Gi whose peak is long ago."""
+    worker, demand = Role(count=1, resource={"memory": "1Gi"}), Demand(peak=peak, risen=NOW - Pace().shrink)
+    change = propose(asked({"worker": worker}, demand={"worker": demand}))
+    return str(change.groups["worker"].resource["memory"])
+
+
+def plan(namespace: str, name: str, memory: str) -> Manifest:
+    """Return a ScalePlan that gives workers so much memory."""
+    workers = {"worker": {"resource": {"memory": memory}}}
+    spec = {"ownerJob": "hungry", "manualScaling": True, "replicaResourceSpecs": workers, "reason": name}
+    about = {"name": name, "namespace": namespace}
+    return {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": about, "spec": spec}
+
+
+async def ended(site: Site, namespace: str, name: str, phase: str) -> bool:
+    """Whether a ScalePlan has ended. Raises AssertionError if it ended otherwise."""
+    status = (await one(site, namespace, "scaleplan", name)).get("status", {})
+    assert status.get("phase") in (None, "Pending", "Scaling", phase), status
+    return bool(status.get("phase") == phase)
+
+
+async def has_limit(site: Site, namespace: str, memory: str) -> bool:
+    """Whether the cgroup of the worker's container has a limit."""
+    found = await reading(site, namespace)
+    return found is not None and found.cgroup["limit"] == Bytes.parse(memory).value
+
+
+async def identity(site: Site, namespace: str) -> tuple[str, int, int, list[str]]:
+    """Return what changes when anything begins anew: the pod, its container, the node, the worker."""
+    pod = await one(site, namespace, "pod", POD)
+    job = await one(site, namespace, "elasticjob", "hungry")
+    log = await site.kubectl("-n", namespace, "logs", POD)
+    began = [line for line in log.splitlines() if "holds " in line]
+    restarts = sum(each["restartCount"] for each in pod["status"]["containerStatuses"])
+    return pod["metadata"]["uid"], restarts, job["status"].get("restarts", 0), began
+
+
+async def holding(site: Site, namespace: str) -> Reading:
+    """Wait until the worker has what it holds, and all tell the same of it."""
+    found: Reading | None = None
+
+    async def agree() -> bool:
+        nonlocal found
+        found = await reading(site, namespace)
+        return found is not None and (found.agent.get("memory") or 0) > 230 << 20 and found.agrees
+
+    try:
+        await until(agree, "agent, kubelet and cgroup agree")
+    except AssertionError as error:
+        error.add_note(str(found))
+        raise
+    assert found is not None
+    return found
+
+
+async def reading(site: Site, namespace: str) -> Reading | None:
+    """Return the numbers of the worker's memory, None before there are any."""
+    pods = {each["metadata"]["name"]: each for each in await listed(site, namespace, "pods")}
+    node = pods.get(POD, {}).get("spec", {}).get("nodeName", "")
+    usage = await usage_of(site, namespace, pods) if node else None
+    if usage is None:
+        return None
+    summary = json.loads(await site.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
+    by_kubelet = (
+        container.get("memory", {}).get("workingSetBytes")
+        for each in summary["pods"]
+        if (each["podRef"]["namespace"], each["podRef"]["name"]) == (namespace, POD)
+        for container in each.get("containers", ())
+        if container["name"] == "main"
+    )
+    told = json.loads(await site.kubectl("-n", namespace, "exec", POD, "--", "python3", "-c", ASKS))
+    return Reading(told, usage, next(by_kubelet, None))
+
+
+async def condition(site: Site, namespace: str, kind: str, name: str, type_: str) -> dict[str, Any]:
+    """Return a condition of an object."""
+    found: list[dict[str, Any]] = (await one(site, namespace, kind, name))["status"]["conditions"]
+    return next(each for each in found if each["type"] == type_)
+
+
+async def one(site: Site, namespace: str, kind: str, name: str) -> dict[str, Any]:
+    """Return an object."""
+    found: dict[str, Any] = json.loads(await site.kubectl("-n", namespace, "get", kind, name, "-o", "json"))
+    return found
 
 
 async def usage_of(site: Site, namespace: str, pods: dict[str, Any]) -> dict[str, Any] | None:
@@ -162,7 +328,7 @@ def cgroup_v1() -> bool:
     return Path("/sys/fs/cgroup/memory").is_dir()
 
 
-def hungry(namespace: str, meal: Meal) -> Manifest:
+def hungry(namespace: str, meal: Meal, **policy: Any) -> Manifest:
     """Return a job of one pod that needs more memory than it has."""
     container: Manifest = {
         "name": "main",
@@ -180,7 +346,11 @@ def hungry(namespace: str, meal: Meal) -> Manifest:
         "apiVersion": ELASTICJOB.api_version,
         "kind": ELASTICJOB.name,
         "metadata": {"name": "hungry", "namespace": namespace},
-        "spec": {"distributionStrategy": meal.strategy, "replicaSpecs": {"worker": worker}},
+        "spec": {
+            "distributionStrategy": meal.strategy,
+            "replicaSpecs": {"worker": worker},
+            "runPolicy": policy,
+        },
     }
 
 
