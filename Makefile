@@ -102,8 +102,9 @@ soak: $(DEV) ## ten minutes of random faults between the operator and a real API
 	@hack/kube-binaries control-plane
 	$(BIN)/python -m benchmarks.chaos.soak
 
-fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2")
+fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
 	$(BIN)/python -m tests.fuzz $(FLAGS)
+	$(BIN)/python -m tests.fuzz.hostile --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html

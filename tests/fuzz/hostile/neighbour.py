@@ -23,9 +23,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
+from tests.fuzz.hostile.pulse import Pulse, Stamp
 from tests.fuzz.hostile.rubbish import HERE, SLEEP
 from tests.kit.manifests import DIJOB as MANIFEST
-from tests.kit.waiting import slowness, until
+from tests.kit.waiting import until
 
 HOME: Final = "quiet"
 EVERY: Final = 12.0
@@ -57,10 +58,10 @@ class Seen:
 
     generation: int
     size: int
+    stepped: Stamp
     uids: dict[str, str] = field(default_factory=dict)
     """The pod of each index that no change of ours has taken away."""
     step: int = 0
-    stepped: float = 0.0
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Neighbour:
     client: Client
     session: aiohttp.ClientSession
     di_server: str
+    pulse: Pulse
     wrong: Callable[[str], None]
     jobs: dict[str, Seen] = field(default_factory=dict)
     scaled: list[float] = field(default_factory=list)
@@ -88,7 +90,7 @@ class Neighbour:
             await until(lambda name=name, size=size: self._runs(name, size), f"{name} runs")  # type: ignore[misc]
             found = await self.client.get(ELASTICJOB, name, HOME)
             pods = await self._pods(name)
-            self.jobs[name] = Seen(found.metadata.generation, size, pods, stepped=time.monotonic())
+            self.jobs[name] = Seen(found.metadata.generation, size, self.pulse.stamp(), pods)
         await until(self._steps, "the job trains")
 
     async def run(self) -> None:
@@ -116,16 +118,16 @@ class Neighbour:
             self._note_step(name, found)
 
     def _note_step(self, name: str, found: ElasticJob) -> None:
-        seen, now = self.jobs[name], time.monotonic()
+        seen = self.jobs[name]
         step = (found.status.training.step if found.status.training else None) or 0
         if step > seen.step or name != "trains":
-            seen.step, seen.stepped = step, now
-        elif now - seen.stepped > STEP_WITHIN * slowness():
-            self.wrong(f"{HOME}/{name} made no step for {now - seen.stepped:.0f} s: it is at {step}")
-            seen.stepped = now
+            seen.step, seen.stepped = step, self.pulse.stamp()
+        elif seen.stepped.ago > STEP_WITHIN:
+            self.wrong(f"{HOME}/{name} made no step for {seen.stepped.ago:.0f} s: it is at {step}")
+            seen.stepped = self.pulse.stamp()
 
     async def _scale(self, name: str, size: int) -> None:
-        began, seen = time.monotonic(), self.jobs[name]
+        began, seen = self.pulse.stamp(), self.jobs[name]
         patch = {"spec": {"replicas": size}}
         try:
             await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, HOME, subresource="scale")
@@ -135,22 +137,19 @@ class Neighbour:
         seen.generation += 1
         seen.size, before = size, seen.uids
         seen.uids = {index: uid for index, uid in before.items() if int(index) < min(size, len(before))}
-        allowed = SCALED_WITHIN * slowness()
-        try:
-            await until(lambda: self._runs(name, size), f"{name} has {size} workers", allowed)
-        except AssertionError:
+        if not await self.pulse.until(lambda: self._runs(name, size), SCALED_WITHIN):
             found = await self.client.find(ELASTICJOB, name, HOME)
             told = found.status.model_dump_json(exclude_none=True) if found else ""
-            self.wrong(f"{HOME}/{name} was not scaled to {size} within {allowed:.0f} s: {told:.800}")
-        self.scaled.append(time.monotonic() - began)
+            self.wrong(f"{HOME}/{name} was not scaled to {size} within {SCALED_WITHIN:.0f} s: {told:.800}")
+        self.scaled.append(began.ago)
         seen.uids = {**await self._pods(name), **seen.uids}
 
     async def _call_di_server(self) -> None:
         """Add a collector and take one away, as a coordinator does; it asks again when it is told to."""
         body = {"namespace": HOME, "coordinator": "steady-coordinator", "collectors": {"replicas": 1}}
         for verb in ("POST", "DELETE"):
-            began, said = time.monotonic(), ""
-            while time.monotonic() - began < SCALED_WITHIN * slowness():
+            began, said = self.pulse.stamp(), ""
+            while began.ago < SCALED_WITHIN:
                 said = await self._ask(verb, body)
                 if not said:
                     break

@@ -23,6 +23,7 @@ from elasticjob.kube.errors import KubeError
 from tests.fuzz.hostile.neighbour import Neighbour
 from tests.fuzz.hostile.oracle import CHECKS, Use, Watched, grown, restarted, used
 from tests.fuzz.hostile.programs import Installed, installed
+from tests.fuzz.hostile.pulse import Pulse
 from tests.fuzz.hostile.tenant import HOME, JOBS, OWNED, Tenant, drawn
 from tests.kit.waiting import until
 
@@ -115,16 +116,17 @@ async def play(
         installed(cluster.kubeconfig, folder) as programs,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
     ):
-        stage = Stage(played, tell, programs)
-        neighbour = Neighbour(client, session, programs.di_server.url, stage.wrong)
+        stage, pulse = Stage(played, tell, programs), Pulse()
+        neighbour = Neighbour(client, session, programs.di_server.url, pulse, stage.wrong)
+        beside = [asyncio.create_task(pulse.run())]
         await neighbour.move_in()
         tell(f"all runs after {time.monotonic() - began:.0f} s: {folder}")
         played.before, began = await used(programs), time.monotonic()
         watched = Watched(
             programs, lambda: (time.monotonic() - began) / 60, kinds=played.kinds, lines=played.lines
         )
-        tenant = Tenant(client, session, programs, stage.wrong, played.answers)
-        beside = [asyncio.create_task(neighbour.run()), asyncio.create_task(_watch(watched, stage))]
+        tenant = Tenant(client, session, programs, pulse, stage.wrong, played.answers)
+        beside += [asyncio.create_task(each) for each in (neighbour.run(), _watch(watched, stage))]
         try:
             for number in numbers:
                 if time.monotonic() - began > minutes * 60:

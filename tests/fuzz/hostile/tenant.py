@@ -6,7 +6,6 @@ It may do in its namespace what an administrator of a namespace may, and call th
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from elasticjob.kube.objects.views import (
 )
 from tests.fuzz.hostile import rubbish
 from tests.fuzz.hostile.programs import Installed, Program
+from tests.fuzz.hostile.pulse import Pulse
 from tests.fuzz.requests import Calls, request
 
 HOME: Final = "hostile"
@@ -62,13 +62,14 @@ class Tenant:
     client: Client
     session: aiohttp.ClientSession
     programs: Installed
+    pulse: Pulse
     wrong: Callable[[str], None]
     answers: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
 
     async def write(self, what: Awaitable[Any]) -> bool:
         """Await a write: a refusal is a good answer, a failure is wrong. Returns whether it was done."""
-        began, said = time.monotonic(), "ok"
+        began, said = self.pulse.stamp(), "ok"
         try:
             await what
         except ApiError as error:
@@ -80,7 +81,7 @@ class Tenant:
         except Unreachable as error:
             said = "did not answer"
             self.wrong(f"the API server does not answer: {error!s:.300}")
-        took = time.monotonic() - began
+        took = began.ago
         self.slowest = max(self.slowest, took)
         if took > SLOW:
             self.wrong(f"a write took {took:.1f} s")
