@@ -39,6 +39,7 @@ from tests.fuzz.hostile import rubbish
 from tests.fuzz.hostile.programs import Installed, Program
 from tests.fuzz.hostile.pulse import Pulse
 from tests.fuzz.requests import Calls, request
+from tests.kit.manifests import DIJOB as GOOD
 
 HOME: Final = "hostile"
 SLOW: Final = 10.0
@@ -245,8 +246,9 @@ async def call_brain(tenant: Tenant, chance: Random) -> str:
 
 
 async def call_di_server(tenant: Tenant, chance: Random) -> str:
-    found = await tenant.pick(DIJOB, chance)
-    coordinator = f"{found['metadata']['name']}-coordinator" if found else "x-coordinator"
+    if (found := await tenant.pick(DIJOB, chance)) is None:
+        return await tenant.make(DIJOB, {**GOOD, "metadata": {"name": "l1"}})
+    coordinator = f"{found['metadata']['name']}-coordinator"
     verb, path, body = rubbish.di_call(chance, chance.choice((HOME,) * 8 + ("", "x")), coordinator)
     await tenant.ask(tenant.programs.di_server, verb, tenant.programs.di_server.url + path, body)
     return f"{verb} {path} {body!r:.1500}"
