@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import itertools
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ def main() -> int:
     tell(f"seed {asked.seed}")
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="elasticjob-hostile-"))
     folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the cluster and our programs end with this
     played = asyncio.run(play(folder, asked.seed, numbers, asked.minutes, tell))
     print(told(played))
     return 1 if played.wrong else 0

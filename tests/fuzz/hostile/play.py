@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from collections import Counter
@@ -24,11 +25,11 @@ from tests.fuzz.hostile.neighbour import Neighbour
 from tests.fuzz.hostile.oracle import CHECKS, Use, Watched, grown, restarted, used
 from tests.fuzz.hostile.programs import Installed, installed
 from tests.fuzz.hostile.pulse import Pulse
-from tests.fuzz.hostile.tenant import HOME, JOBS, OWNED, Tenant, drawn
-from tests.kit.waiting import until
+from tests.fuzz.hostile.tenant import HOME, JOBS, OWNED, Tenant, drawn, taken_over
 
 PAUSE: Final = 0.25
 """Seconds between two actions, at most: our programs are to see many states, not only the last one."""
+EMPTY_WITHIN: Final = 60.0
 KEPT: Final = 6
 """Actions before a wrong one that are shown with it."""
 ROOM: Final = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", "ephemeral-storage": "1000Gi"}
@@ -126,7 +127,7 @@ async def play(
             programs, lambda: (time.monotonic() - began) / 60, kinds=played.kinds, lines=played.lines
         )
         tenant = Tenant(client, session, programs, pulse, stage.wrong, played.answers)
-        beside += [asyncio.create_task(each) for each in (neighbour.run(), _watch(watched, stage))]
+        beside += [asyncio.create_task(each) for each in (neighbour.run(), _watch(watched, client, stage))]
         try:
             for number in numbers:
                 if time.monotonic() - began > minutes * 60:
@@ -143,7 +144,7 @@ async def play(
                         task.result()
                 await asyncio.sleep(chance.uniform(0, PAUSE))  # users come when they like
             stage.begins(-1, "the end")
-            await _emptied(client, stage)
+            await _emptied(client, pulse, stage)
         finally:
             for task in beside:
                 task.cancel()
@@ -164,9 +165,14 @@ def kind_of(sentence: str) -> str:
     return re.sub(r"\d+", "N", sentence)[:70]
 
 
-async def _watch(watched: Watched, stage: Stage) -> None:
-    while True:
+async def _watch(watched: Watched, client: Client, stage: Stage) -> None:
+    for second in itertools.count():
         await _check(watched, stage)
+        if second % 10 == 0:
+            for sentence in await taken_over(client):
+                stage.wrong(sentence)
+        if second % 60 == 59:
+            stage.tell(f"{stage.number} actions, {len(stage.played.wrong)} WRONG")
         await asyncio.sleep(1)  # programs tell nobody when they end
 
 
@@ -178,7 +184,7 @@ async def _check(watched: Watched, stage: Stage) -> None:
         await restarted(each)
 
 
-async def _emptied(client: Client, stage: Stage) -> None:
+async def _emptied(client: Client, pulse: Pulse, stage: Stage) -> None:
     """Delete the tenant's jobs; what the operator made for them must go."""
     for kind in (*JOBS, *OWNED):
         for found in await client.list(kind.untyped(), HOME):
@@ -190,12 +196,10 @@ async def _emptied(client: Client, stage: Stage) -> None:
     async def empty() -> bool:
         return not [kind for kind in (ELASTICJOB, *OWNED[:3]) if await client.list(kind.untyped(), HOME)]
 
-    try:
-        await until(empty, "all of the tenant's objects are gone", 60)
-    except AssertionError as error:
+    if not await pulse.until(empty, EMPTY_WITHIN):
         left = [
             f"{kind.name} {found['metadata']['name']}"
             for kind in (ELASTICJOB, *OWNED[:3])
             for found in await client.list(kind.untyped(), HOME)
         ]
-        stage.wrong(f"{error}: {left}")
+        stage.wrong(f"some of the tenant's objects stay: {left!s:.1000}")

@@ -192,16 +192,27 @@ async def squat(tenant: Tenant, chance: Random) -> str:
     job = rubbish.name(chance)
     kind, name, body = chance.choice(SQUATTED)
     name = name.format(job=job)
-    made = {
-        "metadata": {"name": name, "labels": {"elasticjob.dlrover/name": chance.choice(rubbish.LABELS)}},
-        **body,
-    }
+    labels = {"elasticjob.dlrover/name": chance.choice(rubbish.LABELS), MINE: "true"}
+    made = {"metadata": {"name": name, "labels": labels}, **body}
     if not await tenant.write(tenant.client.create(kind.untyped(), made, HOME)) and chance.random() < 0.5:
         with_uid = {"metadata": {"ownerReferences": None}} | body
         await tenant.write(tenant.client.merge_patch(kind.untyped(), name, with_uid, HOME))
     return f"{kind.name} {name}"
 
 
+async def taken_over(client: Client) -> list[str]:
+    """Return which objects of the tenant have become the operator's."""
+    kinds = {kind for kind, _, _ in SQUATTED if kind is not JOBRESOURCE}
+    return [
+        f"{kind.name} {HOME}/{found['metadata']['name']} of the tenant has the owner {owners!s:.300}"
+        for kind in sorted(kinds, key=lambda kind: kind.name)
+        for found in await client.list(kind.untyped(), HOME, labels=f"{MINE}=true")
+        if (owners := found["metadata"].get("ownerReferences"))
+    ]
+
+
+MINE: Final = "squatted"
+"""The label of objects that the tenant has put in the operator's place."""
 SQUATTED: Final[tuple[tuple[Kind[Any], str, Manifest], ...]] = (
     (
         POD_DISRUPTION_BUDGET,
