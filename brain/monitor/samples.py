@@ -76,7 +76,7 @@ def _number(reading: Reading) -> float:
         return measured(reading.value)
     except ValueError as error:
         of = f" of {reading.labels['node'][:LONGEST]}" if "node" in reading.labels else ""
-        raise Malformed(f"{reading.name}{of} is {reading.value:g}, which no job reaches") from error
+        raise Malformed(f"{reading.name}{of} is {reading.value!s:.32}, which no job reaches") from error
 
 
 def _use(node: str, role: str, has: Mapping[str, float]) -> Use:

@@ -138,7 +138,7 @@ async def test_a_master_that_begins_is_left_out_and_who_cannot_be_read_is_named(
 
 
 GOOD = {"world_nodes": "2", "steps_per_second": "5", "samples_per_second": "40", "goodput_ratio": "0.5"}
-WILD: Final = ("+Inf", "-Inf", "NaN", "-1", "1e30", "1e999")
+WILD: Final = ("+Inf", "-Inf", "NaN", "-1", "1e30", "1e999", "9" * 400)
 
 
 def page(**changed: str) -> bytes:
