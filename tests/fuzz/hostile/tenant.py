@@ -26,6 +26,7 @@ from elasticjob.kube.errors import ApiError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
+    NAMESPACE,
     NETWORK_POLICY,
     POD,
     POD_DISRUPTION_BUDGET,
@@ -42,6 +43,8 @@ from tests.fuzz.requests import Calls, request
 from tests.kit.manifests import DIJOB as GOOD
 
 HOME: Final = "hostile"
+GOES: Final = "hostile-too"
+"""A namespace that begins and ends."""
 SLOW: Final = 10.0
 """Seconds that a write, with its admission, may take."""
 DOCUMENTED: Final = (501,)
@@ -246,6 +249,16 @@ async def remove(tenant: Tenant, chance: Random) -> str:
     return f"{kind.name} {name}"
 
 
+async def end_a_namespace(tenant: Tenant, chance: Random) -> str:
+    """Submit a job in another namespace, or end that namespace while the job is at work in it."""
+    if await tenant.client.find(NAMESPACE, GOES) is None:
+        await tenant.write(tenant.client.create(NAMESPACE, {"metadata": {"name": GOES}}))
+        await tenant.write(tenant.client.create(ELASTICJOB.untyped(), rubbish.job(chance), GOES))
+        return f"{GOES} begins"
+    await tenant.write(tenant.client.delete(NAMESPACE, GOES))
+    return f"{GOES} ends"
+
+
 async def call_brain(tenant: Tenant, chance: Random) -> str:
     found = await tenant.pick(ELASTICJOB, chance)
     uid = str(found["metadata"]["uid"]) if found and chance.random() < 0.9 else chance.choice(rubbish.TEXTS)
@@ -320,6 +333,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ("makes a stray pod", 3, stray),
     ("takes a name", 5, squat),
     ("deletes an object", 6, remove),
+    ("begins or ends a namespace", 2, end_a_namespace),
     ("calls Brain", 12, call_brain),
     ("calls di-server", 12, call_di_server),
     ("sends bytes", 6, send_bytes),
