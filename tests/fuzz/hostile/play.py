@@ -32,7 +32,7 @@ PAUSE: Final = 0.25
 EMPTY_WITHIN: Final = 60.0
 KEPT: Final = 6
 """Actions before a wrong one that are shown with it."""
-ROOM: Final = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", "ephemeral-storage": "1000Gi"}
+ROOM: Final = {"cpu": "1000", "memory": "1000Gi", "pods": "250", "ephemeral-storage": "1000Gi"}
 """Nobody's pods stand in another's way."""
 
 

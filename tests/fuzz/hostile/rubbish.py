@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -50,44 +51,47 @@ LABELS: Final = (
 )
 """Values that the API server takes for labels, and names of jobs."""
 HUGE: Final = (10**9, 2**31 - 1, 2**31, 2**63 - 1, 2**64, 10**15)
-NUMBERS: Final[tuple[Any, ...]] = (0, 1, 2, 3, -1, *HUGE, 1.5, "2", "x", None, True, [])
-SECONDS: Final = (0, 1, 5, 10**9, 2**31 - 1, 86_400_000_000_000, 10**15, 2**63 - 1, -1, 1.5, None)
-COUNTS: Final = (0, 1, 1, 2, 2, 3, 10**9, 2**31, -1, "2", 1.5, None)
+NUMBERS: Final[tuple[Any, ...]] = (0, 1, -1, *HUGE, 1.5, "2", "x", None, True, [])
 QUANTITIES: Final[tuple[Any, ...]] = (
     *("1", "100m", "1Gi", "0", "-1", "1e3", "1E", "1e400", "0.0000000001", "9" * 100, "x", "", "1n", "1Ei"),
     *("9223372036854775807", "1.5Mi", "NaN", 1, 1.5, 10**30, None, [], "9999999Ei", "1 Gi", "٣"),
 )
-ROLES: Final = (
-    *("worker", "worker", "worker", "", "é", "x" * 63),
-    *["ps", "chief", "evaluator", "h100", "worker2", "master", "dlrover-master", "w-1", "Worker", "a.b"],
-)
+AMOUNTS: Final = ("1", "100m", "2", "1n", "1500m", "1e3", 1)
+"""Quantities that are admitted."""
+COUNTS: Final = (0, 1, 1, 2, 2, 3)
+SECONDS: Final = (1, 5, 60, 10**9, 3_000_000_000)
+NAMES: Final = ("l1", "l2", "l3", "l4", "l5")
+ODD_NAMES: Final = ("l1-worker", "n" * 63, "x.y", "1", "trains")
+ROLES: Final = ("worker", "worker", "worker", "ps", "chief", "evaluator", "h100", "worker2")
+ODD_ROLES: Final = ("", "é", "x" * 63, "master", "dlrover-master", "Worker", "a.b", "w-1")
 SLEEP: Final = {"name": "main", "image": "busybox", "command": ["sleep", "3600"]}
 SCHEDULING: Final = ("", "", "", "100k")
 """Processors of a pod: most pods run, some fit on no machine."""
-FIELDS: Final = {
+FIELDS: Final[Mapping[str, Sequence[Any]]] = {
     "minReplicas": COUNTS,
-    "maxReplicas": COUNTS,
+    "maxReplicas": (3, 4, 6),
     "replicas": COUNTS,
-    "restartCount": NUMBERS,
-    "priority": ("high", "low", "0.5", *TEXTS),
-    "autoScale": (True, False, None, "x"),
+    "restartCount": (0, 1, 2**31 - 1),
+    "priority": ("high", "low", "0.5"),
+    "autoScale": (True, False),
 }
-POLICIES: Final = {
+"""Fields of a role, with values that are admitted."""
+POLICIES: Final[Mapping[str, Sequence[Any]]] = {
     "runPolicy/forgiveRestartsAfterSeconds": SECONDS,
     "runPolicy/activeDeadlineSeconds": SECONDS,
     "runPolicy/pendingTimeoutSeconds": SECONDS,
-    "runPolicy/ttlSecondsAfterFinished": SECONDS,
-    "runPolicy/backoffLimit": NUMBERS,
-    "runPolicy/scalePlanHistoryLimit": NUMBERS,
-    "runPolicy/scheduling/gang": ("none", "required", "volcano", "preferred", "x"),
-    "runPolicy/scheduling/minAvailable": NUMBERS,
-    "nodeUnit": NUMBERS,
-    "suspend": (True, False, "x"),
+    "runPolicy/ttlSecondsAfterFinished": (0, 5, 2**31 - 1),
+    "runPolicy/backoffLimit": (0, 2, 2**31 - 1),
+    "runPolicy/scalePlanHistoryLimit": (0, 1, 100),
+    "runPolicy/scheduling/gang": ("none", "required", "volcano", "preferred"),
+    "runPolicy/scheduling/minAvailable": COUNTS,
+    "nodeUnit": (1, 2, 3),
+    "suspend": (True, False),
     "networkPolicy": (True, False),
-    "optimizeMode": ("manual", "single-job", "cluster", "x"),
-    "distributionStrategy": ("AllreduceStrategy", "ParameterServerStrategy", "CustomStrategy", "Local", "x"),
-    "resourceLimits/cpu": QUANTITIES,
-    "resourceLimits/memory": QUANTITIES,
+    "optimizeMode": ("manual", "single-job", "cluster"),
+    "distributionStrategy": ("AllreduceStrategy", "ParameterServerStrategy", "CustomStrategy", "Local"),
+    "resourceLimits/cpu": AMOUNTS,
+    "resourceLimits/memory": ("1Gi", "1n", "1Ei"),
     "envs/A/value": TEXTS,
 }
 STATUSES: Final = [
@@ -107,9 +111,21 @@ OURS: Final = (
 """Keys of labels and annotations: all that our programs read."""
 
 
+def one(chance: Random, admitted: Sequence[Any], odd: Sequence[Any] = ()) -> Any:
+    """Return a value that is admitted as far as it goes, or, one time of eight, rubbish of any kind."""
+    if chance.random() < 0.88:
+        return chance.choice(admitted)
+    return chance.choice(odd or chance.choice((NUMBERS, TEXTS, QUANTITIES)))
+
+
 def name(chance: Random) -> str:
     """Return a name that the tenant uses for jobs, and all that is like one; few, so that they meet."""
-    return chance.choice(("l1", "l2", "l3", "l4", "l5", "l1-worker", "n" * 63, "x.y", "1"))
+    return str(one(chance, NAMES, ODD_NAMES))
+
+
+def any_role(chance: Random) -> str:
+    """Return the name of a role."""
+    return str(one(chance, ROLES, ODD_ROLES))
 
 
 def role(chance: Random) -> Manifest:
@@ -117,7 +133,7 @@ def role(chance: Random) -> Manifest:
     pod: Manifest = {"terminationGracePeriodSeconds": 1, "containers": [dict(SLEEP)]}
     resources: dict[str, Any] = {"cpu": processors} if (processors := chance.choice(SCHEDULING)) else {}
     if chance.random() < 0.2:
-        resources[chance.choice(("cpu", "memory", "nvidia.com/gpu", "x/y", ""))] = chance.choice(QUANTITIES)
+        resources[one(chance, ("cpu", "memory", "x.y/z"), TEXTS)] = one(chance, AMOUNTS)
     if resources:
         pod["containers"][0]["resources"] = {"requests": resources, "limits": resources}
     if chance.random() < 0.2:
@@ -125,7 +141,7 @@ def role(chance: Random) -> Manifest:
     found: Manifest = {"replicas": chance.choice((1, 2, 3)), "template": {"spec": pod}}
     if chance.random() < 0.3:
         field = chance.choice(list(FIELDS))
-        found[field] = chance.choice(FIELDS[field])
+        found[field] = one(chance, FIELDS[field])
     return found
 
 
@@ -140,28 +156,22 @@ def liar(chance: Random) -> Manifest:
 
 def job(chance: Random) -> Manifest:
     """Return an ElasticJob: a good one with up to four rubbish values; three of four masters lie."""
-    roles = {"worker": role(chance)} | {
-        chance.choice(ROLES): role(chance) for _ in range(chance.choice((0, 0, 1, 2)))
-    }
-    if chance.random() < 0.75:
-        roles["dlrover-master"] = liar(chance)
+    roles = {any_role(chance): role(chance) for _ in range(chance.choice((0, 0, 1, 2)))}
+    roles["worker"] = role(chance)
     spec: Manifest = {
-        "distributionStrategy": chance.choice(
-            ("AllreduceStrategy", "AllreduceStrategy", "CustomStrategy", "Local")
-        ),
+        "distributionStrategy": chance.choice(("AllreduceStrategy", "AllreduceStrategy", "Local")),
         "optimizeMode": chance.choice(("manual", "single-job", "cluster", "cluster", "cluster")),
         "replicaSpecs": roles,
     }
-    if "ps" in roles and chance.random() < 0.7:
-        spec["distributionStrategy"] = "ParameterServerStrategy"
+    if len(roles) > 1:
+        spec["distributionStrategy"] = "ParameterServerStrategy" if "ps" in roles else "CustomStrategy"
+    if spec["distributionStrategy"] != "Local" and chance.random() < 0.8:
+        roles["dlrover-master"] = liar(chance)
     if chance.random() < 0.6:
-        spec["replicaSpecs"]["worker"] |= {
-            "minReplicas": 1,
-            "maxReplicas": chance.choice((2, 3, 8, 10**4, 10**9)),
-        }
+        roles["worker"] |= {"minReplicas": 1, "maxReplicas": chance.choice((3, 4, 6))}
     for _ in range(chance.choice((0, 0, 1, 1, 2, 4))):
         path = chance.choice(list(POLICIES))
-        spec = changed(spec, {path: chance.choice(POLICIES[path])})
+        spec = changed(spec, {path: one(chance, POLICIES[path])})
     if chance.random() < 0.1:
         spec = mutated(spec, chance)
     return {"metadata": {"name": name(chance), **_marks(chance)}, "spec": spec}
@@ -171,9 +181,9 @@ def edit(chance: Random) -> Manifest:
     """Return a merge patch of an ElasticJob."""
     if chance.random() < 0.5:
         path = chance.choice(list(POLICIES))
-        return {"spec": changed({}, {path: chance.choice(POLICIES[path])})}
+        return {"spec": changed({}, {path: one(chance, POLICIES[path])})}
     field = chance.choice(list(FIELDS))
-    return {"spec": {"replicaSpecs": {chance.choice(ROLES): {field: chance.choice(FIELDS[field])}}}}
+    return {"spec": {"replicaSpecs": {any_role(chance): {field: one(chance, FIELDS[field])}}}}
 
 
 def marks(chance: Random, keys: tuple[str, ...]) -> Manifest:
@@ -206,16 +216,15 @@ def status(chance: Random, kind: str) -> Manifest:
 
 def sizes(chance: Random) -> Manifest:
     """Return what JobResources and ScalePlans say of roles."""
-    one = {
-        "replicas": chance.choice(COUNTS),
-        "resource": {chance.choice(("cpu", "memory", "x")): chance.choice(QUANTITIES)},
+    size = {
+        "replicas": one(chance, COUNTS),
+        "resource": {one(chance, ("cpu", "memory", "x.y/z"), TEXTS): one(chance, AMOUNTS)},
     }
-    return {chance.choice(ROLES): {key: one[key] for key in one if chance.random() < 0.7}}
+    return {any_role(chance): {key: size[key] for key in size if chance.random() < 0.7}}
 
 
-def plan(chance: Random) -> Manifest:
+def plan(chance: Random, owner: str) -> Manifest:
     """Return a ScalePlan by hand; it may name the nodes of others."""
-    owner = name(chance)
     nodes = [
         f"{job}-{part}-{index}"
         for job in (owner, "trains", "sleeps")
@@ -223,22 +232,22 @@ def plan(chance: Random) -> Manifest:
         for index in (0, 1, 10**9)
     ]
     spec: Manifest = {
-        "ownerJob": chance.choice((owner, owner, "trains", *TEXTS)),
+        "ownerJob": one(chance, (owner,), ("trains", *TEXTS)),
         "replicaResourceSpecs": sizes(chance),
     }
     odd: dict[str, Any] = {
         "createPods": [
             {
                 "name": chance.choice(nodes),
-                "type": chance.choice(ROLES),
-                "rankIndex": chance.choice(COUNTS),
-                "resource": {"cpu": chance.choice(QUANTITIES)},
+                "type": any_role(chance),
+                "rankIndex": one(chance, COUNTS),
+                "resource": {"cpu": one(chance, AMOUNTS)},
             }
         ],
         "removePods": [{"name": node} for node in chance.sample(nodes, chance.randint(1, 4))],
-        "migratePods": [{"name": chance.choice(nodes), "resource": {"memory": chance.choice(QUANTITIES)}}],
+        "migratePods": [{"name": chance.choice(nodes), "resource": {"memory": one(chance, AMOUNTS)}}],
         "psHosts": [chance.choice(TEXTS)[:300]] * chance.choice((1, 5_000)),
-        "manualScaling": chance.choice((True, False, "x")),
+        "manualScaling": one(chance, (True, False)),
         "reason": chance.choice(TEXTS)[:300] * chance.choice((1, 100)),
     }
     for key in odd:
@@ -281,7 +290,7 @@ def spoilt(value: Any, chance: Random) -> Any:
     if isinstance(value, list) and value:
         at = chance.randrange(len(value))
         return [*value[:at], spoilt(value[at], chance), *value[at + 1 :]]
-    return chance.choice(chance.choice((NUMBERS, COUNTS, TEXTS, QUANTITIES, LEGAL)))
+    return chance.choice(chance.choice((NUMBERS, TEXTS, QUANTITIES, LEGAL)))
 
 
 def _now_and_then(body: Manifest, chance: Random) -> Manifest:

@@ -182,7 +182,9 @@ async def _patched(
 
 
 async def plan(tenant: Tenant, chance: Random) -> str:
-    return await tenant.make(SCALEPLAN, rubbish.plan(chance), "by-hand")
+    found = await tenant.pick(ELASTICJOB, chance)
+    owner = str(found["metadata"]["name"]) if found else rubbish.name(chance)
+    return await tenant.make(SCALEPLAN, rubbish.plan(chance, owner), "by-hand")
 
 
 async def stray(tenant: Tenant, chance: Random) -> str:
