@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import logging
 import secrets
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.hostile.play import Played, play
 
@@ -37,10 +40,20 @@ def main() -> int:
     tell(f"seed {asked.seed}")
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="elasticjob-hostile-"))
     folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the cluster and our programs end with this
-    played = asyncio.run(play(folder, asked.seed, numbers, asked.minutes, tell))
+    logging.basicConfig(filename=folder / "cluster.log", level=logging.WARNING)
+    try:
+        played = asyncio.run(_stoppable(play(folder, asked.seed, numbers, asked.minutes, tell)))
+    except asyncio.CancelledError:
+        return 143
     print(told(played))
     return 1 if played.wrong else 0
+
+
+async def _stoppable(playing: Coroutine[Any, Any, Played]) -> Played:
+    """Play; SIGTERM ends it, and with it the cluster and our programs."""
+    task = asyncio.ensure_future(playing)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def told(played: Played) -> str:
