@@ -35,7 +35,7 @@ def main() -> int:
     began = time.monotonic()
 
     def tell(sentence: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} {sentence}", flush=True)
+        print(f"{time.monotonic() - began:6.1f} {printable(sentence)}", flush=True)
 
     tell(f"seed {asked.seed}")
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="elasticjob-hostile-"))
@@ -45,8 +45,13 @@ def main() -> int:
         played = asyncio.run(_stoppable(play(folder, asked.seed, numbers, asked.minutes, tell)))
     except asyncio.CancelledError:
         return 143
-    print(told(played))
+    print(printable(told(played)))
     return 1 if played.wrong else 0
+
+
+def printable(text: str) -> str:
+    """Return text without what terminals take for more than letters."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
 
 
 async def _stoppable(playing: Coroutine[Any, Any, Played]) -> Played:

@@ -77,6 +77,8 @@ class Neighbour:
     scaled: list[float] = field(default_factory=list)
     """Seconds that each change of a size took."""
     calls: int = 0
+    leaves: bool = False
+    """Whether `run` is to end, once what it does is done."""
 
     async def move_in(self) -> None:
         """Create everything, and wait until it runs."""
@@ -94,15 +96,15 @@ class Neighbour:
         await until(self._steps, "the job trains")
 
     async def run(self) -> None:
-        """Look at the jobs, scale them and call di-server, until cancelled."""
+        """Look at the jobs, scale them and call di-server."""
         grown = False
-        while True:
+        while not self.leaves:
             began = time.monotonic()
             grown = not grown
             for name, sizes in SIZES.items():
                 await self._scale(name, sizes[grown])
             await self._call_di_server()
-            while time.monotonic() - began < EVERY:
+            while time.monotonic() - began < EVERY and not self.leaves:
                 await self.look()
                 await asyncio.sleep(1)  # a look at what happens meanwhile
 

@@ -127,24 +127,20 @@ async def play(
             programs, lambda: (time.monotonic() - began) / 60, kinds=played.kinds, lines=played.lines
         )
         tenant = Tenant(client, session, programs, pulse, stage.wrong, played.answers)
-        beside += [asyncio.create_task(each) for each in (neighbour.run(), _watch(watched, client, stage))]
+        working = asyncio.create_task(neighbour.run())
+        beside += [asyncio.create_task(_watch(watched, client, stage)), working]
         try:
             for number in numbers:
                 if time.monotonic() - began > minutes * 60:
                     break
-                chance = Random(f"{seed}/{number}")
-                name, _, act = drawn(chance)
-                stage.begins(number, name)
-                try:
-                    stage.did(await act(tenant, chance))
-                except KubeError as error:
-                    stage.wrong(f"the API server does not answer: {error!s:.300}")
+                await _act(tenant, stage, number)
                 for task in beside:
                     if task.done():
                         task.result()
-                await asyncio.sleep(chance.uniform(0, PAUSE))  # users come when they like
             stage.begins(-1, "the end")
             await _emptied(client, pulse, stage)
+            neighbour.leaves = True
+            await working
         finally:
             for task in beside:
                 task.cancel()
@@ -158,6 +154,17 @@ async def play(
         played.steps, played.calls = neighbour.jobs["trains"].step, neighbour.calls
         played.seconds = time.monotonic() - began
     return played
+
+
+async def _act(tenant: Tenant, stage: Stage, number: int) -> None:
+    chance = Random(f"{stage.played.seed}/{number}")
+    name, _, act = drawn(chance)
+    stage.begins(number, name)
+    try:
+        stage.did(await act(tenant, chance))
+    except KubeError as error:
+        stage.wrong(f"the API server does not answer: {error!s:.300}")
+    await asyncio.sleep(chance.uniform(0, PAUSE))  # users come when they like
 
 
 def kind_of(sentence: str) -> str:
