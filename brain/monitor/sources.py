@@ -24,6 +24,9 @@ SECONDS: Final = 5.0
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of an answer."""
 AT_ONCE: Final = 32
+MOST_READINGS: Final = 1 << 16
+WANTED: Final = re.compile(rf"{PREFIX}(?:{'|'.join(METRICS)})[\s{{]".encode())
+"""The lines of a page that samples are made of."""
 JOBS_AT_ONCE: Final = 32
 """Jobs in one query to Prometheus."""
 JOB_LABELS: Final = ("job_name", "exported_job", "job")
@@ -77,7 +80,7 @@ class Masters:
     async def _sample(self, job: Watched, now: datetime) -> Sample | Malformed | SourceError | None:
         async with self._few:
             try:
-                text = await _get(self._session, f"http://{job.master}/metrics", {})
+                text = await _get(self._session, f"http://{job.master}/metrics")
             except SourceError as error:  # it begins, or ends: the next look comes soon
                 return error
         try:
@@ -88,12 +91,17 @@ class Masters:
 
 
 def readings_of(text: bytes) -> list[Reading]:
-    """Return the values in Prometheus's text format that samples are made of. Raises Malformed."""
-    wanted = {PREFIX + name for name in METRICS}
+    """Return the values in Prometheus's text format that samples are made of. Raises Malformed.
+
+    Only their lines are parsed: a page of a million others would take the parser ten seconds.
+    """
+    lines = [line for line in text.splitlines() if WANTED.match(line)]
+    if len(lines) > MOST_READINGS:
+        raise Malformed(f"{len(lines)} values, of {MOST_READINGS} at most")
     try:
-        families = text_string_to_metric_families(text.decode())
+        families = text_string_to_metric_families(b"\n".join([*lines, b""]).decode())
         samples = (sample for family in families for sample in family.samples)
-        return [Reading(each.name, each.labels, each.value) for each in samples if each.name in wanted]
+        return [Reading(each.name, each.labels, each.value) for each in samples]
     except (ValueError, KeyError, IndexError) as error:
         raise Malformed(f"its metrics cannot be read: {str(error)[:200]}") from error
 
@@ -146,7 +154,7 @@ class Prometheus:
     async def _readings(self, jobs: Sequence[Watched]) -> Mapping[Watched, Sequence[Reading]]:
         """Return the readings of some jobs. Where these are too many for one answer, fewer are asked for."""
         try:
-            body = await _get(self._session, f"{self._url}/api/v1/query", {"query": _query(jobs)}, post=True)
+            body = await _get(self._session, f"{self._url}/api/v1/query", {"query": _query(jobs)})
         except TooLarge:
             half = len(jobs) // 2
             if not half:  # more nodes than a job has
@@ -181,11 +189,12 @@ def _float(value: str) -> float:
         return nan
 
 
-async def _get(
-    session: aiohttp.ClientSession, url: str, query: Mapping[str, str], *, post: bool = False
-) -> bytes:
-    """Return the body of an answer. Raises SourceError."""
-    asked = session.post(url, data=query) if post else session.get(url, params=query)
+async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str] | None = None) -> bytes:
+    """Return the body of an answer, to a POST of the query if there is one. Raises SourceError.
+
+    A redirect is not followed: a master could send Brain to what Brain alone may reach.
+    """
+    asked = session.post(url, data=query) if query else session.get(url, allow_redirects=False)
     try:
         async with asyncio.timeout(SECONDS), asked as response:
             body = await read_bounded(response, LARGEST)

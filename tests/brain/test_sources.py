@@ -156,16 +156,36 @@ def test_a_number_that_no_job_reaches_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"\xff",
-        b"elasticjob_x{ 1",
+        b'elasticjob_nodes{state="\xff"} 1',
+        b"elasticjob_nodes{ 1",
         b'elasticjob_nodes{state="',
         page(world_nodes="1e9"),
+        page() + b'elasticjob_node_cpu_cores{node="n",role="worker"} 1\n' * 100_000,
     ],
-    ids=["no text", "no label", "no end", "a huge world"],
+    ids=["no text", "no label", "no end", "a huge world", "more than any job says"],
 )
 def test_metrics_that_make_no_sense_are_no_sample(text: bytes) -> None:
     with pytest.raises(Malformed):
         sample_of(readings_of(text), LATEST)
+
+
+def test_metrics_of_others_are_not_even_parsed() -> None:
+    others = b'elasticjob_world_nodes_of_others{ 9\n{"\nelasticjob_x{ 1\n'
+    assert sample_of(readings_of(others + page() + others), LATEST) == sample_of(readings_of(page()), LATEST)
+
+
+async def test_a_master_does_not_send_brain_elsewhere() -> None:
+    async with served(training()) as master, aiohttp.ClientSession() as session:
+
+        async def elsewhere(_: web.Request) -> web.Response:
+            raise web.HTTPFound(f"http://{master}/metrics")
+
+        app = web.Application()
+        app.router.add_get("/metrics", elsewhere)
+        async with TestServer(app) as liar:
+            watched = Watched("u1", "a", "b", f"{liar.host}:{liar.port}")
+            with pytest.raises(SourceError, match="answers 302"):
+                await Masters(session).samples([watched], LATEST)
 
 
 def series(job: str, metric: str, value: str, **labels: str) -> dict[str, Any]:
