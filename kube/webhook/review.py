@@ -161,22 +161,29 @@ class Answer:
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
     def _status(self) -> Manifest:
+        shown = [
+            Problem(_cut(each.path, LONGEST_PROBLEM), _cut(each.message, LONGEST_PROBLEM))
+            for each in self.problems[:MOST]
+        ]
         causes = [
             {"reason": "FieldValueInvalid", "field": problem.path, "message": problem.message}
-            for problem in self.problems
+            for problem in shown
         ]
+        said = [str(problem) if problem.path else problem.message for problem in shown]
+        if left := len(self.problems) - len(shown):
+            said.append(f"and {left} more")
         return {
             "status": "Failure",
             "code": self.code,
             "reason": REASONS.get(self.code, "InternalError"),
-            "message": "; ".join(
-                str(problem) if problem.path else problem.message for problem in self.problems
-            ),
+            "message": "; ".join(said),
             "details": dict(zip(("group", "kind", "name"), self.about, strict=True)) | {"causes": causes},
         }
 
 
 ALLOWED = Answer(True)
+MOST, LONGEST_PROBLEM = 32, 1024
+"""Problems that a refusal names, and characters of each: 30,000 would make a response of 20 MB."""
 REASONS = {422: "Invalid", 504: "Timeout"}
 LONGEST_WARNING, ALL_WARNINGS = 256, 4096
 """Characters: what an API server passes on of one warning, and of all of an answer."""
@@ -284,13 +291,16 @@ def _shortened(warnings: Sequence[str]) -> list[str]:
     """As many warnings as an API server passes on, each on one line."""
     found, left = [], ALL_WARNINGS
     for warning in warnings:
-        line = " ".join(warning.split())
-        line = line if len(line) <= LONGEST_WARNING else line[: LONGEST_WARNING - 1] + "…"
+        line = _cut(" ".join(warning.split()), LONGEST_WARNING)
         left -= len(line)
         if left < 0:
             break
         found.append(line)
     return found
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _old(kind: Kind[T], raw: bytes) -> T | None:

@@ -107,6 +107,17 @@ async def test_a_refusal_names_the_field_and_what_would_be_right() -> None:
     assert found["status"]["details"]["causes"][0]["field"] == "data"
 
 
+async def test_a_refusal_names_some_of_very_many_problems() -> None:
+    def many(review: Review[ConfigMap]) -> Sequence[Problem]:
+        return [Problem(f"data.{number}", f"{'x' * 9_000}") for number in range(30_000)]
+
+    found = (await asked(Webhook(CONFIG_MAP, validate=many), request(new=TWO))).manifest("u1")["response"]
+    said = found["status"]["message"].split("; ")
+    assert [len(said), len(found["status"]["details"]["causes"])] == [33, 32]
+    assert said[0] == f"data.0: {'x' * 1023}…"
+    assert said[-1] == "and 29968 more"
+
+
 async def test_a_handler_may_ask_the_cluster() -> None:
     webhook = Webhook(CONFIG_MAP, validate=refers)
     assert (await asked(webhook, request(new=manifest("a")))).allowed
