@@ -16,7 +16,6 @@ from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from elasticjob.api.resources import MalformedQuantity
 from elasticjob.api.rpc.brain import MOST_RECORDS, AskSizes, Sizes, TellStatistics
@@ -131,15 +130,15 @@ class WithStandIn:
 class Reporter:
     """Sends the records of a job to Brain as they come; while Brain is away it drops the oldest."""
 
-    def __init__(self, brain: Brain, job: Callable[[], Job], clock: Clock) -> None:
-        self._brain, self._job, self._clock = brain, job, clock
+    def __init__(self, brain: Brain, job: Callable[[], Job], clock: Clock, metrics: Metrics) -> None:
+        self._brain, self._job, self._clock, self._metrics = brain, job, clock, metrics
         self._waiting = deque[Sample](maxlen=KEPT)
         self._seen: datetime | None = None
         self.dropped = 0
 
     async def run(self) -> None:
         """Report until cancelled."""
-        passes = Passes("statistics", self._clock, Metrics(CollectorRegistry()))
+        passes = Passes("statistics", self._clock, self._metrics)
         while True:
             with passes.over(self._job().spec.job):
                 self.look()

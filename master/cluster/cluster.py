@@ -184,7 +184,7 @@ class Cluster:
         )
         scaler = self._maker or ScalePlanScaler(client, job)
         self._autoscaler = Autoscaler(master, optimizer_of(job, brain), scaler)
-        self._reporter = Reporter(brain, lambda: master.job, clock) if brain else None
+        self._reporter = Reporter(brain, lambda: master.job, clock, master.metrics) if brain else None
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -48,7 +48,9 @@ def metrics() -> bytes:
     lines = "".join(labelled(name, value) for name, value in values.items())
     match CHANCE.randrange(12):
         case 0:
-            lines += CHANCE.choice(("elasticjob_step 1\n", 'elasticjob_node_cpu_cores{node="n"} 1\n')) * 200_000
+            lines += (
+                CHANCE.choice(("elasticjob_step 1\n", 'elasticjob_node_cpu_cores{node="n"} 1\n')) * 200_000
+            )
         case 1:
             lines = lines[: CHANCE.randrange(len(lines))]
         case 2:

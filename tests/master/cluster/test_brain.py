@@ -21,6 +21,7 @@ from elasticjob.api.rpc.message import Empty, Problem
 from elasticjob.api.sizes.facts import Stage
 from elasticjob.api.sizes.role import Role
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.metrics import Metrics
 from elasticjob.master.cluster import brain as module
 from elasticjob.master.cluster.brain import KEPT, Brain, BrainOptimizer, Reporter, WithStandIn
 from elasticjob.master.scaling.local import LocalOptimizer
@@ -162,7 +163,7 @@ async def test_the_job_decides_alone_without_a_token_for_brain(standin: StandIn,
 async def test_records_are_reported_once_and_kept_while_brain_is_away(standin: StandIn, brain: Brain) -> None:
     job = Job(spec=Spec(job="digits"), scaling=Scaling(records=samples((1, 10))))
     known = [job]
-    reporter = Reporter(brain, lambda: known[-1], cast(Clock, None))
+    reporter = Reporter(brain, lambda: known[-1], cast(Clock, None), cast(Metrics, None))
     standin.status, standin.body = 503, b"{}"
     reporter.look()
     await reporter.send()
