@@ -24,6 +24,9 @@ SECONDS: Final = 5.0
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of an answer."""
 AT_ONCE: Final = 32
+"""Masters whose pages are read at a time."""
+PARSED_AT_ONCE: Final = 2
+"""And parsed: the values of the largest page take ten times its bytes."""
 MOST_READINGS: Final = 1 << 16
 WANTED: Final = re.compile(rf"{PREFIX}(?:{'|'.join(METRICS)})[\s{{]".encode())
 """The lines of a page that samples are made of."""
@@ -67,6 +70,7 @@ class Masters:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._few = asyncio.Semaphore(AT_ONCE)
+        self._parsed = asyncio.Semaphore(PARSED_AT_ONCE)
 
     async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
         """Return what the masters that answer say. Raises SourceError if there are some and none does."""
@@ -78,16 +82,14 @@ class Masters:
         return {job.uid: each for job, each in taken if each and not isinstance(each, SourceError)}
 
     async def _sample(self, job: Watched, now: datetime) -> Sample | Malformed | SourceError | None:
-        async with self._few:
+        async with self._few:  # until its page is gone from memory
             try:
                 text = await _get(self._session, f"http://{job.master}/metrics")
-            except SourceError as error:  # it begins, or ends: the next look comes soon
+                async with self._parsed:
+                    # in a thread: what any master may send takes the parser up to a few seconds
+                    return sample_of(await asyncio.to_thread(readings_of, text), now)
+            except (SourceError, Malformed) as error:  # it begins, or ends: the next look comes soon
                 return error
-        try:
-            # in a thread: what any master may send takes the parser up to a few seconds
-            return sample_of(await asyncio.to_thread(readings_of, text), now)
-        except Malformed as error:
-            return error
 
 
 def readings_of(text: bytes) -> list[Reading]:

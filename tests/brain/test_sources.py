@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from elasticjob.api.rpc.nodes import Report, Usage
 from elasticjob.brain.history import Sample, Use
 from elasticjob.brain.monitor import sources
-from elasticjob.brain.monitor.samples import PLAIN, USES, Malformed, sample_of
+from elasticjob.brain.monitor.samples import PLAIN, USES, Malformed, Reading, sample_of
 from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
@@ -186,6 +188,40 @@ async def test_a_master_does_not_send_brain_elsewhere() -> None:
             watched = Watched("u1", "a", "b", f"{liar.host}:{liar.port}")
             with pytest.raises(SourceError, match="answers 302"):
                 await Masters(session).samples([watched], LATEST)
+
+
+async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, parsed, goes = list[str](), list[bytes](), threading.Event()
+
+    async def metrics(request: web.Request) -> web.Response:
+        read.append(request.path)
+        return web.Response(body=page())
+
+    def parse(text: bytes) -> list[Reading]:
+        parsed.append(text)
+        goes.wait()
+        return readings_of(text)
+
+    async def one_is_parsed() -> bool:
+        return bool(parsed)
+
+    monkeypatch.setattr(sources, "AT_ONCE", 3)
+    monkeypatch.setattr(sources, "PARSED_AT_ONCE", 1)
+    monkeypatch.setattr(sources, "readings_of", parse)
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        watched = [Watched(f"u{number}", "a", "b", f"{server.host}:{server.port}") for number in range(9)]
+        asking = asyncio.create_task(Masters(session).samples(watched, LATEST))
+        try:
+            await until(one_is_parsed, "a page is parsed")
+            for _ in range(20):  # round trips, in which those of the others would have come, too
+                async with session.get(server.make_url("/")) as answer:
+                    await answer.read()
+            assert [len(read), len(parsed)] == [3, 1]
+        finally:
+            goes.set()
+        assert len(await asking) == 9
 
 
 def series(job: str, metric: str, value: str, **labels: str) -> dict[str, Any]:
