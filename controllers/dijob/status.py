@@ -10,7 +10,7 @@ from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.dijob import DIJob, DIJobCondition, DIJobPhase, DIJobStatus, ReplicaStatus
 from elasticjob.api.diengine.names import STATUS_KEYS, Role
 from elasticjob.controllers.dijob.seen import Seen, outcome
-from elasticjob.kube.objects.conditions import FALSE, TRUE
+from elasticjob.kube.objects.conditions import FALSE, TRUE, shortened
 
 
 class Step(NamedTuple):
@@ -57,13 +57,13 @@ def status_of(seen: Seen, entered: Step | None, now: datetime) -> DIJobStatus:
     conditions = list(before.conditions)
     if entered is not None:
         new = DIJobCondition(
-            type=entered.phase.value, status=TRUE, reason=entered.reason, message=entered.sentence
+            type=entered.phase.value, status=TRUE, reason=entered.reason, message=shortened(entered.sentence)
         )
         conditions = _set(conditions, new, seen.job, now)
         running = before.condition(DIJobPhase.RUNNING.value)
         if entered.phase.finished and running is not None and running.status == TRUE:
             ended = running.model_copy(
-                update={"status": FALSE, "reason": entered.reason, "message": entered.sentence}
+                update={"status": FALSE, "reason": entered.reason, "message": shortened(entered.sentence)}
             )
             conditions = _set(conditions, ended, seen.job, now)
     return DIJobStatus(phase=phase, conditions=conditions, replica_status=counts)

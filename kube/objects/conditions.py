@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,6 +12,8 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Condition
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+LONGEST: Final = 32_768
+"""Characters of a message that API servers take."""
 
 
 class _Typed(Protocol):
@@ -30,9 +32,10 @@ def set_condition(
 ) -> list[Condition]:
     """The conditions with `new` in the place of its namesake, or at the end.
 
-    lastTransitionTime moves only with the status; it comes from `new`, or is `now`.
+    lastTransitionTime moves only with the status; it comes from `new`, or is `now`. A message is cut to what
+    servers take: what others write, such as the message of a pod, may be longer.
     """
-    old = list(conditions)
+    old, new = list(conditions), replace(new, message=shortened(new.message))
     previous = find(old, new.type)
     if previous and previous.status == new.status and previous.last_transition_time:
         new = replace(new, last_transition_time=previous.last_transition_time)
@@ -41,6 +44,11 @@ def set_condition(
     if previous is None:
         return [*old, new]
     return [new if condition.type == new.type else condition for condition in old]
+
+
+def shortened(message: str) -> str:
+    """Return a message of LONGEST characters at most."""
+    return message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
 
 
 def find(conditions: Iterable[C], type_: str) -> C | None:
