@@ -87,11 +87,12 @@ class Draft:
 def draft(trained: Trained, jobs: int, room: Room, options: Options) -> Draft:
     """Return what a job may have, one of so many that share the room."""
     job = trained.job
-    first = job.sizes.smallest
-    allowed = [n for n in trained.speeds if n > 0 and job.sizes.clamp(n) == n <= job.most]
+    sizes = job.sizes
+    first = sizes.smallest
+    allowed = [n for n in trained.speeds if n > 0 and sizes.clamp(n) == n <= job.most]
     speeds = {n: trained.speeds[n] for n in allowed if trained.speeds[n] > 0}
     if not speeds and first <= job.most:  # nothing is known: it begins, or stays
-        stays = first <= job.now == job.sizes.clamp(job.now) <= job.most
+        stays = first <= job.now == sizes.clamp(job.now) <= job.most
         speeds = {job.now if stays else first: 1.0}
     fits = int(room.fits(job.amount, job.permitted).sum())
     fair = _speed_at(speeds, max(first, fits / jobs)) if speeds else 1.0
