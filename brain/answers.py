@@ -47,7 +47,7 @@ class Answers:
         return Sizes(reason="the sizes of this job are being decided elsewhere: ask again")
 
     async def _placed(self, placed: Placement) -> Placement:
-        """What should run; where no free capacity is known, a node gets no more than the largest machine."""
+        """Desired sizes; where no free capacity is known, a node gets no more than the largest machine."""
         if placed.machine is not None or (largest := await self._store.largest_machine()) is None:
             return placed
         return placed.but(machine=largest.manifest())

@@ -150,7 +150,7 @@ def _free(facts: Facts, role: str, resource: Resources) -> Resources:
 
 
 def _of_a_node(facts: Facts, who: str, now: Resources, wanted: Resources, cuts: list[str]) -> Resources:
-    """What a node may have: no less than a useful amount, no more than what it has and a machine has left."""
+    """The allowed amounts of a node: useful ones, up to its present ones and what a machine has left."""
     found: dict[str, Amount] = {}
     for name, amount in wanted.items():
         chosen = max(amount, LEAST[name]) if name in LEAST and amount else amount

@@ -24,7 +24,7 @@ class Point(Fact, frozen=True, kw_only=True):
 
 
 class Demand(Fact, frozen=True, kw_only=True):
-    """What the nodes of a role have needed: the most of any one node.
+    """Resources that the nodes of a role have needed: the most of any one node.
 
     `cores` is the most that was ever used; `sated` says that it was less than what was there, so that more
     cores would not be used. `peak` is the most memory, reached at `risen`; a node that was given more memory

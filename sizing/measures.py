@@ -81,7 +81,7 @@ class Growth:
 
     @property
     def ratio(self) -> float:
-        """What each added worker brought, as a share of what a worker brought before; 1: as much."""
+        """Speed of each added worker, as a share of that of a worker before; 1: as much."""
         return ratio({self.before: self.slow, self.after: self.fast}, self.before, self.after)
 
 

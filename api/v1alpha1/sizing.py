@@ -80,7 +80,7 @@ def _nodes(
 
 
 def _around(spec: ReplicaSpec) -> dict[str, str]:
-    """What the pod asks for beside its main container."""
+    """Requests of the pod beside those of its main container."""
     containers = [each for each in spec.pod.get("containers") or [] if each is not spec.main_container]
     return pod_requests({**spec.pod, "containers": containers}).manifest()
 

@@ -1,4 +1,4 @@
-"""Who may call for a job: with tokens, the pods of that job alone."""
+"""Authorization of calls for a job: with tokens, the pods of that job alone may call."""
 
 from __future__ import annotations
 

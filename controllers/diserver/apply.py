@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Waiting(Exception):
-    """What is asked cannot be had now: the client is told to ask again. `done` is what was done."""
+    """A request that cannot be met now: the client is told to ask again. `done` is what was done."""
 
     def __init__(self, message: str, done: Replicas | None = None) -> None:
         super().__init__(message)
@@ -286,7 +286,7 @@ class Writer:
         self.recorder.event(reference(DIJOB, job), kind, reason, note)
 
     def _trouble(self, job: DIJob, error: KubeError, done: Replicas | None) -> Exception:
-        """What the caller is told of an error of the API server, which is also an event of the job."""
+        """The response for an error of the API server, which is also an event of the job."""
         said = plain(getattr(error, "message", str(error)), 400)
         self._event(job, "Warning", "FailedCreate", said)
         if isinstance(error, HOPELESS):
@@ -296,7 +296,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class _Mark:
-    """What the pods of a call carry, so that it can be told what was made of it."""
+    """Annotations of a call's pods, by which a repeated call finds them."""
 
     call: Call
     size: int

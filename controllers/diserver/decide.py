@@ -1,4 +1,4 @@
-"""What a call to di-server does: one decision for each verb, of what was seen and what is asked. Pure.
+"""Decisions of di-server, one for each verb, from the observed state and the request. Pure.
 
 POST replicas    creations      all that is asked for, or nothing
 DELETE replicas  deletions      as many as there are, pending ones first
@@ -136,7 +136,7 @@ A = TypeVar("A", Ask, Report)
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and its rule; `fresh`: the rule is about the API server's pods, not those of caches."""
+    """A request and its rule; `fresh`: the rule is about the API server's pods, not those of caches."""
 
     asked: Asked
     decide: Callable[[Seen, Limits], Decision]

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent: a status, and the members of the envelope."""
+    """A response: its status, and the members of the envelope."""
 
     message: str
     data: object = None

@@ -46,7 +46,7 @@ DRAWS: Final = 5
 
 @dataclass(frozen=True)
 class Caches:
-    """What di-server watches."""
+    """The caches of di-server."""
 
     jobs: Cache[DIJob]
     pods: Cache[Pod]
@@ -60,7 +60,7 @@ class Caches:
 
 @dataclass(frozen=True)
 class Options:
-    """What differs between installations: the bounds, the place of the cluster's AggregatorConfig, the only
+    """Settings of an installation: the bounds, the place of the cluster's AggregatorConfig, the only
     namespace ("" for all), and how the ports of ddp pods are counted.
     """
 

@@ -34,7 +34,7 @@ class Desk(Protocol):
 
 
 class Call(NamedTuple):
-    """What the head of a request asks for: the verb, the decoder of its body, the type of the response."""
+    """The head of a request: the verb, the decoder of its body, the type of the response."""
 
     name: str
     decode: Callable[[bytes], Request[Any]]

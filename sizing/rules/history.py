@@ -26,7 +26,7 @@ FIRST_TARGET: Final = 20
 
 
 def servers(facts: Facts) -> Change | None:
-    """What earlier jobs like it used: the cores of the busiest server and a margin, as many as needed."""
+    """Servers with the cores of the busiest one in earlier jobs and a margin, as many as needed."""
     past = [job for job in facts.past if job.completed and means(job.samples, PS)]
     if not past:
         return None
@@ -43,7 +43,7 @@ def servers(facts: Facts) -> Change | None:
 
 
 def workers(facts: Facts) -> Change | None:
-    """What workers of completed jobs like it used, and as many as the last one had."""
+    """Workers as large as those of completed jobs like it needed, and as many as the last one had."""
     past = [job for job in facts.past if job.completed and means(job.samples, WORKER)]
     if not past:
         return None

@@ -59,7 +59,7 @@ def propose(facts: Facts) -> Change:
 
 
 def _resource(facts: Facts, role: str, counts: Mapping[str, int]) -> Resources:
-    """What each node of a role gets of the resources that its template does not ask for."""
+    """The resources of each node of a role that its template does not ask for."""
     given = facts.roles[role].given
     found = Resources({n: _amount(facts, n, counts) for n in DEFAULT if n not in given})
     if role == EVALUATOR and WORKER in facts.roles and _is_short(found):
@@ -85,7 +85,7 @@ def _amount(facts: Facts, name: str, counts: Mapping[str, int]) -> Amount:
 
 
 def _left(facts: Facts, name: str, counts: Mapping[str, int], limit: Amount) -> Fraction | int:
-    """What the limit leaves for each node whose size is not set, once the others have theirs."""
+    """The share of the limit for each node whose size is not set, once the others have theirs."""
     taken, nodes = Fraction(0), 0
     for role, settings in facts.roles.items():
         count, size = counts.get(role, facts.count(role)), facts.resource(role)

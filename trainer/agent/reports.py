@@ -1,4 +1,4 @@
-"""What a node reports of its workers: to the master once a second, and to its own log."""
+"""Reports of a node's workers: to the master once a second, and to its own log."""
 
 from __future__ import annotations
 
