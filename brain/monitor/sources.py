@@ -27,6 +27,10 @@ AT_ONCE: Final = 32
 """Masters whose pages are read at a time."""
 PARSED_AT_ONCE: Final = 2
 """And parsed: the values of the largest page take ten times its bytes."""
+PATIENT: Final = 4
+SELDOM: Final = 16
+"""Looks in a row without an answer after which a master is asked in every second look, every fourth and so
+on, and at least in each of these."""
 MOST_READINGS: Final = 1 << 16
 WANTED: Final = re.compile(rf"{PREFIX}(?:{'|'.join(METRICS)})[\s{{]".encode())
 """The lines of a page that samples are made of."""
@@ -71,15 +75,38 @@ class Masters:
         self._session = session
         self._few = asyncio.Semaphore(AT_ONCE)
         self._parsed = asyncio.Semaphore(PARSED_AT_ONCE)
+        self._failed: dict[str, int] = {}
+        """Looks in a row in which the master of a job could not be read."""
+        self._looks = 0
 
     async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
         """Return what the masters that answer say. Raises SourceError if there are some and none does."""
-        watched = [job for job in jobs if job.master]
+        known = [job for job in jobs if job.master]
+        watched = [job for job in known if self._is_due(job.uid)]
         found = await asyncio.gather(*(self._sample(job, now) for job in watched))
+        self._remember(known, watched, found)
         if watched and all(isinstance(each, SourceError) for each in found):
             raise SourceError(f"none of {len(watched)} masters can be read, the last: {found[-1]}")
         taken = zip(watched, found, strict=True)
         return {job.uid: each for job, each in taken if each and not isinstance(each, SourceError)}
+
+    def _is_due(self, uid: str) -> bool:
+        """Whether a master is to be asked in this look: those that do not answer hold up all others, so they
+        are asked more and more seldom."""
+        beyond = self._failed.get(uid, 0) - PATIENT
+        return beyond < 0 or self._looks % min(2 ** (beyond + 1), SELDOM) == 0
+
+    def _remember(
+        self,
+        known: Iterable[Watched],
+        watched: Iterable[Watched],
+        found: Iterable[Sample | Malformed | SourceError | None],
+    ) -> None:
+        self._looks += 1
+        uids = {job.uid for job in known}
+        self._failed = {uid: count for uid, count in self._failed.items() if uid in uids}
+        for job, each in zip(watched, found, strict=True):
+            self._failed[job.uid] = self._failed.get(job.uid, 0) + 1 if isinstance(each, SourceError) else 0
 
     async def _sample(self, job: Watched, now: datetime) -> Sample | Malformed | SourceError | None:
         async with self._few:  # until its page is gone from memory

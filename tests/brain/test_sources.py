@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -188,6 +188,27 @@ async def test_a_master_does_not_send_brain_elsewhere() -> None:
             watched = Watched("u1", "a", "b", f"{liar.host}:{liar.port}")
             with pytest.raises(SourceError, match="answers 302"):
                 await Masters(session).samples([watched], LATEST)
+
+
+async def test_masters_that_do_not_answer_are_asked_more_and_more_seldom() -> None:
+    """Each costs a look five seconds: hundreds of one tenant would hold up the samples of all."""
+    asked = list[str]()
+
+    async def metrics(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=503 if len(asked) <= 7 else 200, body=page())
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        watched = [Watched("u1", "a", "b", f"{server.host}:{server.port}")]
+        masters, counts = Masters(session), list[int]()
+        for _ in range(80):
+            with suppress(SourceError):
+                await masters.samples(watched, LATEST)
+            counts.append(len(asked))
+    assert (counts[3], counts[19], counts[31]) == (4, 7, 7)
+    assert counts[79] - counts[59] == 20  # it answers again
 
 
 async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
