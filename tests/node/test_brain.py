@@ -119,8 +119,15 @@ async def place(site: Site, home: str) -> AsyncIterator[OnNode]:
         address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-brain", "-o", path)
         yield OnNode(site, home, f"http://{address}:8090")
     finally:
+        # first its pods, since Helm takes their rights before them; the chart leaves the claim to its owner
+        with suppress(CommandFailed):  # it was not installed
+            await site.kubectl("-n", SYSTEM, "scale", BRAIN, "--replicas=0")
+            chosen = await site.kubectl.names("pods", SYSTEM)
+            brains = [name for name in chosen if name.startswith("pod/elasticjob-brain-")]
+            await site.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *brains)
         await asyncio.to_thread(site.install)
-        ours = ("secret/elasticjob-brain", f"persistentvolume/{folder.name}")
+        claim, secret = "persistentvolumeclaim/elasticjob-brain", "secret/elasticjob-brain"
+        ours = (claim, secret, f"persistentvolume/{folder.name}")
         await site.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
         shutil.rmtree(folder)
 
