@@ -11,7 +11,8 @@ Losses without an error of the worker do not count as failures.
 5. A snapshot may lack the last changes. So a consumer gets no lease or receipt before its opening is saved,
 and a shard that came back is dealt only when its return is saved: after a restart from any snapshot, a lease
 that the snapshot lacks belongs to a consumer that it has. Those consumers open again and name what they hold;
-until all have, or are lost, nothing is dealt.
+until all have, or are lost, nothing is dealt. An error that the snapshot has is told again by a consumer that
+has not heard so; `failed_by` tells that it counted.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     late: tuple[int, ...] = ()
     poisoned: tuple[Poisoned, ...] = ()
     failed: dict[int, int] = msgspec.field(default_factory=dict)
+    failed_by: dict[int, int] = msgspec.field(default_factory=dict)  # the lease of the last of these failures
     used: dict[int, int] = msgspec.field(default_factory=dict)
     readers: Readers = ({},) * BUCKETS
     holding: int = 0
@@ -405,6 +407,8 @@ def _again(
         return _put(ledger, reader), reader
     leases = reader.leases
     for each in (*held, *(Held(number=outcome.number, lease=outcome.lease) for outcome in outcomes)):
+        if each.lease <= ledger.failed_by.get(each.number, -1):
+            continue  # its error is in the snapshot, and would count twice
         if any(own.lease == each.lease for own in leases):
             leases = _noted(ledger, leases, each)
         elif _is_open(ledger, each.number):
@@ -472,9 +476,10 @@ def _applied(ledger: Ledger, held: Held) -> Ledger:
     """Count a shard."""
     dataset = ledger.dataset
     records = splitters.length(dataset, held.number)
-    failed = _without(ledger.failed, held.number) if ledger.failed else ledger.failed
+    if ledger.failed:
+        ledger = _forgiven(ledger, held)
     steps = -(-records // dataset.batch)
-    return ledger.but(applied=ledger.applied + records, steps=ledger.steps + steps, failed=failed)
+    return ledger.but(applied=ledger.applied + records, steps=ledger.steps + steps)
 
 
 def _failed(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
@@ -482,7 +487,8 @@ def _failed(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
     failures = ledger.failed.get(held.number, 0) + 1
     if failures <= ledger.dataset.retries:
         failed = ledger.failed | {held.number: failures}
-        ledger = _kept(ledger.but(failed=failed), held)
+        failed_by = ledger.failed_by | {held.number: held.lease}
+        ledger = _kept(ledger.but(failed=failed, failed_by=failed_by), held)
         return ledger.but(late=(*ledger.late, held.number), returned=mark)
     bad = shard(ledger, held)
     poisoned = Poisoned(
@@ -495,8 +501,13 @@ def _failed(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
         partition=bad.partition,
     )
     applied = ledger.applied + held.used
-    failed = _without(ledger.failed, held.number)
-    return ledger.but(poisoned=(*ledger.poisoned, poisoned), failed=failed, applied=applied)
+    return _forgiven(ledger, held).but(poisoned=(*ledger.poisoned, poisoned), applied=applied)
+
+
+def _forgiven(ledger: Ledger, held: Held) -> Ledger:
+    """Return the ledger without the failures of a shard that is over."""
+    failed, by = _without(ledger.failed, held.number), _without(ledger.failed_by, held.number)
+    return ledger.but(failed=failed, failed_by=by)
 
 
 def _kept(ledger: Ledger, held: Held) -> Ledger:

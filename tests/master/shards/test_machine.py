@@ -353,3 +353,22 @@ TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def test_an_error_that_the_snapshot_has_counted_is_not_counted_again() -> None:
+    """Its consumer does not know that yet and tells it to the new master, while another lease succeeded."""
+    made = Dataset(name="d", size=23, shard=3, epochs=2, splitter="table", shuffle=True, seed=0, retries=1)
+    game = Consumers()
+    game.begin(dataset=made)
+    game.all_work(saves=True)
+    game.master_restarts()
+    game.closes(which=3)
+    game.opens(which=1, heard=False)
+    (held,) = game.clients[1].held()
+    game.clients[1].said.append(Outcome(number=held.number, lease=held.lease, error="ValueError: no"))
+    game.works(which=0, heard=False, want=1)
+    game.leases(which=2, heard=False, want=1)
+    game.all_work(saves=True)
+    game.master_restarts()
+    game.teardown()
+    assert game.game.job.shards.datasets["d"].complete
