@@ -23,7 +23,7 @@ TRAIN: Final = (WORKER, CHIEF)
 KEPT: Final = 5
 """Newest samples of one size that count."""
 NEWEST: Final = 3
-"""Window that a rule of Brain looks at."""
+"""Samples that a rule of Brain looks at."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
-from math import ceil
 from statistics import median
 from typing import Final
 
-from elasticjob.api.resources import Bytes, Resources
+from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.sizing.demand import Demand
 from elasticjob.sizing.facts import Facts
@@ -66,8 +65,8 @@ def _grown(facts: Facts, role: str, demand: Demand, had: int) -> Change:
     wanted = mebibytes(min(max(expected, had * 1.25), had * 2, had + STEP))
     minutes = max(0.0, (had - used) / slope / 60)
     reason = (
-        f"{role} uses {_told(used)} of {_told(had)} and {_told(slope * 3600)} more each hour, so it would be "
-        f"out of memory in {minutes:.0f} min: each gets {wanted}"
+        f"{role} uses {mebibytes(used)} of {mebibytes(had)} and {mebibytes(slope * 3600)} more each hour, "
+        f"so it would be out of memory in {minutes:.0f} min: each gets {wanted}"
     )
     return Change({role: Group(resource=Resources({"memory": wanted}))}, reason=reason)
 
@@ -79,7 +78,7 @@ def _shrunk(facts: Facts, role: str, demand: Demand, had: int) -> Change:
     if had < wanted.value * Fraction(WORTH):
         return Change()
     minutes = (facts.now - demand.risen).total_seconds() / 60
-    used = f"{role} has used {_told(demand.peak)} at most of {_told(had)}"
+    used = f"{role} has used {mebibytes(demand.peak)} at most of {mebibytes(had)}"
     reason = f"{used}, for {minutes:.0f} min: each gets {wanted}"
     return Change({role: Group(resource=Resources({"memory": wanted}))}, reason=reason)
 
@@ -91,7 +90,3 @@ def trend(facts: Facts, demand: Demand) -> float | None:
         return None
     pairs = combinations(points, 2)
     return median((b.memory - a.memory) / (b.at - a.at).total_seconds() for a, b in pairs if b.at > a.at)
-
-
-def _told(amount: float) -> str:
-    return str(Bytes(ceil(amount / MIB) * MIB))

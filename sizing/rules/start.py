@@ -19,14 +19,13 @@ from elasticjob.api.resources import NOTHING, Amount, Bytes, Cores, Resources, u
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.v1alpha1.common import EVALUATOR, WORKER
+from elasticjob.sizing.bounds import LEAST
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import MIB
 
 SHARE: Final = 5
 MOST: Final = Resources({"cpu": Cores(16), "memory": Bytes(8192 * MIB)})
 DEFAULT: Final = Resources({"cpu": Cores(1), "memory": Bytes(8000 * MIB)})
-LEAST: Final = Resources({"cpu": Cores(Fraction(1, 10)), "memory": Bytes(64 * MIB)})
-"""With less than this, no node is started."""
 EVALUATES: Final = Resources({"cpu": Cores(2), "memory": Bytes(1024 * MIB)})
 """An evaluator that would get less gets what a worker does."""
 
