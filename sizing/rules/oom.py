@@ -1,6 +1,6 @@
 """More memory after a kill: the one rule for operator, simulator and processes of one machine.
 
-    twice as much, at most 8 GiB more, up to a ceiling; at least 1.2 times the most that killed a job like it
+    twice as much, at most 8 GiB more, up to a ceiling
 
 The operator applies it at once, in all modes but manual (controllers/nodes/out_of_memory.py). Masters and
 Brain plan nothing for a kill: their next sample shows what the successor uses.
@@ -8,7 +8,6 @@ Brain plan nothing for a kill: their next sample shows what the successor uses.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Final
 
 from elasticjob.api.resources import Bytes
@@ -17,14 +16,9 @@ MOST_AT_ONCE: Final = Bytes.parse("8Gi")
 """The most that one kill adds."""
 CEILING: Final = Bytes.parse("64Gi")
 """The most memory of a node whose job has no resourceLimits, where no machine is known either."""
-AFTER_KILL: Final = Fraction(6, 5)
 
 
-def next_memory(had: Bytes, ceiling: Bytes = CEILING, killed: Bytes | None = None) -> Bytes | None:
-    """Return what a node gets that was killed with `had`; None if that is no more.
-
-    `killed` is the most that any node of a job like it had when it was killed, if that is known.
-    """
-    known = killed * AFTER_KILL if killed else Bytes(0)
-    wanted = min(max(min(had * 2, had + MOST_AT_ONCE), known), ceiling)
+def next_memory(had: Bytes, ceiling: Bytes = CEILING) -> Bytes | None:
+    """Return what a node gets that was killed with `had`; None if that is no more."""
+    wanted = min(had * 2, had + MOST_AT_ONCE, ceiling)
     return wanted if wanted > had else None
