@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ fix: $(DEV) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DEV) # the docs site in site/, from docs/; open site/index.html, or serve it: .venv/bin/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
 mutants: $(DEV) # whether the tests notice 200 small faults put into the code one at a time (half an hour; FLAGS=--help)
 	$(BIN)/python -m hack.mutants $(FLAGS)
 
@@ -107,4 +110,4 @@ fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of 
 	$(BIN)/python -m tests.fuzz.hostile --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html

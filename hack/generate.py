@@ -30,7 +30,7 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack import chart
+from hack import api_docs, chart
 from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
@@ -52,6 +52,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **chart.outputs(),
+        **{path: lambda text=text: text for path, text in api_docs.pages(ROOT / "docs" / "api").items()},  # type: ignore[misc]
     }
 
 
