@@ -1,4 +1,4 @@
-"""Write all that is generated: models of built-in types, CRDs, the chart, tables of docs, an example.
+"""Write all that is generated: models of built-in types, CRDs, the chart, dashboards, docs, an example.
 
 hack/generate.py                     # make generate
 hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
@@ -34,6 +34,7 @@ from hack import api_docs, chart
 from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
+from hack.dashboards import boards
 from hack.example import example_job
 
 ROOT = Path(__file__).parent.parent
@@ -51,6 +52,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         DOCS: lambda: crd_docs(DOCS),
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
+        **boards.outputs(),
         **chart.outputs(),
         **{path: lambda text=text: text for path, text in api_docs.pages(ROOT / "docs" / "api").items()},  # type: ignore[misc]
     }

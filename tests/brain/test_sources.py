@@ -27,8 +27,8 @@ from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, W
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.training import Account
-from tests.kit.brain.prometheus import prometheus
 from tests.kit.master.turns import START, Played, join, report, watch
+from tests.kit.monitoring.prometheus import prometheus
 from tests.kit.waiting import until
 
 NAMES = ("node-0", "node-1")
@@ -92,12 +92,12 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
     job = training()
     async with (
         served(job) as master,
-        prometheus(tmp_path, {"job_name": "masters", **in_a_file(tmp_path, master)}) as url,
+        prometheus(tmp_path, {"job_name": "masters", **in_a_file(tmp_path, master)}) as server,
         aiohttp.ClientSession() as session,
     ):
         watched = Watched("u1", "team", "digits", master)
         assert await Masters(session).samples([watched], LATEST) == {"u1": EXPECTED}
-        source = Prometheus(url, session)
+        source = Prometheus(server.url, session)
 
         async def seen() -> bool:
             try:

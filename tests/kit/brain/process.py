@@ -63,14 +63,14 @@ class BrainProcess:
 
 @asynccontextmanager
 async def brain_of(
-    kubeconfig: Path, folder: Path, key: Path, port: int, **environ: str
+    kubeconfig: Path, folder: Path, key: Path, port: int, *, probes: str = "", **environ: str
 ) -> AsyncIterator[BrainProcess]:
-    """Run a Brain until the end of the block; `environ` are settings of it."""
+    """Run a Brain until the end of the block; its /metrics are at `probes`, and `environ` are settings."""
     flags = {
         "--kubeconfig": kubeconfig,
         "--database": f"sqlite:///{folder / 'brain.db'}",
         "--port": port,
-        "--probes": "",
+        "--probes": probes,
         "--key-file": key,
     }
     words = [str(word) for flag in flags.items() for word in flag]
