@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = (
-    "kube", "api", "webhooks", "controllers", "master", "brain", "trainer", "devcluster", "cli"
+    "kube", "api", "webhooks", "controllers", "master", "brain", "trainer", "devcluster", "client", "cli"
 )  # fmt: skip
 """In the order of the page: the lowest layer first, the programs after it."""
 MARK: Final = re.compile(r"<!-- rooms -->\n.*?<!-- end -->", re.DOTALL)

@@ -1,0 +1,338 @@
+"""The client: each verb is a method, errors are those of errors.py."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import secrets
+import string
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
+from elasticjob.client import errors
+from elasticjob.client.code import Code, of_function, of_script
+from elasticjob.client.described import Description, about_the_job
+from elasticjob.client.following import followed
+from elasticjob.client.goals import Goal, goal, has_ended, state
+from elasticjob.client.objects import Objects, Options, Wanted, objects
+from elasticjob.kube import errors as kube
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.client import config
+from elasticjob.kube.client.client import Client as Kube
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, POD, Event
+
+LETTERS: Final = "".join(sorted(set(string.ascii_lowercase + string.digits) - set("aeiou01l")))
+REQUEST_SECONDS: Final = 15.0
+"""How long a request is tried, its repetitions included."""
+
+
+class Client:
+    """A user's view of the jobs of one cluster: `async with Client() as client`."""
+
+    def __init__(
+        self, namespace: str = "", *, kubeconfig: Path | str | None = None, context: str | None = None
+    ) -> None:
+        """Methods without a namespace mean this one, else that of the kubeconfig's context."""
+        self._namespace = namespace
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._kube: Kube | None = None
+
+    async def __aenter__(self) -> Self:
+        with errors.about("the cluster"):
+            found = await config.load(self._kubeconfig, self._context)
+        self._kube = await Kube(found, user_agent="elasticjob-client", timeout=REQUEST_SECONDS).__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._kube is not None:
+            await self._kube.close()
+
+    @property
+    def kube(self) -> Kube:
+        """The connection, for what has no verb here."""
+        if self._kube is None:
+            raise RuntimeError("the client is not open: use it in `async with Client() as client`")
+        return self._kube
+
+    def namespace(self, given: str = "") -> str:
+        """Return the namespace that is meant where one is given, or none."""
+        return given or self._namespace or self.kube.config.namespace
+
+    # reading
+
+    async def get(self, name: str, *, namespace: str = "") -> ElasticJob:
+        """Return a job. Raises NotFound."""
+        return ELASTICJOB.convert(await self.manifest(name, namespace=namespace))
+
+    async def manifest(self, name: str, *, namespace: str = "") -> Manifest:
+        """Return a job as the API server writes it. Raises NotFound."""
+        key = self._key(name, namespace)
+        with errors.about(_of(key)):
+            return await self.kube.get(ELASTICJOB.untyped(), name, key.namespace)
+
+    async def list(
+        self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
+    ) -> builtins.list[ElasticJob]:
+        """Return the jobs of a namespace, or of all, by name; `labels` is a label selector."""
+        found = await self.manifests(namespace=namespace, all_namespaces=all_namespaces, labels=labels)
+        return [ELASTICJOB.convert(each) for each in found]
+
+    async def manifests(
+        self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
+    ) -> builtins.list[Manifest]:
+        """Return the same jobs as the API server writes them."""
+        place = None if all_namespaces else self.namespace(namespace)
+        with errors.about(f"ElasticJobs of {place or 'all namespaces'}"):
+            return await self.kube.list(ELASTICJOB.untyped(), place, labels=labels)
+
+    async def events(self, name: str, *, namespace: str = "") -> builtins.list[Event]:
+        """Return the events about a job, its ScalePlans and its pods, oldest first."""
+        return list((await self.describe(name, namespace=namespace)).events)
+
+    async def describe(self, name: str, *, namespace: str = "") -> Description:
+        """Return a job with its plans, pods and events; its `text` is for people."""
+        key = self._key(name, namespace)
+        job = await self.get(name, namespace=namespace)
+        with errors.about(_of(key)):
+            plans, pods, told = await asyncio.gather(
+                self.kube.list(SCALEPLAN, key.namespace),
+                self.kube.list(POD, key.namespace, labels=f"{LABEL_JOB}={name}"),
+                self.kube.list(EVENT, key.namespace),
+            )
+        return about_the_job(job, plans, pods, told)
+
+    # writing
+
+    async def submit(
+        self,
+        script: Path | str | None = None,
+        *,
+        function: Callable[..., Any] | None = None,
+        arguments: Sequence[object] | Mapping[str, Any] = (),
+        files: Iterable[Path | str] = (),
+        namespace: str = "",
+        **options: Unpack[Options],
+    ) -> ElasticJob:
+        """Create a job that runs a script, or a function, on each node; its code travels in a ConfigMap.
+
+        A script gets `arguments` as words, and `files` beside it; a function gets them by name, as JSON, and
+        must hold its own imports. Everything else is in `Options`. The ConfigMap is deleted with the job.
+        Raises Unusable, AlreadyThere, Refused, Denied.
+        """
+        code = code_of(script, function=function, arguments=arguments, files=files)
+        return await self.create(self.prepare(code, Wanted(**options), namespace=namespace))
+
+    def prepare(self, code: Code, wanted: Wanted, *, namespace: str = "") -> Objects:
+        """Return the objects that `submit` would create. Raises Unusable, Refused."""
+        return objects(code, wanted, namespace=self.namespace(namespace), unique=letters())
+
+    async def create(self, made: Objects) -> ElasticJob:
+        """Create a job and the ConfigMap with its code."""
+        key = Key(made.job["metadata"]["namespace"], made.job["metadata"]["name"])
+        with errors.about(_of(key)):
+            code = await self._create_code(made.code, key)
+            try:
+                job = await self.kube.create(ELASTICJOB, made.job)
+            except kube.ApiError as error:
+                await self.kube.delete(CONFIG_MAP, code.metadata.name, key.namespace, uid=code.metadata.uid)
+                if isinstance(error, kube.AlreadyExists):
+                    raise _taken(key) from error
+                raise
+            owner = {"metadata": {"ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)]}}
+            await self.kube.merge_patch(CONFIG_MAP, code.metadata.name, owner, key.namespace)
+        return job
+
+    async def _create_code(self, manifest: Manifest, job: Key) -> Any:
+        try:
+            return await self.kube.create(CONFIG_MAP, manifest)
+        except kube.AlreadyExists as error:
+            if await self.kube.find(ELASTICJOB.untyped(), job.name, job.namespace) is not None:
+                raise _taken(job) from error
+            name = manifest["metadata"]["name"]
+            raise errors.AlreadyThere(
+                f"ConfigMap {name} exists, without its job",
+                object=f"ConfigMap {name}",
+                next_step=f"delete it: kubectl delete configmap {name} -n {job.namespace}",
+            ) from error
+
+    async def scale(
+        self, name: str, replicas: int | None = None, *, namespace: str = "", reason: str = "", **roles: int
+    ) -> ElasticJob:
+        """Change the number of nodes: `scale("digits", 3)` of role worker, as kubectl scale does, or
+        `scale("digits", ps=2)` of others, by a manual ScalePlan. Raises Refused for a size out of bounds."""
+        key = self._key(name, namespace)
+        wanted = roles if replicas is None else {WORKER: replicas, **roles}
+        with errors.about(_of(key)):
+            job = await self.kube.get(ELASTICJOB, name, key.namespace)
+            if missing := sorted(wanted.keys() - job.spec.roles.keys()):
+                raise errors.Refused(
+                    f"{_of(key)} has no role {missing[0]}",
+                    object=_of(key),
+                    field="spec.replicaSpecs",
+                    next_step=f"its roles are {', '.join(job.spec.roles)}",
+                )
+            if job.status.phase in FINISHED:
+                raise errors.Refused(
+                    f"{_of(key)} has {job.status.phase} and does not start again",
+                    object=_of(key),
+                    field="status.phase",
+                    next_step="submit it again",
+                )
+            if wanted.keys() == {WORKER}:
+                patch = {"spec": {"replicas": wanted[WORKER]}}
+                kind = ELASTICJOB.untyped()
+                await self.kube.merge_patch(kind, name, patch, key.namespace, subresource="scale")
+            elif wanted:
+                await self.kube.create(SCALEPLAN, _plan(job, wanted, reason))
+        return await self.get(name, namespace=namespace)
+
+    async def suspend(self, name: str, *, namespace: str = "") -> ElasticJob:
+        """Stop the pods of a job, and keep its progress."""
+        return await self._patch(name, namespace, {"suspend": True})
+
+    async def resume(self, name: str, *, namespace: str = "") -> ElasticJob:
+        """Start a suspended job again."""
+        return await self._patch(name, namespace, {"suspend": False})
+
+    async def _patch(self, name: str, namespace: str, spec: Manifest) -> ElasticJob:
+        key = self._key(name, namespace)
+        with errors.about(_of(key)):
+            return await self.kube.merge_patch(ELASTICJOB, name, {"spec": spec}, key.namespace)
+
+    async def delete(self, name: str, *, namespace: str = "") -> None:
+        """Delete a job with all that belongs to it; claims for checkpoints stay. Raises NotFound."""
+        job = await self.get(name, namespace=namespace)
+        with errors.about(_of(job.key)):
+            await self.kube.delete(ELASTICJOB, name, job.metadata.namespace, uid=job.metadata.uid)
+
+    # waiting
+
+    async def wait(
+        self, name: str, until: str = "complete", *, timeout: float | None = None, namespace: str = ""
+    ) -> ElasticJob | None:
+        """Return the job as soon as something is true of it; None for one that is deleted.
+
+        `until`: complete, running, training, suspended, failed, ended, deleted, condition=TYPE, phase=PHASE
+        or jsonpath={.status.training.step}=100. `timeout` in seconds. Raises TimedOut; NotFound; JobFailed
+        where the job ends otherwise.
+        """
+        wanted, key = goal(until), self._key(name, namespace)
+        last: Manifest = {}
+        try:
+            async with asyncio.timeout(timeout):
+                async with contextlib.aclosing(self.follow(name, namespace=namespace)) as states:
+                    async for last in states:
+                        if _reached(wanted, last, key):
+                            return ELASTICJOB.convert(last)
+        except TimeoutError as error:
+            waited = f"{timeout:g} s" if timeout is not None else "its time"
+            message = f"{_of(key)} is not {wanted.text} after {waited}: {state(last)}"
+            step = f"elasticjob describe {name} -n {key.namespace} shows why"
+            raise errors.TimedOut(message, object=_of(key), next_step=step) from error
+        except errors.NotFound:
+            if not wanted.deletion:
+                raise
+        if wanted.deletion:
+            return None
+        raise errors.NotFound(f"{_of(key)} was deleted before it was {wanted.text}", object=_of(key))
+
+    async def follow(self, name: str, *, namespace: str = "") -> AsyncGenerator[Manifest, None]:
+        """Yield a job as it is and after each change, until it is deleted. Raises NotFound at first."""
+        key = self._key(name, namespace)
+        yield (first := await self.manifest(name, namespace=namespace))
+        cache = Cache(ELASTICJOB.untyped(), key.namespace, fields=f"metadata.name={name}")
+        async with followed(self.kube, cache) as states:
+            async for _ in states:
+                found = cache.get(key)
+                if found is None or found["metadata"]["uid"] != first["metadata"]["uid"]:
+                    return
+                yield found
+
+    async def follow_all(
+        self, *, namespace: str = "", all_namespaces: bool = False
+    ) -> AsyncGenerator[builtins.list[Manifest], None]:
+        """Yield the jobs of a namespace, or of all, as they are and after each change."""
+        place = "" if all_namespaces else self.namespace(namespace)
+        yield await self.manifests(namespace=namespace, all_namespaces=all_namespaces)
+        cache = Cache(ELASTICJOB.untyped(), place)
+        async with followed(self.kube, cache) as states:
+            async for _ in states:
+                yield cache.list()
+
+    def _key(self, name: str, namespace: str) -> Key:
+        return Key(self.namespace(namespace), name)
+
+
+def code_of(
+    script: Path | str | None,
+    *,
+    function: Callable[..., Any] | None = None,
+    arguments: Sequence[object] | Mapping[str, Any] = (),
+    files: Iterable[Path | str] = (),
+) -> Code:
+    """Return the code of a submission. Raises Unusable."""
+    if (script is None) == (function is None):
+        raise errors.Unusable("nothing, or two things, to submit", next_step="give a script, or function=")
+    if script is not None:
+        if isinstance(arguments, Mapping | str):
+            step = 'write ["--epochs", 3]'
+            raise errors.Unusable("the arguments of a script are words", field="arguments", next_step=step)
+        return of_script(Path(script), arguments, [Path(each) for each in files])
+    assert function is not None
+    if not isinstance(arguments, Mapping):
+        if arguments:
+            step = 'write {"epochs": 3}'
+            raise errors.Unusable("the arguments of a function have names", field="arguments", next_step=step)
+        arguments = {}
+    if files := list(files):
+        raise errors.Unusable("a function has no files beside it", field="files", next_step="submit a script")
+    return of_function(function, arguments)
+
+
+def letters(count: int = 5) -> str:
+    """Return random letters that make a name unique."""
+    return "".join(secrets.choice(LETTERS) for _ in range(count))
+
+
+def _reached(wanted: Goal, job: Manifest, key: Key) -> bool:
+    if wanted.holds(job):
+        return True
+    if has_ended(job) and not wanted.deletion:
+        message = f"{_of(key)} has ended and will not be {wanted.text}: {state(job)}"
+        step = f"elasticjob describe {key.name} -n {key.namespace} shows why"
+        raise errors.JobFailed(message, object=_of(key), next_step=step)
+    return False
+
+
+def _plan(job: ElasticJob, wanted: Mapping[str, int], reason: str) -> Manifest:
+    sizes = {role: {"replicas": count} for role, count in wanted.items()}
+    spec: Manifest = {
+        "replicaResourceSpecs": sizes,
+        "manualScaling": True,
+        "reason": reason or "asked for with elasticjob scale",
+    }
+    owner = owner_reference(job, ELASTICJOB, controller=False)
+    return plan_manifest(f"{job.metadata.name}-user-{letters()}", job.key, spec, owner, manual=True)
+
+
+def _taken(key: Key) -> errors.AlreadyThere:
+    return errors.AlreadyThere(
+        f"{_of(key)} exists",
+        object=_of(key),
+        next_step=f"give another --name, or delete it: elasticjob delete {key.name} -n {key.namespace}",
+    )
+
+
+def _of(key: Key) -> str:
+    return f"ElasticJob {key}"
