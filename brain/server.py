@@ -7,6 +7,7 @@ GET  /, /openapi.json                            readers; the page, and the desc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -68,9 +69,11 @@ class Server:
         self._host, self._port = host, port
         self._stack = AsyncExitStack()
         self._clocks = Clocks()
+        what = "Time of requests of masters, by what they ask, and of readers."
         self._seconds = Histogram(
-            "elasticjob_brain_request_seconds", "Time of requests", ["verb", "code"], registry=registry
+            "elasticjob_brain_request_seconds", what, ["verb", "code"], registry=registry
         )
+        registry.register(store.errors)
 
     @property
     def address(self) -> str:
@@ -79,7 +82,7 @@ class Server:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            app = web.Application(client_max_size=LARGEST, middlewares=[_told])
+            app = web.Application(client_max_size=LARGEST, middlewares=[self._timed, _told])
             app.router.add_post(PREFIX + "brain/{verb}", self._ask)
             for path, handler in self._pages.items():
                 app.router.add_get(path, self._reading(handler))
@@ -103,6 +106,17 @@ class Server:
             "/openapi.json": self._openapi,
         }
 
+    @web.middleware
+    async def _timed(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Measure how long a request takes, whatever becomes of it."""
+        began = asyncio.get_running_loop().time()
+        answer: web.StreamResponse = await handler(request)
+        verb = request.match_info.get("verb", "read")
+        known = verb if f"brain/{verb}" in VERBS or verb == "read" else "other"
+        seconds = asyncio.get_running_loop().time() - began
+        self._seconds.labels(known, str(answer.status)).observe(seconds)
+        return answer
+
     # masters
 
     async def _ask(self, request: web.Request) -> web.Response:
@@ -121,10 +135,9 @@ class Server:
             )
             return _problem(401, "unauthenticated", "Wrong or missing token", detail)
         try:
-            with self._seconds.labels(verb, "200").time():
-                now = self._now()
-                ahead = self._clocks.ahead(given.job.uid, request.headers.get("Date", ""), now)
-                answer = await self._answers.answer(timed(given, ahead, now), now)
+            now = self._now()
+            ahead = self._clocks.ahead(given.job.uid, request.headers.get("Date", ""), now)
+            answer = await self._answers.answer(timed(given, ahead, now), now)
         except MalformedQuantity as error:
             return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)

@@ -54,12 +54,14 @@ class Measures:
 
     def __post_init__(self) -> None:
         name, registry = "elasticjob_fulfilment", self.registry
-        self.seconds = Histogram(f"{name}_plan_seconds", "Time of one plan", registry=registry)
-        what = "Instances that plans added and took"
+        self.seconds = Histogram(f"{name}_plan_seconds", "Time of one plan for all jobs.", registry=registry)
+        what = "Instances that plans added and took."
         self.steps = Counter(f"{name}_instances", what, ["direction"], registry=registry)
-        self.waiting = Gauge(f"{name}_waiting_jobs", "Jobs without room for their minimum", registry=registry)
-        what = "How much of its range a job has: 0 at the least, 1 at the most"
-        self.score = Gauge(f"{name}_score", what, ["namespace", "job"], registry=registry)
+        self.waiting = Gauge(
+            f"{name}_waiting_jobs", "Jobs without room for their minimum.", registry=registry
+        )
+        what = "How much of its range a job has, from 0 at the least to 1 at the most."
+        self.score = Gauge(f"{name}_score", what, ["job_namespace", "job_name"], registry=registry)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from asyncpg.exceptions import InterfaceError, PostgresError
+from prometheus_client import Counter
 from sqlalchemy import Row, Select, Table, and_, case, delete, event, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -218,6 +219,9 @@ class Store:
         self._engine = engine
         self._insert = INSERTS[engine.dialect.name]
         self._upgrading, self._upgraded = asyncio.Lock(), False
+        what = "Transactions that the database refused or lost."
+        self.errors = Counter("elasticjob_brain_database_errors", what, registry=None)
+        """For the registry of the process that has the database open."""
 
     # what is told
 
@@ -438,11 +442,14 @@ class Store:
                 await self._upgrade()
                 connection = await stack.enter_async_context(self._engine.connect())
             except CANNOT_CONNECT as error:
+                self.errors.inc()
                 raise DatabaseAway(_said(error)) from error
             try:
                 async with connection.begin():
                     yield connection
             except CANNOT_CONNECT as error:
+                if not isinstance(error, IntegrityError):  # another replica was first
+                    self.errors.inc()
                 if not _may_come_back(error):
                     raise
                 raise DatabaseAway(_said(error)) from error

@@ -73,6 +73,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         operator.add(_admission(operator, settings))
     caches = _caches(operator, settings)
     counters = Counters(operator.metrics.registry)
+    counters.uses({"brain": bool(settings.brain), "di-server": bool(settings.di_server)})
     now = operator.clock.now
 
     def applier(manager: str) -> Applier:
@@ -90,7 +91,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         Served(client, now),
     )
     reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches))
-    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), now)
+    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now)
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
     )

@@ -5,36 +5,45 @@ Only passes feed them, so the replica that leads is the only one that shows jobs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
+from elasticjob.api.v1alpha1.scaleplan import PlanPhase, ScalePlan
 from elasticjob.controllers.parts.frameworks import label_of
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Key
 
 LABELS: Final = ("job_namespace", "framework")
+JOB: Final = ("job_namespace", "job_name")
+ENDS: Final = tuple(phase for phase in PlanPhase if phase.finished)
+BESIDE: Final = ("Training", "Gang")
+"""Conditions whose transitions are no change of the phase."""
 WAITS: Final = (1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 """Seconds: pods whose image is on the machine begin within some, those that wait for GPUs within hours."""
 
 
 @dataclass
 class _Known:
-    """A job as the last pass found it."""
+    """A job as the last pass found it: `roles` lacked memory and get no more, `plans` are open."""
 
     namespace: str
     framework: str
-    phase: Phase | None
-    steps: bool
+    phase: Phase | None = None
+    steps: bool = False
+    roles: dict[str, datetime] = field(default_factory=dict)
+    plans: frozenset[str] | None = None
 
 
 class Counters:
     """`training_operator_jobs_{created,successful,failed,…}_total` by namespace and framework,
-    `elasticjob_jobs` by namespace and phase, and `elasticjob_time_to_first_step_seconds`.
+    `elasticjob_jobs` by namespace and phase, `elasticjob_time_to_first_step_seconds`, and of each job
+    `elasticjob_job_*` and `elasticjob_plans_total`: these end with the job.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -46,14 +55,36 @@ class Counters:
         self._failed = counter("failed", "Jobs that failed.")
         self._restarted = counter("restarted", "Nodes of jobs that were replaced after a failure or a kill.")
         self._deleted = counter("deleted", "Jobs that were deleted.")
+
+        def of_job(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"elasticjob_job_{name}", text, (*JOB, *labels), registry=registry)
+
         self._jobs = Gauge("elasticjob_jobs", "Jobs by phase.", ("job_namespace", "phase"), registry=registry)
+        self._phase = of_job("phase_timestamp_seconds", "When the job entered its present phase.", "phase")
+        self._master = of_job(
+            "master_ready", "Whether the master of a job that is meant to run is ready, 1 or 0."
+        )
+        self._ceiling = of_job(
+            "memory_ceiling_timestamp_seconds",
+            "When a node was out of memory last that could get no more.",
+            "role",
+        )
+        text = "Plans of a job that ended, by their outcome."
+        self._plans = Counter("elasticjob_plans", text, (*JOB, "outcome"), registry=registry)
         self._first_step = Histogram(
             "elasticjob_time_to_first_step_seconds",
             "Time from the creation of a job to its first step.",
             registry=registry,
             buckets=WAITS,
         )
+        text = "Whether the operator sends jobs to a part that is optional, 1 or 0."
+        self._uses = Gauge("elasticjob_operator_uses", text, ("part",), registry=registry)
         self._known: dict[Key, _Known] = {}
+
+    def uses(self, parts: Mapping[str, bool]) -> None:
+        """Show which optional parts the operator sends jobs to."""
+        for part, there in parts.items():
+            self._uses.labels(part).set(there)
 
     def found(self, job: ElasticJob, now: datetime) -> None:
         """Note the phase of a job, and its first step unless it had trained before this process saw it."""
@@ -63,13 +94,13 @@ class Counters:
         created = job.metadata.creation_timestamp
         if steps and known and not known.steps and created:
             self._first_step.observe(max(0.0, (now - created).total_seconds()))
-        self._keep(job, job.status.phase, steps)
+        self._keep(job, job.status, steps)
 
     def saw(self, job: ElasticJob, new: ElasticJobStatus) -> None:
         """Count what a written status says beyond the one before."""
         labels = (job.metadata.namespace, label_of(job))
         known = self._known.get(job.key)
-        self._keep(job, new.phase, known.steps if known else False)
+        self._keep(job, new, known.steps if known else False)
         if job.status.phase is None:
             self._created.labels(*labels).inc()
         for counter, type_ in ((self._successful, COMPLETE), (self._failed, FAILED)):
@@ -77,20 +108,70 @@ class Counters:
                 counter.labels(*labels).inc()
         self._restarted.labels(*labels).inc(max(0, (new.restarts or 0) - (job.status.restarts or 0)))
 
-    def forget(self, key: Key) -> None:
-        """Count a job that is gone, once."""
-        if known := self._known.pop(key, None):
-            self._deleted.labels(known.namespace, known.framework).inc()
-            self._move(known.namespace, known.phase, None)
+    def looked(self, key: Key, master: bool | None, spent: Mapping[str, datetime]) -> None:
+        """Show whether the job's master is ready (None: it needs none now), and when nodes of which roles had
+        the most memory that they may get, and lacked more."""
+        if (known := self._known.get(key)) is None:
+            return
+        if master is None:
+            self._master.remove(*key)
+        else:
+            self._master.labels(*key).set(master)
+        for role, at in spent.items():
+            known.roles[role] = max(at, known.roles.get(role, at))
+            self._ceiling.labels(*key, role).set(known.roles[role].timestamp())
 
-    def _keep(self, job: ElasticJob, phase: Phase | None, steps: bool) -> None:
-        known = self._known.get(job.key)
-        namespace = job.metadata.namespace
-        self._move(namespace, known.phase if known else None, phase)
-        self._known[job.key] = _Known(namespace, label_of(job), phase, steps)
+    def planned(self, key: Key, plans: Iterable[ScalePlan]) -> None:
+        """Count the plans of a job that were open when this process saw them last, and have ended."""
+        if (known := self._known.get(key)) is None:
+            return
+        phases = {plan.metadata.uid: plan.status.phase for plan in plans}
+        if known.plans is None:  # a rate needs a 0 to begin with
+            for end in ENDS:
+                self._plans.labels(*key, end.value)
+        for uid in known.plans or ():
+            if (phase := phases.get(uid)) in ENDS:
+                self._plans.labels(*key, phase.value).inc()
+        known.plans = frozenset(uid for uid, phase in phases.items() if phase not in ENDS)
+
+    def forget(self, key: Key) -> None:
+        """Count a job that is gone, once, and end its series."""
+        if (known := self._known.pop(key, None)) is None:
+            return
+        self._deleted.labels(known.namespace, known.framework).inc()
+        self._move(known.namespace, known.phase, None)
+        self._master.remove(*key)
+        if known.phase is not None:
+            self._phase.remove(*key, known.phase.value)
+        for role in known.roles:
+            self._ceiling.remove(*key, role)
+        for end in ENDS:
+            self._plans.remove(*key, end.value)
+
+    def _keep(self, job: ElasticJob, status: ElasticJobStatus, steps: bool) -> None:
+        known = self._known.get(job.key) or self._begin(job)
+        self._move(known.namespace, known.phase, status.phase)
+        if known.phase is not None and known.phase is not status.phase:
+            self._phase.remove(*job.key, known.phase.value)
+        if status.phase is not None and (since := _since(job, status)):
+            self._phase.labels(*job.key, status.phase.value).set(since.timestamp())
+        self._known[job.key] = replace(known, framework=label_of(job), phase=status.phase, steps=steps)
+
+    def _begin(self, job: ElasticJob) -> _Known:
+        """Return a job that is new here; its counters begin at 0, so that its first failure has a rate."""
+        known = _Known(job.metadata.namespace, label_of(job))
+        for counter in (self._created, self._successful, self._failed, self._restarted, self._deleted):
+            counter.labels(known.namespace, known.framework)
+        return known
 
     def _move(self, namespace: str, old: Phase | None, new: Phase | None) -> None:
         if old is not None:
             self._jobs.labels(namespace, old.value).dec()
         if new is not None:
             self._jobs.labels(namespace, new.value).inc()
+
+
+def _since(job: ElasticJob, status: ElasticJobStatus) -> datetime | None:
+    """Return when the phase of a status began: with the last transition of the conditions that tell it."""
+    changed = (each.last_transition_time for each in status.conditions if each.type not in BESIDE)
+    return max(filter(None, changed), default=job.metadata.creation_timestamp)

@@ -23,67 +23,100 @@ class Metrics:
         counter, gauge, seconds = self._counter, self._gauge, self._seconds
         c, q, k, w = ("controller",), ("name", "controller"), ("kind",), ("webhook",)
 
-        self.reconciles = counter("controller_runtime_reconcile", "Runs by result", (*c, "result"))
-        self.reconcile_errors = counter("controller_runtime_reconcile_errors", "Runs that failed", c)
-        self.terminal_errors = counter("controller_runtime_terminal_reconcile_errors", "Runs that gave up", c)
-        self.panics = counter("controller_runtime_reconcile_panics", "Runs that broke unexpectedly", c)
-        self.timeouts = counter("controller_runtime_reconcile_timeouts", "Runs that took too long", c)
-        self.reconcile_seconds = seconds("controller_runtime_reconcile_time_seconds", "Length of a run", c)
-        self.max_concurrent = gauge("controller_runtime_max_concurrent_reconciles", "Workers allowed", c)
-        self.active_workers = gauge("controller_runtime_active_workers", "Workers busy", c)
+        self.reconciles = counter(
+            "controller_runtime_reconcile", "Runs of a controller, by result.", (*c, "result")
+        )
+        self.reconcile_errors = counter(
+            "controller_runtime_reconcile_errors", "Runs of a controller that failed.", c
+        )
+        self.terminal_errors = counter(
+            "controller_runtime_terminal_reconcile_errors", "Runs of a controller that gave up.", c
+        )
+        self.panics = counter(
+            "controller_runtime_reconcile_panics", "Runs of a controller that broke unexpectedly.", c
+        )
+        self.timeouts = counter(
+            "controller_runtime_reconcile_timeouts", "Runs of a controller that took too long.", c
+        )
+        self.reconcile_seconds = seconds(
+            "controller_runtime_reconcile_time_seconds", "Time of a run of a controller.", c
+        )
+        self.max_concurrent = gauge(
+            "controller_runtime_max_concurrent_reconciles",
+            "Runs of a controller that are allowed at the same time.",
+            c,
+        )
+        self.active_workers = gauge(
+            "controller_runtime_active_workers", "Runs of a controller that go on now.", c
+        )
         self.gate_timeouts = counter(
-            "elasticjob_kube_gate_timeouts", "Runs that waited in vain to see their own writes", c
+            "elasticjob_kube_gate_timeouts", "Runs that waited in vain to see their own writes.", c
         )
 
         self.failed_passes = counter(
-            "elasticjob_kube_failed_passes", "Passes of a loop over one object that failed", ("loop",)
+            "elasticjob_kube_failed_passes", "Passes of a loop over one object that failed.", ("loop",)
         )
 
-        self.queue_depth = gauge("workqueue_depth", "Keys ready", (*q, "priority"))
-        self.queue_adds = counter("workqueue_adds", "Keys that became ready", q)
-        self.queue_retries = counter("workqueue_retries", "Keys put off after an error", q)
-        self.queue_seconds = seconds("workqueue_queue_duration_seconds", "Time in the queue", q)
-        self.work_seconds = seconds("workqueue_work_duration_seconds", "Time in work", q)
-        self.unfinished = gauge("workqueue_unfinished_work_seconds", "Time of all unfinished work", q)
+        self.queue_depth = gauge("workqueue_depth", "Keys that wait for a run.", (*q, "priority"))
+        self.queue_adds = counter("workqueue_adds", "Keys that were put into the queue.", q)
+        self.queue_retries = counter("workqueue_retries", "Keys that were put off after an error.", q)
+        self.queue_seconds = seconds("workqueue_queue_duration_seconds", "Time of a key in the queue.", q)
+        self.work_seconds = seconds("workqueue_work_duration_seconds", "Time of a run for a key.", q)
+        self.unfinished = gauge("workqueue_unfinished_work_seconds", "Time of all runs that go on now.", q)
         self.longest = gauge(
-            "workqueue_longest_running_processor_seconds", "Time of the longest unfinished work", q
+            "workqueue_longest_running_processor_seconds", "Time of the longest run that goes on now.", q
         )
 
         self.requests = counter(
-            "rest_client_requests", "Requests to the API server", ("code", "method", "host")
+            "rest_client_requests", "Requests to the API server.", ("code", "method", "host")
         )
 
-        self.leader = gauge("leader_election_master_status", "1 for the process that leads", ("name",))
+        self.leader = gauge("leader_election_master_status", "Whether this process leads, 1 or 0.", ("name",))
         self.leader_slow_path = counter(
-            "leader_election_slowpath", "Looks at its lease by one that leads", ("name",)
+            "leader_election_slowpath", "Looks of a leader at its own lease.", ("name",)
         )
 
         self.webhook_requests = counter(
-            "controller_runtime_webhook_requests", "Admission requests", (*w, "code")
+            "controller_runtime_webhook_requests", "Admission requests.", (*w, "code")
         )
         self.webhook_in_flight = gauge(
-            "controller_runtime_webhook_requests_in_flight", "Admission requests now", w
+            "controller_runtime_webhook_requests_in_flight",
+            "Admission requests that are being answered now.",
+            w,
         )
-        self.webhook_seconds = seconds("controller_runtime_webhook_latency_seconds", "Admission time", w)
-        self.certificate_reads = counter("certwatcher_read_certificate", "Readings of certificate files")
+        self.webhook_seconds = seconds(
+            "controller_runtime_webhook_latency_seconds", "Time of an admission request.", w
+        )
+        self.certificate_reads = counter("certwatcher_read_certificate", "Readings of certificate files.")
         self.certificate_errors = counter(
-            "certwatcher_read_certificate_errors", "Readings of certificate files that failed"
+            "certwatcher_read_certificate_errors", "Readings of certificate files that failed."
+        )
+        self.certificate_expires = gauge(
+            "elasticjob_kube_webhook_certificate_expiry_timestamp_seconds",
+            "When the certificate that the webhooks serve expires.",
+            ("configuration",),
         )
 
-        self.cache_objects = gauge("elasticjob_kube_cache_objects", "Objects held", k)
-        self.cache_bytes = gauge("elasticjob_kube_cache_bytes", "Bytes of objects held", k)
+        self.cache_objects = gauge("elasticjob_kube_cache_objects", "Objects in the cache.", k)
+        self.cache_bytes = gauge("elasticjob_kube_cache_bytes", "Size of the objects in the cache.", k)
         self.cache_age = gauge(
-            "elasticjob_kube_cache_staleness_seconds", "Time since the server was last heard", k
+            "elasticjob_kube_cache_staleness_seconds",
+            "Time since the API server was last heard about a kind.",
+            k,
         )
         self.watch_reconnects = counter(
-            "elasticjob_kube_watch_reconnects", "Watches opened again", (*k, "cause")
+            "elasticjob_kube_watch_reconnects", "Watches that were opened again.", (*k, "cause")
         )
         self.undecodable = counter(
-            "elasticjob_kube_undecodable_objects", "Objects without usable metadata", k
+            "elasticjob_kube_undecodable_objects", "Objects whose metadata cannot be read.", k
         )
-        self.events = counter("elasticjob_kube_events", "Kubernetes Events by fate", ("fate",))
-        self.loop_lag = seconds("elasticjob_kube_event_loop_lag_seconds", "How late the event loop wakes")
-        self.tasks = gauge("elasticjob_kube_tasks", "Tasks of the event loop")
+        self.events = counter(
+            "elasticjob_kube_events", "Kubernetes Events, by what became of them.", ("fate",)
+        )
+        self.loop_lag = seconds(
+            "elasticjob_kube_event_loop_lag_seconds", "How late the event loop wakes a task."
+        )
+        self.tasks = gauge("elasticjob_kube_tasks", "Tasks of the event loop.")
         if registry is None:  # a registry that is handed in may have it
             ProcessCollector(registry=self.registry)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import ClientConnectionError, web
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from elasticjob.api.rpc.address import host_port
@@ -53,6 +53,9 @@ REMEMBERED: Final = 60.0
 """Seconds for which the answer to a call is kept whose response could not be delivered."""
 GRACE: Final = 25.0
 LONGEST_MESSAGE: Final = 500
+CLUSTER: Final = "cluster"
+OURS: Final = "di-server"
+"""What failed, as the metric of failed calls tells it."""
 
 VERBS: Final[Mapping[str, Verb[Ask] | Verb[Report]]] = {
     "post": Verb(additions_of, creations, "create", fresh=True),
@@ -113,10 +116,14 @@ class Server:
         self._started, self._stopping = asyncio.Event(), asyncio.Event()
         self._seconds = Histogram(
             "elasticjob_di_server_request_seconds",
-            "Time of calls, waiting for the cluster included",
+            "Time of calls, waiting for the cluster included.",
             ["call", "code"],
             registry=registry,
         )
+        what = "Calls that could not be carried out, by what failed: the cluster, or di-server itself."
+        self._failures = Counter("elasticjob_di_server_failed_calls", what, ["reason"], registry=registry)
+        for reason in (CLUSTER, OURS):  # a rate needs a 0 to begin with
+            self._failures.labels(reason)
 
     @property
     def url(self) -> str:
@@ -234,9 +241,11 @@ class Server:
         except web.RequestPayloadError as error:
             return Answer(f"the body cannot be read: {error}; send it whole", empty, 400, success=False)
         except (KubeError, OSError) as error:  # the cluster, or the key of the tokens
+            self._failures.labels(CLUSTER).inc()
             log.warning("a call failed", extra={"path": _path(request), "error": str(error)})
             return Answer(f"the cluster does not answer, ask again: {error}", empty, success=False)
         except Exception:  # the last place before the socket
+            self._failures.labels(OURS).inc()
             log.exception("a call failed", extra={"path": _path(request)})
             return Answer("di-server failed: its log says why", empty, 500, success=False)
 

@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
@@ -29,6 +30,7 @@ class PlansReconciler:
 
     caches: Caches
     applier: Applier
+    counters: Counters
     now: Callable[[], datetime]
 
     async def __call__(self, key: Key) -> Result:
@@ -36,6 +38,7 @@ class PlansReconciler:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
+        self.counters.planned(key, seen.plans)
         if seen.job is None and seen.open and await self.applier.has(ELASTICJOB, key):
             return Result.again(SOON)  # the cache of jobs is behind that of plans
         plan = decide(seen, self.now())

@@ -107,6 +107,7 @@ class WebhookServer:
         self._reachable_as = _host_and_port(reachable_as or host)
         self._policy = policy or Policy()
         self._clock = clock or client.clock
+        self._expires = metrics and metrics.certificate_expires.labels(configuration=name)
         self._tls = server_context()
         self._places = admission_places(name, webhooks)
         self._registration = Registration(client, name, self._places, self._address, inject_from, owner)
@@ -238,6 +239,8 @@ class WebhookServer:
 
     def _serve(self, leaf: Leaf) -> None:
         load_leaf(self._tls, leaf)
+        if self._expires:
+            self._expires.set(leaf.expires.timestamp())
 
     def _hosts(self) -> list[str]:
         service = self._service

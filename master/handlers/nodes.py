@@ -106,6 +106,8 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
     if request.usage:
         most = max((each for each in (node.peak, request.usage.peak) if each is not None), default=None)
         job = job.put(node.but(usage=request.usage, peak=most, kept=request.kept))
+    if request.kept:
+        job = job.but(training=progress.stored(job.training, request.kept, now))
     if request.progress:
         job = progress.record(job, request.progress, now)
     if node.told and node.told.round == request.round:

@@ -52,7 +52,12 @@ def moved(job: Job, gap: timedelta) -> Job:
         training = training.but(changes=changes)
     if ending:
         ending = ending.but(since=ending.since + gap, stopped=ending.stopped and ending.stopped + gap)
-    return job.but(training=training.but(at=training.at and training.at + gap, window=()), ending=ending)
+    training = training.but(
+        at=training.at and training.at + gap,
+        window=(),
+        stored_at=training.stored_at and training.stored_at + gap,
+    )
+    return job.but(training=training, ending=ending)
 
 
 def speed(training: Training) -> Speed | None:
@@ -76,6 +81,18 @@ def shown_goodput(job: Job) -> float | None:
     """Return the goodput for people: the account's; without one, the share of time in steps that count."""
     found = ratio(job.account)
     return goodput(job.training) if found is None else found
+
+
+def last_step(job: Job) -> datetime | None:
+    """Return when a step ended last, as far as the master knows."""
+    return max((at for at in (job.training.at, job.health.stepped) if at), default=None)
+
+
+def stored(training: Training, told: Kept, now: datetime) -> Training:
+    """Note when the newest checkpoint reached storage; before the first, when nodes told of some."""
+    if training.stored_at is not None and told.stored <= training.stored:
+        return training
+    return training.but(stored=told.stored, stored_at=now)
 
 
 def kept(job: Job) -> Kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -25,18 +26,30 @@ from elasticjob.master.state.node import Node
 
 READING = ("GET", "HEAD")
 USES: tuple[tuple[str, str, Callable[[Node], float | None]], ...] = (
-    ("cpu_cores", "Cores that it used on average since its last report", lambda node: use_of(node).cpu),
-    ("memory_bytes", "Memory that it used at most since its last report", lambda node: use_of(node).memory),
-    ("memory_peak_bytes", "Most memory that it has used", lambda node: node.peak),
-    ("cpu_configured_cores", "Cores that a node asks for", lambda node: use_of(node).cores),
-    ("memory_configured_bytes", "Memory that a node asks for", lambda node: use_of(node).bytes),
-    ("step_seconds", "Usual time from step to step, of its slowest worker", lambda node: step_time(node)),
-    ("samples_per_second", "Records that a node takes in a second", lambda node: samples(node)),
+    ("cpu_cores", "Cores that a node used on average since its last report.", lambda node: use_of(node).cpu),
+    (
+        "memory_bytes",
+        "Memory that a node used at most since its last report.",
+        lambda node: use_of(node).memory,
+    ),
+    ("memory_peak_bytes", "Most memory that a node has used.", lambda node: node.peak),
+    ("cpu_configured_cores", "Cores that a node asks for.", lambda node: use_of(node).cores),
+    ("memory_configured_bytes", "Memory that a node asks for.", lambda node: use_of(node).bytes),
+    (
+        "step_seconds",
+        "Usual time from step to step of the slowest worker of a node.",
+        lambda node: step_time(node),
+    ),
+    ("samples_per_second", "Records that a node takes in a second.", lambda node: samples(node)),
 )
 GPUS: tuple[tuple[str, str, Callable[[Gpus], float]], ...] = (
-    ("gpu_utilization", "How busy its GPUs are on average, from 0 to 1", lambda gpus: gpus.utilization),
-    ("gpu_memory_bytes", "Memory of its GPUs that is used", lambda gpus: gpus.memory),
-    ("gpu_memory_total_bytes", "Memory of its GPUs", lambda gpus: gpus.memory_total),
+    (
+        "gpu_utilization_ratio",
+        "How busy the GPUs of a node are on average, from 0 to 1.",
+        lambda gpus: gpus.utilization,
+    ),
+    ("gpu_memory_bytes", "Memory of the GPUs of a node that is used.", lambda gpus: gpus.memory),
+    ("gpu_memory_total_bytes", "Memory of the GPUs of a node.", lambda gpus: gpus.memory_total),
 )
 
 
@@ -134,74 +147,105 @@ class JobCollector(Collector):
         """Yield one sample per metric, labelled with the job's name."""
         job = self._job
         for name, what, value in _values(job):
-            if value is not None:
-                yield _gauge(job, name, what, value)
-        what = "For how long the job's state could not be saved: what a next master would lack"
+            yield _gauge(job, name, what, value)
+        what = "Time for which the job's state could not be saved, which a next master would lack."
         yield _gauge(job, "snapshot_unsaved_seconds", what, self._trouble.unsaved)
-        what = "Passes of a loop that met an unexpected error"
+        what = "Passes of a loop of the master that met an unexpected error."
         failed = CounterMetricFamily("elasticjob_failed_passes", what, labels=["job", "loop"])
         for loop, count in self._trouble.failed.items():
             failed.add_metric([job.spec.job, loop], count)
         yield failed
         restarts = CounterMetricFamily(
-            "elasticjob_worker_restarts", "Workers that ended badly", labels=["job"]
+            "elasticjob_worker_restarts", "Workers that ended with an error.", labels=["job"]
         )
         restarts.add_metric([job.spec.job], job.restarts)
         yield restarts
         findings = CounterMetricFamily(
-            "elasticjob_findings", "Verdicts about workers and nodes", labels=["job", "reason"]
+            "elasticjob_findings", "Verdicts about workers and nodes.", labels=["job", "reason"]
         )
         for kind in Kind:
             findings.add_metric([job.spec.job, kind.value], job.health.counts.get(kind, 0))
         yield findings
         yield from _times(job)
-        yield _gauge(job, "stragglers", "Workers that are slow now", len(job.health.slow))
-        nodes = GaugeMetricFamily("elasticjob_nodes", "Nodes by what they do", labels=["job", "state"])
-        words = [state(job, node) for node in job.nodes.values()]
-        for word in sorted(set(words)):
-            nodes.add_metric([job.spec.job, word], words.count(word))
-        yield nodes
+        yield _gauge(job, "stragglers", "Workers that are slow now.", len(job.health.slow))
+        states = Counter(state(job, node) for node in job.nodes.values())
+        yield _counted(job, "nodes", "Nodes by what they do.", "state", states)
+        doing = Counter(str(each.doing) for node in job.nodes.values() for each in _workers(node))
+        yield _counted(job, "workers", "Workers by what they do.", "doing", doing)
         yield from _uses(job)
 
 
 def _values(job: Job) -> list[tuple[str, str, float | None]]:
     training, world = job.training, job.running
-    kept = progress.kept(job)
+    kept, left = progress.kept(job), restarts_left(job)
     latest, rate = training.progress or Progress(step=0), progress.speed(training)
     return [
-        ("step", "Optimizer steps since the beginning of the job", latest.step),
-        ("samples", "Records consumed by the job", latest.samples),
-        ("epoch", "Epochs of the data", latest.epoch),
-        ("loss", "The last reported loss", latest.loss),
-        ("steps_per_second", "Speed in the present round", rate and rate.steps),
-        ("samples_per_second", "Records per second in the present round", rate and rate.samples),
-        ("world_size", "Workers that train together now", world.size if world else 0),
-        ("world_nodes", "Nodes that train together now", len(world.members) if world else 0),
-        ("round", "The round of the last world", job.round),
+        ("step", "Optimizer steps since the beginning of the job.", latest.step),
+        ("samples", "Records consumed by the job.", latest.samples),
+        ("epoch", "Epochs of the data.", latest.epoch),
+        ("loss", "The last reported loss.", latest.loss),
+        ("steps_per_second", "Speed in the present round.", rate and rate.steps),
+        ("samples_per_second", "Records per second in the present round.", rate and rate.samples),
+        ("usual_step_seconds", "Usual time from step to step of the slowest worker.", usual_step(job)),
+        ("last_step_timestamp_seconds", "When a step ended last.", _stamp(progress.last_step(job))),
+        ("hanging", "Whether workers hang now, 1 or 0.", float(job.health.hang is not None)),
+        ("world_size", "Workers that train together now.", world.size if world else 0),
+        ("world_nodes", "Nodes that train together now.", len(world.members) if world else 0),
+        ("round", "The round of the last world.", job.round),
         (
             "goodput_ratio",
-            "Share of the time of all workers that was productive",
+            "Share of the time of all workers that was productive, from 0 to 1.",
             progress.shown_goodput(job),
         ),
-        ("checkpoint_step", "Step of the newest checkpoint in storage", kept.stored),
-        ("checkpoint_memory_step", "Step of the newest checkpoint in the memory of nodes", kept.in_memory),
-        ("checkpoint_seconds", "From the copy of the newest checkpoint to its commit", kept.seconds),
-        ("checkpoint_failing", "1 if the last checkpoint is not in storage", float(bool(kept.error))),
+        (
+            "restarts_allowed",
+            "How many times a node may be replaced after a failure.",
+            job.spec.restart_count if left is not None else None,
+        ),
+        ("restarts_left", "Failures that the node with the most of them may still have.", left),
+        ("checkpoint_step", "Step of the newest checkpoint in storage.", kept.stored),
+        ("checkpoint_memory_step", "Step of the newest checkpoint in the memory of nodes.", kept.in_memory),
+        ("checkpoint_seconds", "From the copy of the newest checkpoint to its commit.", kept.seconds),
+        (
+            "checkpoint_timestamp_seconds",
+            "When the newest checkpoint reached storage; before the first, when nodes began to make some.",
+            _stamp(training.stored_at),
+        ),
+        ("checkpoint_failing", "Whether the last checkpoint is not in storage, 1 or 0.", bool(kept.error)),
     ]
+
+
+def usual_step(job: Job) -> float | None:
+    """Return the usual seconds from step to step of the slowest worker; None if unknown."""
+    told = max((step_time(node) or 0.0 for node in job.nodes.values()), default=0.0)
+    rate = progress.speed(job.training)
+    return told or (1 / rate.steps if rate and rate.steps > 0 else None)
+
+
+def restarts_left(job: Job) -> int | None:
+    """Return how often the node with the most failures may still fail; None where none is replaced."""
+    if job.spec.replicas is None:
+        return None
+    most = max((node.failures for node in job.nodes.values()), default=0)
+    return max(0, job.spec.restart_count - most)
+
+
+def _stamp(at: datetime | None) -> float | None:
+    return at.timestamp() if at else None
 
 
 def _times(job: Job) -> Iterator[Metric]:
     """Where the time of the workers went, and for how long no step was made."""
-    what = "Seconds without a step because the world changed"
+    what = "Time without a step because the world changed."
     standstill = CounterMetricFamily("elasticjob_standstill_seconds", what, labels=["job"])
     standstill.add_metric([job.spec.job], job.training.standstill)
     yield standstill
-    name, what = "elasticjob_badput_seconds", "Seconds of workers that were lost"
+    name, what = "elasticjob_badput_seconds", "Time of workers that was lost."
     lost = CounterMetricFamily(name, what, labels=["job", "cause"])
     for cause, seconds in goodput.lost(job.account).items():
         lost.add_metric([job.spec.job, cause], seconds)
     yield lost
-    what = "Seconds of workers in steps that count, and in what is between them"
+    what = "Time of workers in steps that count, and in what is between them."
     productive = CounterMetricFamily("elasticjob_productive_seconds", what, labels=["job"])
     productive.add_metric([job.spec.job], job.account.seconds.get(goodput.Cause.PRODUCTIVE, 0.0))
     yield productive
@@ -228,9 +272,18 @@ def _of_nodes(job: Job, name: str, what: str, values: Iterable[tuple[Node, float
     return gauge
 
 
-def _gauge(job: Job, name: str, what: str, value: float) -> Metric:
+def _gauge(job: Job, name: str, what: str, value: float | None) -> Metric:
+    """Return a gauge, without a sample where the value is unknown."""
     gauge = GaugeMetricFamily(f"elasticjob_{name}", what, labels=["job"])
-    gauge.add_metric([job.spec.job], value)
+    if value is not None:
+        gauge.add_metric([job.spec.job], value)
+    return gauge
+
+
+def _counted(job: Job, name: str, what: str, label: str, counts: Mapping[str, int]) -> Metric:
+    gauge = GaugeMetricFamily(f"elasticjob_{name}", what, labels=["job", label])
+    for word, count in sorted(counts.items()):
+        gauge.add_metric([job.spec.job, word], count)
     return gauge
 
 

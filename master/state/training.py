@@ -43,7 +43,10 @@ class Sample(Value, frozen=True):
 
 
 class Training(Value, frozen=True):
-    """Progress of the job and where its time went (in seconds)."""
+    """Progress of the job and where its time went (in seconds).
+
+    `stored` is the step of the newest checkpoint that was told to be in storage, since `stored_at`.
+    """
 
     progress: Progress | None = None
     round: int = 0
@@ -52,6 +55,8 @@ class Training(Value, frozen=True):
     productive: float = 0.0
     standstill: float = 0.0
     changes: tuple[Change, ...] = ()
+    stored: int = 0
+    stored_at: datetime | None = None
 
 
 class Account(Value, frozen=True):

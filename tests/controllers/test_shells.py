@@ -225,7 +225,7 @@ def test_jobs_are_counted_once() -> None:
     found = {
         name: counted(registry, name) for name in ("created", "successful", "restarted", "deleted", "failed")
     }
-    assert found == {"created": 1, "successful": 1, "restarted": 2, "deleted": 1, "failed": None}
+    assert found == {"created": 1, "successful": 1, "restarted": 2, "deleted": 1, "failed": 0}
 
 
 def test_frameworks_that_are_not_known_are_one_label_value() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
@@ -19,6 +20,7 @@ from elasticjob.controllers.elasticjob.status import describe as describe_job
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.decide import decide
 from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import kind_of
 from elasticjob.controllers.passes.observe import Caches
@@ -85,7 +87,7 @@ def controllers(found: Caches) -> tuple[Controller, Controller]:
 
 
 def of_plans(found: Caches, server: Server) -> plans.PlansReconciler:
-    return plans.PlansReconciler(found, writer(server), lambda: NOW)
+    return plans.PlansReconciler(found, writer(server), Counters(CollectorRegistry()), lambda: NOW)
 
 
 def test_a_machine_that_goes_makes_a_pass_of_the_jobs_on_it() -> None:

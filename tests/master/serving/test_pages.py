@@ -48,7 +48,7 @@ def metrics(job: Job) -> dict[str, float]:
                 "memory_peak_bytes": 96,
                 "step_seconds": 0.5,
                 "samples_per_second": 40.0,
-                "gpu_utilization": 0.0,
+                "gpu_utilization_ratio": 0.0,
                 "gpu_memory_bytes": 3,
                 "gpu_memory_total_bytes": 80,
             },
