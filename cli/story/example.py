@@ -16,7 +16,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import BUILT_IN
 
-FILE = Path(elasticjob.__file__).resolve().parents[1] / "examples" / "digits" / "job.yaml"
+FILE = Path(elasticjob.__file__).parent / "examples" / "digits" / "job.yaml"
 STEPS = "ELASTICJOB_STEPS"
 """The variable with the path of the file to which the training library writes each step."""
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (ELASTICJOB, *BUILT_IN)}
@@ -89,7 +89,7 @@ class Example:
 def load(file: Path = FILE) -> Example:
     """Load a file. Failure if it is missing or contains no ElasticJob."""
     if not file.exists():
-        raise Failure(f"{file} is missing", next_step="run this from a checkout of the repository")
+        raise Failure(f"{file} is missing", next_step="install elasticjob again: the file is part of it")
     manifests = [one for one in yaml.safe_load_all(file.read_text()) if one]
     jobs = [one for one in manifests if one["kind"] == ELASTICJOB.name]
     if len(jobs) != 1:
