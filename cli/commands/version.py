@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import elasticjob
 from elasticjob.cli.output import Output
 from elasticjob.cli.versions import versions
 
@@ -20,8 +22,9 @@ def version(
     """
     installed = versions()
     if output is Output.JSON:
-        typer.echo(json.dumps(installed, indent=2))
+        typer.echo(json.dumps(installed | {"folder": str(Path(elasticjob.__file__).parent)}, indent=2))
         return
     typer.echo(
-        f"elasticjob {installed['elasticjob']} (Python {installed['python']}, {installed['platform']})"
+        f"elasticjob {installed['elasticjob']} (commit {installed['commit'][:12]}, "
+        f"Python {installed['python']}, {installed['platform']})"
     )

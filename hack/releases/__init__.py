@@ -1,0 +1,1 @@
+"""A release: version, wheel and sdist, chart, images, list of parts, digests."""
