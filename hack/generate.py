@@ -35,11 +35,13 @@ from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.dashboards import boards
+from hack.diagrams import concepts
 from hack.example import example_job
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "digits"
 DOCS = ROOT / "docs" / "crd-generation.md"
+CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
@@ -50,6 +52,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ROOT / "api" / "core" / "models.py": core_models,
         EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
         DOCS: lambda: crd_docs(DOCS),
+        CONCEPTS: lambda: concepts(CONCEPTS),
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **boards.outputs(),

@@ -25,6 +25,8 @@ SECTION: Final = re.compile(r"^\*\*([^*\n]+)\*\*$", re.MULTILINE)
 ENTRY: Final = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)", re.MULTILINE)
 TITLES: Final = {"api": "Kinds and their fields", "design": "Design notes"}
 MERMAID: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+OWN: Final = re.compile(r"(id=\"|#)merman")
+"""Names within a picture, which must differ between the pictures of a page."""
 BESIDE: Final = "repository"
 """The folder of the site in which files from outside of `docs/` are."""
 
@@ -80,6 +82,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     docs = Path(config.docs_dir)
     if page.is_homepage:
         page.meta["hide"] = ["navigation", "toc"]
+    elif MERMAID.search(markdown):
+        page.meta["hide"] = ["toc"]
     return drawn(relinked(markdown, docs / page.file.src_uri, docs))
 
 
@@ -87,7 +91,7 @@ def drawn(text: str) -> str:
     """Return a page's text with its diagrams as pictures: no reader's browser loads a program for them."""
 
     def picture(found: re.Match[str]) -> str:
-        svg = mmdr.render(found[1]).svg().replace("merman", f"diagram-{found.start()}")
+        svg = OWN.sub(lambda name: f"{name[1]}diagram-{found.start()}", mmdr.render(found[1]).svg())
         return f'<div class="diagram">{" ".join(svg.split())}</div>'
 
     return MERMAID.sub(picture, text)

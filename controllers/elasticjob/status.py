@@ -136,7 +136,7 @@ def phase(picture: Picture) -> Phase:
 
     Running means that pods run; whether they make steps yet, the condition Training says.
     """
-    return next(found for applies, found in _PHASES if applies(picture))
+    return next(found for applies, found in PHASES if applies(picture))
 
 
 def reason(picture: Picture) -> str | None:
@@ -165,7 +165,7 @@ def conditions(picture: Picture) -> list[Condition]:
     return found
 
 
-_PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
+PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
     (lambda p: p.outcome is not None and p.outcome.succeeded, Phase.SUCCEEDED),
     (lambda p: p.outcome is not None, Phase.FAILED),
     (lambda p: p.seen.job.spec.suspend, Phase.SUSPENDED),
@@ -175,6 +175,7 @@ _PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
     (lambda p: bool(p.scaling), Phase.SCALING),
     (lambda p: True, Phase.RUNNING),
 )
+"""The first that applies is the phase. `hack/diagrams.py` draws the life of a job from this table."""
 
 
 def _created(picture: Picture) -> Saying:
