@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,6 +25,7 @@ from elasticjob.kube.client.transport import TOTAL_TIMEOUT, Call, Transport
 from elasticjob.kube.clock import Clock, SystemClock, deadline
 from elasticjob.kube.errors import Conflict, Gone, Invalid, NotFound, Undecodable, Unreachable
 from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 
 T = TypeVar("T")
@@ -331,8 +333,12 @@ class Client:
         follow: bool = False,
         tail: int | None = None,
         previous: bool = False,
-    ) -> AsyncIterator[bytes]:
+        since: datetime | None = None,
+        timestamps: bool = False,
+    ) -> AsyncGenerator[bytes]:
         """A pod's log in chunks as they come; with `follow`, until the container ends.
+
+        `since` is exact to the second; with `timestamps`, each line begins with its own (RFC 3339).
 
         Raises ApiError; Unreachable when it is cut or, without `follow`, when nothing comes for the time of a
         request.
@@ -341,6 +347,8 @@ class Client:
         params |= {"container": container} if container else {}
         params |= {"tailLines": str(tail)} if tail is not None else {}
         params |= {"previous": "true"} if previous else {}
+        params |= {"sinceTime": timestamp(since)} if since else {}
+        params |= {"timestamps": "true"} if timestamps else {}
         call = Call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params)
         patience = None if follow else self._limit
         async with self.stream(call, patience=patience) as chunks:

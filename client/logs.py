@@ -1,0 +1,346 @@
+"""The logs of all nodes of a job as one stream: lines in the order of their timestamps, each with its node.
+
+With `follow`, a node's log goes on in the pod that replaces it, and after a broken connection where it
+stopped: lines are asked for with timestamps, and those that were delivered before are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from elasticjob.api.readings import number
+from elasticjob.api.v1alpha1.common import (
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_RELAUNCH,
+    LABEL_ROLE,
+    MASTER,
+    MASTER_ALIAS,
+)
+from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD, ContainerStatus, ContainerTerminated, Pod
+
+LONGEST: Final = 64 * 1024
+"""Bytes of a line; a longer one is told in pieces."""
+AT_ONCE: Final = 16
+"""Pods whose past is read at the same time."""
+PAUSE: Final = 0.5
+"""Seconds before a log is asked for again: its container is about to start, or its connection broke."""
+MASTERS: Final = frozenset({MASTER, MASTER_ALIAS})
+"""Names of the master's role."""
+BUFFERED: Final = 10_000
+"""Lines that wait for their reader; then reading waits."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A node and the pod that has its place: `relaunch` counts the pods before it."""
+
+    pod: str
+    role: str
+    index: int
+    relaunch: int = 0
+    uid: str = ""
+
+    @property
+    def label(self) -> str:
+        """What precedes its lines: `worker-0`, and `worker-0.2` in the second pod after the first."""
+        return f"{self.role}-{self.index}" + (f".{self.relaunch}" if self.relaunch else "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a node's log; `at` counts nanoseconds since 1970, for the order."""
+
+    at: int
+    source: Source
+    text: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a node's main container."""
+
+    source: Source
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which logs: `nodes` are names such as worker, worker-1 or master (empty: all that train)."""
+
+    nodes: Sequence[str] = ()
+    tail: int | None = None
+    previous: bool = False
+
+    def has(self, source: Source) -> bool:
+        """Whether the log of a node is asked for."""
+        if not self.nodes:
+            return source.role not in MASTERS
+        names = {source.role, f"{source.role}-{source.index}"}
+        return not names.isdisjoint(self.nodes) or (
+            source.role in MASTERS and not MASTERS.isdisjoint(self.nodes)
+        )
+
+
+async def lines(client: Client, key: Key, wanted: Wanted = Wanted()) -> list[Line]:
+    """Return what the present pods of a job have logged, oldest first. Raises NotFound."""
+    await client.get(ELASTICJOB, key.name, key.namespace)
+    pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _started(pod)]
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(pod: Pod) -> list[Line]:
+        async with room:
+            found = [line async for line in _read(client, pod, wanted)]
+            return found if wanted.tail is None else found[-wanted.tail :] if wanted.tail else []
+
+    return merged(await asyncio.gather(*map(read, pods)))
+
+
+async def follow(client: Client, key: Key, wanted: Wanted = Wanted()) -> AsyncGenerator[Line | Ended]:
+    """Yield a job's logs so far, then each line as it comes, until the job has finished or is gone."""
+    past = await lines(client, key, wanted)
+    for line in past:
+        yield line
+    following = _Following(client, key, wanted, {line.source.uid: line.at for line in past})
+    task = asyncio.create_task(following.run())
+    try:
+        while (found := await following.next(task)) is not None:
+            yield found
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def merged(logs: Iterable[Sequence[Line]]) -> list[Line]:
+    """Return the lines of several logs in one order; a log keeps its own, whatever its timestamps say."""
+    placed: list[tuple[int, int, int, Line]] = []
+    for number_of_log, log in enumerate(logs):
+        latest = 0
+        for place, line in enumerate(log):
+            latest = max(latest, line.at)
+            placed.append((latest, number_of_log, place, line))
+    return [line for *_, line in sorted(placed, key=lambda each: each[:3])]
+
+
+def source_of(pod: Pod) -> Source:
+    """Return the node that a pod belongs to, by its labels."""
+    labels = pod.metadata.labels
+    index, relaunch = number(labels.get(LABEL_INDEX)), number(labels.get(LABEL_RELAUNCH))
+    return Source(pod.metadata.name, labels.get(LABEL_ROLE, ""), index, relaunch, pod.metadata.uid)
+
+
+def nanoseconds(stamp: str) -> int:
+    """Return an RFC 3339 timestamp as nanoseconds since 1970. Raises ValueError for other text."""
+    head, _, rest = stamp.rstrip("Z").partition(".")
+    fraction = ""
+    while rest[:1].isdecimal():
+        fraction, rest = fraction + rest[0], rest[1:]
+    moment = datetime.fromisoformat(head + rest)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)
+
+
+def parsed(raw: bytes, source: Source) -> Line:
+    """Return a line with its timestamp; a piece of a long line has none, and comes at time 0."""
+    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    stamp, _, rest = text.partition(" ")
+    try:
+        return Line(nanoseconds(stamp), source, rest)
+    except ValueError:
+        return Line(0, source, text)
+
+
+class Lines:
+    """Cuts the chunks of a log into lines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that are whole with this chunk, and pieces of lines that are too long."""
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        while len(self._rest) > LONGEST:
+            whole.append(self._rest[:LONGEST])
+            self._rest = self._rest[LONGEST:]
+        return whole
+
+    def end(self) -> list[bytes]:
+        """Return the last line, if it has no newline."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
+
+@dataclass
+class _Following:
+    """Follows the pods of a job and reads each log once."""
+
+    client: Client
+    key: Key
+    wanted: Wanted
+    heard: dict[str, int]
+    """The time of the last line of each pod, by its uid: a deleted pod's name may be taken again."""
+    _queue: asyncio.Queue[Line | Ended] = field(default_factory=lambda: asyncio.Queue(BUFFERED))
+    _readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _change: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def next(self, running: asyncio.Task[None]) -> Line | Ended | None:
+        """Return what was read next; None at the end. Raises what ended `run`."""
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        taking = asyncio.create_task(self._queue.get())
+        await asyncio.wait({taking, running}, return_when=asyncio.FIRST_COMPLETED)
+        if taking.done():
+            return taking.result()
+        taking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await taking
+        await running
+        return self._queue.get_nowait() if not self._queue.empty() else None
+
+    async def run(self) -> None:
+        """Read until the job has finished, or is gone, and its logs are at their ends."""
+        jobs = Cache(ELASTICJOB, self.key.namespace, fields=f"metadata.name={self.key.name}")
+        self.pods = Cache(POD, self.key.namespace, labels=f"{LABEL_JOB}={self.key.name}")
+        for cache in (jobs, self.pods):
+            cache.on_version(self._change.set)
+        async with asyncio.TaskGroup() as tasks:
+            informers = [
+                tasks.create_task(Informer(self.client, jobs).run()),
+                tasks.create_task(Informer(self.client, self.pods).run()),
+            ]
+            await asyncio.gather(jobs.wait_synced(), self.pods.wait_synced())
+            while True:
+                self._change.clear()
+                for pod in self.pods.list():
+                    if (
+                        pod.metadata.uid not in self._readers
+                        and self.wanted.has(source_of(pod))
+                        and _started(pod)
+                    ):
+                        self._readers[pod.metadata.uid] = tasks.create_task(self._read(pod))
+                job = jobs.get(self.key)
+                over = job is None or job.status.phase in FINISHED
+                reading = [task for task in self._readers.values() if not task.done()]
+                if over and not reading:
+                    break
+                waiting = asyncio.create_task(self._change.wait())
+                await asyncio.wait({waiting, *reading}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            for informer in informers:
+                informer.cancel()
+
+    async def _read(self, pod: Pod) -> None:
+        source = source_of(pod)
+        while True:
+            with suppress(ApiError, Unreachable):  # a container that is about to start, a node that is away
+                await self._read_once(pod, source)
+            now = await self._now(pod)
+            if now is None or _is_over(now):
+                await self._queue.put(Ended(source, _end(main_end(now) if now else None)))
+                return
+            await asyncio.sleep(PAUSE)
+
+    async def _now(self, pod: Pod) -> Pod | None:
+        """Return the pod as the server has it now; None if it is gone, whatever has its name."""
+        while True:
+            try:
+                found = await self.client.find(POD, pod.metadata.name, pod.metadata.namespace)
+            except (ServerError, TooManyRequests, Unreachable):
+                await asyncio.sleep(PAUSE)
+            else:
+                return found if found and found.metadata.uid == pod.metadata.uid else None
+
+    async def _read_once(self, pod: Pod, source: Source) -> None:
+        last = self.heard.get(source.uid, 0)
+        since = datetime.fromtimestamp(last // 10**9, UTC) if last else None
+        async with aclosing(_stream(self.client, pod, follow=True, since=since)) as found:
+            async for line in found:
+                if line.at and line.at <= last:
+                    continue
+                self.heard[source.uid] = max(self.heard.get(source.uid, 0), line.at)
+                await self._queue.put(line)
+
+
+async def _read(client: Client, pod: Pod, wanted: Wanted) -> AsyncGenerator[Line]:
+    """Yield the log of a pod so far; nothing where its container has none yet, or is gone."""
+    try:
+        async with aclosing(_stream(client, pod, tail=wanted.tail, previous=wanted.previous)) as found:
+            async for line in found:
+                yield line
+    except NotFound:
+        return
+    except ApiError as error:
+        if error.status != 400:
+            raise
+
+
+async def _stream(
+    client: Client,
+    pod: Pod,
+    *,
+    follow: bool = False,
+    tail: int | None = None,
+    previous: bool = False,
+    since: datetime | None = None,
+) -> AsyncGenerator[Line]:
+    main, source, cut = main_container(pod), source_of(pod), Lines()
+    chunks = client.logs(
+        pod.metadata.name,
+        pod.metadata.namespace,
+        container=main.name if main else "",
+        follow=follow,
+        tail=tail,
+        previous=previous,
+        since=since,
+        timestamps=True,
+    )
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for raw in cut.take(chunk):
+                yield parsed(raw, source)
+    for raw in cut.end():
+        yield parsed(raw, source)
+
+
+async def _pods(client: Client, key: Key) -> list[Pod]:
+    return await client.list(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}")
+
+
+def _started(pod: Pod) -> bool:
+    status = main_status(pod)
+    return status is not None and (_ran(status) or pod.status.phase in ("Succeeded", "Failed"))
+
+
+def _ran(status: ContainerStatus) -> bool:
+    return bool(status.state.running or status.state.terminated or status.last_state.terminated)
+
+
+def _is_over(pod: Pod) -> bool:
+    """Whether the main container has ended and is not started again in this pod."""
+    status = main_status(pod)
+    ended = status is not None and status.state.terminated is not None
+    return pod.status.phase in ("Succeeded", "Failed") or (ended and pod.spec.restart_policy == "Never")
+
+
+def _end(end: ContainerTerminated | None) -> str:
+    if end is None:
+        return "its pod is gone"
+    if end.exit_code == 0:
+        return "ended"
+    return f"ended with exit code {end.exit_code}" + (
+        f" ({end.reason})" if end.reason not in ("", "Error") else ""
+    )
