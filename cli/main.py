@@ -110,6 +110,18 @@ COMMANDS: tuple[Row, ...] = (
         "Look up",
     ),
     Row(
+        "logs",
+        "Show the logs of all nodes of a job as one stream, through relaunches.",
+        "elasticjob.cli.commands.logs:logs",
+        "Look up",
+    ),
+    Row(
+        "doctor",
+        "Say what is wrong with the cluster or with a job, and what mends it.",
+        "elasticjob.cli.commands.doctor:doctor",
+        "Look up",
+    ),
+    Row(
         "checkpoint",
         "Show what a checkpoint holds, or export it: torch, safetensors, dcp.",
         "elasticjob.cli.commands.checkpoint:checkpoint",

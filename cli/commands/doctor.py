@@ -1,0 +1,78 @@
+"""`elasticjob doctor`: what is wrong with the cluster or with one job, in sentences, and what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from elasticjob.cli.errors import Exit
+from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import Output
+
+if TYPE_CHECKING:
+    from elasticjob.cli.doctor.finding import Finding
+
+MARKS: Final = {
+    "wrong": ("✗", "red"),
+    "doubtful": ("!", "yellow"),
+    "well": ("✓", "green"),
+    "unknown": ("?", "dim"),
+}
+
+
+def doctor(
+    job: Annotated[str | None, typer.Argument(help="The name of a job. Default: the whole cluster.")] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace of the job.")] = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Say what is wrong with the cluster, or with one job, and which command comes next.
+
+    Nothing is changed. The exit code is 0 where nothing is wrong, and 1 where a person must act.
+
+    Example: [bold]elasticjob doctor[/], or [bold]elasticjob doctor digits -n team[/]
+    """
+    found = asyncio.run(_examined(job, namespace, kubeconfig, context))
+    if output is Output.JSON:
+        print(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        _show(found)
+    return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
+
+
+async def _examined(
+    job: str | None, namespace: str, kubeconfig: Path | None, context: str | None
+) -> tuple[Finding, ...]:
+    from elasticjob.cli.doctor import cluster, observe
+    from elasticjob.cli.doctor import job as of_job
+    from elasticjob.kube.client import config
+    from elasticjob.kube.client.client import Client
+    from elasticjob.kube.objects.kinds import Key
+
+    loaded = await config.load(kubeconfig, context)
+    namespace = namespace or loaded.namespace
+    async with Client(loaded) as client:
+        if job is not None:
+            return of_job.examine(await observe.one_job(client, Key(namespace, job)), datetime.now(UTC))
+        from elasticjob.api.v1alpha1.crds import manifests
+
+        return cluster.examine(await observe.cluster(client, namespace, manifests()), datetime.now(UTC))
+
+
+def _show(found: tuple[Finding, ...]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for each in found:
+        mark, colour = MARKS[each.grade]
+        console.print(Text.assemble((mark, colour), " ", each.sentence), soft_wrap=True)
+        for command in each.commands:
+            console.print(Text.assemble("    → ", (command, "bold")), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What is wrong with a cluster or a job: sentences, and the commands that mend it."""

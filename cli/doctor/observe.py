@@ -1,0 +1,144 @@
+"""All reads of an examination. What the reader may not see is noted and leaves its question open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import (
+    CRD,
+    EVENT,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    NODE,
+    POD,
+    VALIDATING_WEBHOOKS,
+)
+
+T = TypeVar("T")
+
+LEASE_NAME: Final = "elasticjob-operator"
+PROGRAMS: Final = (
+    "app.kubernetes.io/component in (operator,brain,di-server),app.kubernetes.io/name=elasticjob"
+)
+REFUSED_BY_WEBHOOKS: Final[Manifest] = {
+    "metadata": {"name": "elasticjob-doctor"},
+    "spec": {"replicaSpecs": {"worker": {"replicas": 1, "template": {"spec": {"containers": []}}}}},
+}
+"""A job that the schema accepts and the webhooks refuse: its worker has no container."""
+
+
+@dataclass
+class Reader:
+    """Reads, and keeps what could not be read."""
+
+    client: Client
+    unread: dict[str, str] = field(default_factory=dict)
+
+    async def all(self, kind: Kind[T], namespace: str = "", labels: str = "", fields: str = "") -> list[T]:
+        """Return all objects of a kind; none where the reader may not list them, or the kind is not known."""
+        try:
+            return await self.client.list(kind, namespace, labels=labels, fields=fields)
+        except Forbidden as error:
+            self.unread[kind.plural] = error.message
+        except NotFound:
+            pass
+        return []
+
+
+async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) -> Cluster:
+    """Read an installation; `expected` are this version's definitions. KubeError: no server answers."""
+    version = json.loads(await client.raw("GET", "/version")).get("gitVersion", "")
+    reader = Reader(client)
+    async with asyncio.TaskGroup() as tasks:
+        definitions = tasks.create_task(reader.all(CRD.untyped()))
+        leases = tasks.create_task(reader.all(LEASE, fields=f"metadata.name={LEASE_NAME}"))
+        programs = tasks.create_task(reader.all(POD, labels=PROGRAMS))
+        mutating = tasks.create_task(reader.all(MUTATING_WEBHOOKS))
+        validating = tasks.create_task(reader.all(VALIDATING_WEBHOOKS))
+        nodes = tasks.create_task(reader.all(NODE))
+        jobs = tasks.create_task(reader.all(ELASTICJOB))
+        trial = tasks.create_task(_trial(client, namespace))
+    there = {each["metadata"]["name"]: each for each in definitions.result()}
+    known = CRD.plural not in reader.unread
+    wanted = {each["metadata"]["name"]: each for each in expected}
+    lacks = ((name, lacking(each, there[name])) for name, each in wanted.items() if name in there)
+    found = (*mutating.result(), *validating.result())
+    return Cluster(
+        version=version,
+        missing=tuple(name for name in wanted if name not in there) if known else (),
+        older={name: lack for name, lack in lacks if lack},
+        leases=tuple(leases.result()),
+        programs=tuple(programs.result()),
+        webhooks=tuple(each for each in found if GROUP in json.dumps(each.webhooks)),
+        trial=trial.result(),
+        nodes=tuple(nodes.result()),
+        jobs=tuple(jobs.result()),
+        unread=reader.unread,
+    )
+
+
+async def one_job(client: Client, key: Key) -> OneJob:
+    """Read a job and what stands around it. Raises NotFound."""
+    job = await client.get(ELASTICJOB, key.name, key.namespace)
+    reader = Reader(client)
+    pods, plans, events, nodes = await asyncio.gather(
+        reader.all(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}"),
+        reader.all(SCALEPLAN, key.namespace),
+        reader.all(EVENT, key.namespace),
+        reader.all(NODE),
+    )
+    mine = tuple(plan for plan in plans if plan.spec.owner_job == key.name)
+    names = {key.name, *(pod.metadata.name for pod in pods), *(plan.metadata.name for plan in mine)}
+    about = tuple(event for event in events if event.involved_object.name in names)
+    return OneJob(job, tuple(pods), mine, about, tuple(nodes), reader.unread)
+
+
+def lacking(expected: Manifest, there: Manifest) -> str:
+    """Return the path of a field that a definition of this version has and the cluster's has not, else ""."""
+    ours, theirs = _schema(expected), _schema(there)
+    return _lacking(ours, theirs, "") if ours and theirs else ""
+
+
+def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> str:
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
+        return ""
+    for name, schema in (ours.get("properties") or {}).items():
+        found = (theirs.get("properties") or {}).get(name)
+        if found is None:
+            return f"{path}.{name}".lstrip(".")
+        if deeper := _lacking(schema, found, f"{path}.{name}"):
+            return deeper
+    inner = (name for name in ("items", "additionalProperties") if isinstance(ours.get(name), Mapping))
+    pairs = ((ours[name], theirs.get(name)) for name in inner)
+    return next(
+        (lack for one, other in pairs if isinstance(other, Mapping) and (lack := _lacking(one, other, path))),
+        "",
+    )
+
+
+def _schema(definition: Manifest) -> Mapping[str, Any]:
+    versions = definition.get("spec", {}).get("versions") or [{}]
+    found: Mapping[str, Any] = versions[0].get("schema", {}).get("openAPIV3Schema") or {}
+    return found
+
+
+async def _trial(client: Client, namespace: str) -> Trial | None:
+    """Send a job that must be refused as a dry run; None where that tells nothing about webhooks."""
+    try:
+        await client.create(ELASTICJOB.untyped(), REFUSED_BY_WEBHOOKS, namespace, dry_run=True)
+    except (ServerError, Invalid, ApiError) as error:
+        if "failed calling webhook" in error.message:
+            return Trial(failed=error.message)
+        return Trial(refused=True) if "admission webhook" in error.message else None
+    return Trial()

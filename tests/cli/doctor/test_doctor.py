@@ -1,0 +1,386 @@
+"""What was seen → what is said, and the command that comes next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.doctor import cluster, job
+from elasticjob.cli.doctor.finding import Finding, Grade
+from elasticjob.cli.doctor.job import REMEDIES
+from elasticjob.cli.doctor.observe import lacking
+from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial, span
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+def at(**before: float) -> str:
+    """Return a timestamp so long before NOW."""
+    return (NOW - timedelta(**before)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def a_job(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> ElasticJob:
+    worker = {"replicas": 2, "minReplicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    return ELASTICJOB.convert(
+        {
+            "metadata": {
+                "name": "digits",
+                "namespace": "team",
+                "generation": 2,
+                "creationTimestamp": at(hours=1),
+            }
+            | metadata,
+            "spec": {"replicaSpecs": {"worker": worker}} | (spec or {}),
+            "status": {"phase": "Running", "observedGeneration": 2} | (status or {}),
+        }
+    )
+
+
+def condition(type_: str, reason: str, message: str, status: str = "True", **before: float) -> Manifest:
+    since = at(**(before or {"minutes": 10}))
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since,
+    }
+
+
+def a_pod(name: str = "digits-worker-0", status: Manifest | None = None, **spec: Any) -> Any:
+    main = {"name": "main", "image": "shop/trainer:1"} | spec
+    return POD.convert(
+        {
+            "metadata": {"name": name, "namespace": "team"},
+            "spec": {"containers": [main]},
+            "status": status or {},
+        }
+    )
+
+
+def ended(code: int, message: str, **before: float) -> Manifest:
+    end = {"exitCode": code, "message": message, "reason": "Error", "finishedAt": at(**before)}
+    return {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
+
+
+PENDING = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+}
+GPUS = {"requests": {"nvidia.com/gpu": "8", "memory": "16Gi"}}
+NODES = tuple(
+    NODE.convert(
+        {"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": gpus, "memory": "64Gi"}}}
+    )
+    for name, gpus in (("a", "4"), ("b", "2"))
+)
+PLAN = SCALEPLAN.convert(
+    {
+        "metadata": {"name": "digits-7", "namespace": "team", "creationTimestamp": at(minutes=9)},
+        "spec": {"ownerJob": "digits"},
+        "status": {"phase": "Failed", "conditions": [condition("Failed", "Late", "2 nodes are not ready")]},
+    }
+)
+WARNING = EVENT.convert(
+    {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "ElasticJob", "name": "digits"},
+        "type": "Warning",
+        "reason": "NodeLost",
+        "message": "node a is gone",
+        "lastTimestamp": at(minutes=3),
+    }
+)
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "reason": "Unschedulable",
+    "conditions": [condition("Running", "Pending", "0 of 2 nodes run", "False")],
+    "replicaStatuses": {"worker": {"desired": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("seen", "grade", "sentence", "command"),
+    [
+        (OneJob(a_job(spec={"managedBy": "x"})), Grade.WRONG, "spec.managedBy is x: ", "kubectl delete"),
+        (
+            OneJob(a_job({"observedGeneration": 1})),
+            Grade.WRONG,
+            "the last change is not seen yet: generation 2, seen 1",
+            "elasticjob doctor",
+        ),
+        (
+            OneJob(a_job({"phase": None, "observedGeneration": None})),
+            Grade.WRONG,
+            "no operator has looked at the job",
+            "elasticjob doctor",
+        ),
+        (
+            OneJob(a_job(deletionTimestamp=at(minutes=5), finalizers=["x/y"])),
+            Grade.WRONG,
+            "the job is being deleted since 5 min; it is held by finalizers x/y",
+            "kubectl get pods -n team",
+        ),
+        (OneJob(a_job(deletionTimestamp=at(seconds=5))), Grade.DOUBTFUL, "the job is being deleted", ""),
+        (
+            OneJob(
+                a_job(
+                    {
+                        "phase": "Failed",
+                        "conditions": [condition("Failed", "OutOfMemory", "OOMKilled at 4Gi")],
+                    }
+                )
+            ),
+            Grade.WRONG,
+            "the job has failed: OutOfMemory: OOMKilled at 4Gi",
+            "raise resourceLimits.memory",
+        ),
+        (
+            OneJob(a_job(UNSCHEDULABLE)),
+            Grade.WRONG,
+            "Unschedulable: 0 of 2 nodes run",
+            "elasticjob scale digits -n team 1",
+        ),
+        (
+            OneJob(a_job(UNSCHEDULABLE), pods=(a_pod(status=PENDING, resources=GPUS),), nodes=NODES),
+            Grade.WRONG,
+            "digits-worker-0 asks for 8 of nvidia.com/gpu, and no node has more than 4",
+            "lower resources.requests",
+        ),
+        (
+            OneJob(a_job(), pods=(a_pod(status=ended(1, "ValueError: x", minutes=4)),)),
+            Grade.DOUBTFUL,
+            "digits-worker-0 failed 4 min ago: exit code 1: ValueError: x",
+            "kubectl logs digits-worker-0 -n team",
+        ),
+        (
+            OneJob(a_job({"conditions": [condition("Training", "NoStepYet", "", "False", minutes=7)]})),
+            Grade.DOUBTFUL,
+            "nodes run since 7 min, and no step has been made",
+            "elasticjob logs digits -n team",
+        ),
+        (
+            OneJob(
+                a_job(
+                    {
+                        "training": {
+                            "findings": [{"time": at(minutes=2), "reason": "Hang", "message": "no step"}]
+                        }
+                    }
+                )
+            ),
+            Grade.WRONG,
+            "Hang, 2 min ago: no step",
+            "elasticjob logs",
+        ),
+        (
+            OneJob(a_job(), plans=(PLAN,)),
+            Grade.DOUBTFUL,
+            "digits-7 failed: 2 nodes are not",
+            "scaleplan/digits-7",
+        ),
+        (
+            OneJob(
+                a_job({"training": {"step": 9, "goodput": 0.5, "badputSeconds": {"restart": 90, "hang": 5}}})
+            ),
+            Grade.DOUBTFUL,
+            "50% of the workers' time was productive; lost: restart 90 s, hang 5 s",
+            "elasticjob explain",
+        ),
+        (
+            OneJob(a_job(), events=(WARNING,)),
+            Grade.DOUBTFUL,
+            "NodeLost, 3 min ago: node a is gone",
+            "kubectl describe",
+        ),
+        (
+            OneJob(a_job(spec={"suspend": True})),
+            Grade.DOUBTFUL,
+            "the job is suspended",
+            "elasticjob resume digits",
+        ),
+        (
+            OneJob(a_job({"workers": "2/2", "training": {"step": 1200, "stepsPerSecond": 3.14159}})),
+            Grade.WELL,
+            "digits is Running, workers 2/2, step 1,200, 3.14 steps/s",
+            "",
+        ),
+    ],
+)
+def test_a_job(seen: OneJob, grade: Grade, sentence: str, command: str) -> None:
+    has(job.examine(seen, NOW), grade, sentence, command)
+
+
+def test_a_job_that_is_well_has_one_finding() -> None:
+    assert [each.grade for each in job.examine(OneJob(a_job()), NOW)] == [Grade.WELL]
+
+
+def test_old_troubles_of_a_job_are_not_told() -> None:
+    old = a_pod(status=ended(1, "ValueError: x", hours=4))
+    finished = a_job({"phase": "Succeeded"})
+    assert [each.grade for each in job.examine(OneJob(a_job(), pods=(old,)), NOW)] == [Grade.WELL]
+    assert [each.grade for each in job.examine(OneJob(finished, plans=(PLAN,)), NOW)] == [Grade.WELL]
+
+
+def test_each_remedy_is_a_sentence_or_a_command() -> None:
+    for made in REMEDIES.values():
+        assert all(made(OneJob(a_job())))
+
+
+def a_lease(**before: float) -> Any:
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": at(**before)[:-1] + ".000000Z"}
+    return LEASE.convert({"metadata": {"name": "elasticjob-operator", "namespace": "system"}, "spec": spec})
+
+
+def a_program(component: str, *, ready: bool, waiting: str = "") -> Any:
+    state = {"waiting": {"reason": waiting, "message": "no such image"}} if waiting else {"running": {}}
+    return POD.convert(
+        {
+            "metadata": {
+                "name": f"{component}-1",
+                "namespace": "system",
+                "labels": {"app.kubernetes.io/component": component},
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": str(ready)}],
+                "containerStatuses": [{"name": component, "state": state}],
+            },
+        }
+    )
+
+
+WELL = Cluster(
+    version="v1.35.4",
+    leases=(a_lease(seconds=3),),
+    programs=(a_program("operator", ready=True),),
+    trial=Trial(refused=True),
+    nodes=(
+        NODE.convert(
+            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        ),
+    ),
+    jobs=(a_job(),),
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "grade", "sentence", "command"),
+    [
+        (replace(WELL, version="v1.28.3"), Grade.WRONG, "the API server is v1.28.3", ""),
+        (
+            replace(WELL, missing=("elasticjobs.x", "scaleplans.x")),
+            Grade.WRONG,
+            "does not know elasticjobs.x, scaleplans.x",
+            "elasticjob crds --apply",
+        ),
+        (
+            replace(WELL, older={"dijobs.x": "spec.new"}),
+            Grade.WRONG,
+            "dijobs.x lacks spec.new",
+            "crds --apply",
+        ),
+        (
+            replace(WELL, leases=(), programs=(), jobs=(a_job({"observedGeneration": 1}),)),
+            Grade.WRONG,
+            "no operator runs: nothing has looked at team/digits",
+            "helm install",
+        ),
+        (
+            replace(WELL, leases=(), programs=()),
+            Grade.WELL,
+            "an operator outside of the cluster looks at jobs",
+            "",
+        ),
+        (
+            replace(WELL, leases=(), programs=(), jobs=()),
+            Grade.DOUBTFUL,
+            "no operator is seen",
+            "helm install",
+        ),
+        (
+            replace(WELL, leases=(a_lease(minutes=12),)),
+            Grade.WRONG,
+            "no operator leads: its lease in system has not been renewed for 12 min",
+            "kubectl logs -n system",
+        ),
+        (
+            replace(WELL, jobs=(a_job({"observedGeneration": 1}),)),
+            Grade.WRONG,
+            "the operator runs, and team/digits have not been looked at",
+            "kubectl logs",
+        ),
+        (
+            replace(WELL, programs=(a_program("brain", ready=False, waiting="ErrImagePull"),)),
+            Grade.WRONG,
+            "brain brain-1 is not ready: ErrImagePull no such image",
+            "kubectl describe pod brain-1 -n system",
+        ),
+        (
+            replace(WELL, trial=Trial(failed='failed calling webhook "x"')),
+            Grade.WRONG,
+            'jobs cannot be created or changed: failed calling webhook "x"',
+            "kubectl get endpoints",
+        ),
+        (replace(WELL, trial=Trial()), Grade.DOUBTFUL, "webhooks are not registered", "kubectl get"),
+        (
+            replace(WELL, jobs=(a_job(spec={"optimizeMode": "cluster"}),)),
+            Grade.DOUBTFUL,
+            "team/digits ask Brain for sizes, and no Brain is seen",
+            "brain.enabled=true",
+        ),
+        (replace(WELL, nodes=NODES), Grade.WRONG, "no node takes pods", "kubectl get nodes"),
+        (
+            replace(WELL, nodes=(*WELL.nodes, *NODES)),
+            Grade.DOUBTFUL,
+            "not ready: a, b",
+            "kubectl describe nodes",
+        ),
+        (
+            replace(WELL, jobs=(a_job(UNSCHEDULABLE),)),
+            Grade.DOUBTFUL,
+            "team/digits is Pending: Unschedulable: 0 of 2 nodes run",
+            "elasticjob doctor digits -n team",
+        ),
+        (replace(WELL, unread={"nodes": "no"}), Grade.UNKNOWN, "nodes cannot be read: no", ""),
+    ],
+)
+def test_a_cluster(seen: Cluster, grade: Grade, sentence: str, command: str) -> None:
+    has(cluster.examine(seen, NOW), grade, sentence, command)
+
+
+def test_a_cluster_that_is_well() -> None:
+    assert {each.grade for each in cluster.examine(WELL, NOW)} == {Grade.WELL}
+
+
+def test_a_definition_that_lacks_a_field_is_found() -> None:
+    for definition in manifests():
+        assert lacking(definition, definition) == ""
+    ours = next(each for each in manifests() if each["spec"]["names"]["kind"] == "ElasticJob")
+    older: Any = manifests()[[each["spec"]["names"]["kind"] for each in manifests()].index("ElasticJob")]
+    schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    del schema["spec"]["properties"]["replicaSpecs"]["additionalProperties"]["properties"]["spares"]
+    assert lacking(ours, older) == "spec.replicaSpecs.spares"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 days")]
+)
+def test_spans(seconds: int, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
+
+
+def has(found: tuple[Finding, ...], grade: Grade, sentence: str, command: str) -> None:
+    """Check that a finding has these words; what is wrong stands before what is well."""
+    assert [each.grade for each in found] == sorted((each.grade for each in found), key=list(Grade).index)
+    mine = [each for each in found if sentence in each.sentence]
+    assert [each.grade for each in mine] == [grade], found
+    assert command in " ".join(mine[0].commands)
