@@ -121,7 +121,7 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     return WebhookServer(
         settings.webhook_host,
         settings.webhook_port,
-        webhooks_of(settings.namespace, operator.client, brain=bool(settings.brain)),
+        webhooks_of(settings, operator.client),
         client=operator.client,
         name="-".join(filter(None, (WEBHOOK_CONFIGURATION, settings.namespace))),
         service=ServiceRef(namespace, service) if service else None,
@@ -134,14 +134,23 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
     )
 
 
-def webhooks_of(namespace: str, writer: Writer, *, brain: bool = True) -> tuple[Webhook[Any], ...]:
+def webhooks_of(settings: Settings, writer: Writer) -> tuple[Webhook[Any], ...]:
     """Return the webhooks; those of an operator of one namespace are not asked about others."""
-    ours = WEBHOOKS if brain else (WITHOUT_BRAIN, *(each for each in WEBHOOKS if each.kind is not ELASTICJOB))
-    found = (*ours, scale.webhook(writer))
-    if not namespace:
-        return found
-    chosen = {"matchLabels": {NAMESPACE_LABEL: namespace}}
-    return tuple(replace(each, terms=replace(each.terms, namespaces=chosen)) for each in found)
+    without = (WITHOUT_BRAIN, *(each for each in WEBHOOKS if each.kind is not ELASTICJOB))
+    found = (*(WEBHOOKS if settings.brain else without), scale.webhook(writer))
+    chosen = {"matchLabels": {NAMESPACE_LABEL: settings.namespace}} if settings.namespace else {}
+    return tuple(
+        replace(
+            each,
+            terms=replace(
+                each.terms,
+                failure_policy=settings.webhook_failure_policy,
+                timeout=settings.webhook_timeout,
+                namespaces=chosen,
+            ),
+        )
+        for each in found
+    )
 
 
 def _caches(operator: Operator, settings: Settings) -> Caches:

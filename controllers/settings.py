@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -167,6 +167,12 @@ class Settings(BaseSettings):
 
     webhook_owner: str = ""
     """A ClusterRole of the installation, with which the registered webhooks are deleted; empty: they stay."""
+
+    webhook_failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    """Whether writes are refused or admitted unchecked while no operator answers."""
+
+    webhook_timeout: int = Field(default=10, ge=1, le=30)
+    """Seconds that the API server waits for an answer."""
 
     leader_election: bool = False
     """Whether to be one of several replicas, of which one at a time runs the controllers.

@@ -1,282 +1,188 @@
-"""The values of the Helm chart: values.yaml, and the schema by which Helm refuses others."""
+"""What is made of the chart's values.yaml: its schema, and the table of values of the documentation.
+
+A value's type is that of its default. RULES say more: what a map or a list contains, which words are known.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from elasticjob import __version__
+from hack.json_schemas import LOCAL, Schema, built_in, definitions
 
-CONFIG: Final = Path(__file__).parent.parent / "config"
-HEADER: Final = "# Made by `make generate` from config and hack/chart.py; do not edit.\n"
-USER: Final = 65532
+VALUES: Final = Path(__file__).parent.parent / "charts" / "elasticjob" / "values.yaml"
+CORE: Final = "io.k8s.api.core.v1."
+AFFINITY, TOLERATION, SPREAD, VARIABLE, RESOURCES = (
+    CORE + name
+    for name in ("Affinity", "Toleration", "TopologySpreadConstraint", "EnvVar", "ResourceRequirements")
+)
 
-OBJECT: Final[dict[str, Any]] = {"type": "object"}
-OBJECTS: Final[dict[str, Any]] = {"type": "array", "items": OBJECT}
-TEXTS: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
-SECRETS: Final[dict[str, Any]] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name"],
-        "properties": {"name": {"type": "string", "minLength": 1}},
-    },
-}
-RESOURCES: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {"requests": OBJECT, "limits": OBJECT, "claims": OBJECTS},
-}
-WHERE: Final[Mapping[str, Any]] = {
-    "nodeSelector": TEXTS,
-    "tolerations": OBJECTS,
-    "affinity": OBJECT,
-    "priorityClassName": {"type": "string"},
-    "podSecurityContext": OBJECT,
-    "containerSecurityContext": OBJECT,
-}
-"""Where pods run, and as whom: of the three programs, and of masters."""
-PLACED: Final[Mapping[str, Any]] = {"imagePullSecrets": SECRETS, **WHERE}
-OF_A_POD: Final[Mapping[str, Any]] = {
-    **WHERE,
+
+def listed(item: Schema) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": item}
+
+
+def core(name: str) -> Schema:
+    """Return a reference to a type of Kubernetes."""
+    return {"$ref": f"{LOCAL}{name}"}
+
+
+def over(name: str) -> Schema:
+    """Return the schema of fields of a type of Kubernetes of which each may be null, to take ours away."""
+    fields = {
+        field: {"anyOf": [each, {"type": "null"}]}
+        for field, each in built_in(CORE + name)[CORE + name]["properties"].items()
+    }
+    return {"type": "object", "additionalProperties": False, "properties": fields}
+
+
+TEXTS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "string"}}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 1}
+NAMED: Final[Schema] = {"type": "string", "minLength": 1}
+DURATION: Final[Schema] = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))*$"}
+NAMESPACES: Final = listed(TEXTS | {"minProperties": 1})
+ISSUER: Final = dict.fromkeys(("name", "kind", "group"), NAMED)
+RULES: Final[Mapping[str, Schema]] = {
+    "labels": TEXTS,
+    "annotations": TEXTS,
+    "commonLabels": TEXTS,
     "podLabels": TEXTS,
     "podAnnotations": TEXTS,
-    "serviceAccount": {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {"annotations": TEXTS},
-    },
-    "extraEnv": OBJECTS,
-}
-"""What each of the three programs has beside its own values."""
-EMPTY: Final[Mapping[str, Any]] = {"object": {}, "array": [], "string": ""}
-
-
-ABOUT: Final = {
-    "nodeSelector": "Where the operator's pods run.",
-    "podSecurityContext": (
-        "Fields of the securityContexts of the operator's pods and their container, added to ours or in\n"
-        "their place; null takes one of ours away."
+    "nodeSelector": TEXTS,
+    "tolerations": listed(core(TOLERATION)),
+    "affinity": core(AFFINITY),
+    "topologySpreadConstraints": listed(core(SPREAD)),
+    "podSecurityContext": over("PodSecurityContext"),
+    "containerSecurityContext": over("SecurityContext"),
+    "extraEnv": listed(core(VARIABLE)),
+    "extraArgs": listed({"type": "string"}),
+    "resources": core(RESOURCES),
+    "imagePullSecrets": listed(
+        {"type": "object", "additionalProperties": False, "required": ["name"], "properties": {"name": NAMED}}
     ),
-    "podLabels": "More labels and annotations of the operator's pods, and annotations of its ServiceAccount.",
-    "extraEnv": "More variables of the operator: ELASTICJOB_OPERATOR_* are in controllers/settings.py.",
+    "fullnameOverride": {
+        "type": "string",
+        "maxLength": 40,
+        "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$",
+    },
+    "nameOverride": {"type": "string", "maxLength": 63},
+    "watchNamespace": {"type": "string", "maxLength": 63},
+    "namespace": {"type": "string", "maxLength": 63},
+    "repository": NAMED,
+    "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+    "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "userId": {"type": "integer", "minimum": 0},
+    "replicas": COUNT,
+    "minAvailable": COUNT,
+    "format": {"enum": ["json", "console"]},
+    "failurePolicy": {"enum": ["Fail", "Ignore"]},
+    "timeoutSeconds": {"type": "integer", "minimum": 1, "maximum": 30},
+    "issuerRef": {"type": "object", "additionalProperties": False, "properties": ISSUER},
+    "interval": DURATION,
+    "runbookBaseUrl": {"type": "string", "pattern": "^(https?://.+)?$"},
+    "scrapers": NAMESPACES,
+    "metricsFrom": NAMESPACES,
+    "size": NAMED,
+    "brain.secret": NAMED,
+    "share": {"enum": ["none", "fulfilment", "goodput"]},
+    "source": {"enum": ["masters", "prometheus", "none"]},
 }
-
-
-def default_of(name: str) -> Any:
-    """Return the empty default of a value of pods."""
-    if name == "serviceAccount":
-        return {"annotations": {}}
-    return deepcopy(EMPTY[{**PLACED, **OF_A_POD}[name]["type"]])  # or YAML would have one refer to another
-
-
-@dataclass(frozen=True)
-class Value:
-    """One entry of values.yaml, and its part of values.schema.json."""
-
-    about: str
-    default: Any
-    schema: Mapping[str, Any] = field(default_factory=dict)
-
-
-def values() -> Mapping[str, Value]:
-    """Return the chart's values; defaults that `config/` has are read there."""
-    spec, container = deployed("operator")
-    image = {
-        "repository": container["image"],
-        "tag": "",
-        "digest": "",
-        "pullPolicy": container["imagePullPolicy"],
-    }
-    text, flag, count = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 1}
-    parts = {
-        "repository": text | {"minLength": 1},
-        "tag": text,
-        "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-        "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
-    }
-    return {
-        "image": Value(
-            "The image of the operator and di-server. No tag: that of the chart's version. A digest wins.",
-            image,
-            members(parts),
-        ),
-        "trainerImage": Value(
-            f"The image of masters whose job names none; empty means elasticjob/trainer:{__version__}.",
-            "",
-            text,
-        ),
-        "imagePullSecrets": Value(
-            "Secrets of this namespace, as in - name: registry, with which the images above and Brain's are\n"
-            "pulled. Those of masters are in the jobs' namespaces: masters.imagePullSecrets.",
-            [],
-            SECRETS,
-        ),
-        "userId": Value(
-            "The user and group of all pods of this release, and of masters whose job names none. 0: the\n"
-            "cluster chooses one that is not root, as OpenShift's restricted-v2 does.",
-            USER,
-            {"type": "integer", "minimum": 0},
-        ),
-        "masters": Value(
-            "What pods of masters have whose job says nothing else: imagePullSecrets are names in the job's\n"
-            "namespace. Fields of the securityContexts replace ours, and null takes one of ours away.",
-            {name: default_of(name) for name in PLACED},
-            members(PLACED),
-        ),
-        **{name: Value(ABOUT.get(name, ""), default_of(name), each) for name, each in OF_A_POD.items()},
-        "nameOverride": Value(
-            "The label app.kubernetes.io/name of all objects, if not elasticjob.", "", text
-        ),
-        "fullnameOverride": Value(
-            "What the names of all objects begin with, in place of elasticjob.",
-            "",
-            text | {"maxLength": 40, "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$"},
-        ),
-        "replicas": Value(
-            "Operators that serve webhooks; one of them at a time reconciles.",
-            spec["replicas"],
-            count,
-        ),
-        "resources": Value("Requests and limits of each operator.", container["resources"], RESOURCES),
-        "watchNamespace": Value(
-            "The only namespace whose jobs are run; empty means the whole cluster.",
-            "",
-            text | {"maxLength": 63},
-        ),
-        "scrapers": Value(
-            "Whose pods may read the metrics of masters: a list of labels of namespaces, as in\n"
-            "- kubernetes.io/metadata.name: monitoring. Brain's namespace is always added.",
-            [],
-            {"type": "array", "items": TEXTS | {"minProperties": 1}},
-        ),
-        "gangScheduler": Value(
-            "The schedulerName of pods in gangs of scheduler-plugins, where that is a second scheduler.",
-            "",
-            text,
-        ),
-        "brain": Value(
-            "Brain, which sizes jobs in cluster mode by the history of earlier ones (docs/brain.md).\n"
-            "`secret` names a Secret with `key` and `reading-token`, and, where `postgresql` is true,\n"
-            "`database` (a URL): several replicas need that. Otherwise SQLite is kept on a volume.\n"
-            "`share` is fulfilment or goodput: the cluster is shared among jobs whose workers have a range.\n"
-            "`source` is masters, none, or prometheus, whose URL is `prometheus`. SQLite's volume stays\n"
-            "when the release is uninstalled. Its pods have the same values as the operator's.",
-            brain_values(),
-            members(
-                {
-                    "enabled": flag,
-                    "image": members({name: parts[name] for name in ("repository", "tag", "digest")}),
-                    "replicas": count,
-                    "secret": text | {"minLength": 1},
-                    "postgresql": flag,
-                    "storage": members({"size": text | {"minLength": 1}, "className": text}),
-                    "share": {"enum": ["none", "fulfilment", "goodput"]},
-                    "source": {"enum": ["masters", "prometheus", "none"]},
-                    "prometheus": text,
-                    "resources": RESOURCES,
-                    **OF_A_POD,
-                }
-            ),
-        ),
-        "diServer": Value(
-            "di-server, which DIJobs of DI-engine need (docs/dijob.md). `secret` names a Secret with `key`,\n"
-            "by which pods get tokens that are bound to their job; empty: whoever reaches it may call. Its\n"
-            "pods have the same values as the operator's.",
-            di_server_values(),
-            members(
-                {
-                    "enabled": flag,
-                    "replicas": count,
-                    "secret": text,
-                    "localPorts": flag,
-                    "resources": RESOURCES,
-                    **OF_A_POD,
-                }
-            ),
-        ),
-        "crds": Value(
-            "Whether this release brings the CRDs, and the rights on jobs of the cluster's roles view, edit\n"
-            "and admin. One release of a cluster does. The CRDs stay when it is uninstalled.",
-            True,
-            flag,
-        ),
-        "global": Value(
-            "Values of a chart that contains this one: imageRegistry goes before repositories that name no\n"
-            "registry, imagePullSecrets are added to those above.",
-            {"imageRegistry": "", "imagePullSecrets": []},
-            {"type": "object", "properties": {"imageRegistry": text, "imagePullSecrets": SECRETS}},
-        ),
-    }
-
-
-def brain_values() -> Mapping[str, Any]:
-    """Return the values of Brain; defaults that `config/` has are read there."""
-    spec, container = deployed("brain")
-    claim = yaml.safe_load((CONFIG / "brain" / "claim.yaml").read_text())["spec"]
-    return {
-        "enabled": False,
-        "image": {"repository": container["image"], "tag": "", "digest": ""},
-        "replicas": spec["replicas"],
-        "secret": "elasticjob-brain",
-        "postgresql": False,
-        "storage": {"size": claim["resources"]["requests"]["storage"], "className": ""},
-        "share": "none",
-        "source": "masters",
-        "prometheus": "",
-        "resources": container["resources"],
-        **{name: default_of(name) for name in OF_A_POD},
-    }
-
-
-def di_server_values() -> Mapping[str, Any]:
-    """Return the values of di-server; defaults that `config/` has are read there."""
-    spec, container = deployed("diengine")
-    return {
-        "enabled": False,
-        "replicas": spec["replicas"],
-        "secret": "",
-        "localPorts": False,
-        "resources": container["resources"],
-        **{name: default_of(name) for name in OF_A_POD},
-    }
-
-
-def deployed(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the spec of the Deployment in a folder of `config/`, and its only container."""
-    spec = yaml.safe_load((CONFIG / folder / "deployment.yaml").read_text())["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
-    return spec, container
-
-
-def values_text() -> str:
-    """Return values.yaml."""
-    return HEADER + "".join(described(name, value) for name, value in values().items())
-
-
-def described(name: str, value: Value) -> str:
-    """Return one entry of values.yaml."""
-    about = "".join(f"# {line}\n" for line in value.about.splitlines())
-    return ("\n" if about else "") + about + yaml.safe_dump({name: value.default}, sort_keys=False)
+"""Schemas by a value's path, or else by its own name."""
+OPEN: Final = "global"
+"""Its other names belong to a chart that contains this one; templates/refused.yaml refuses them otherwise."""
 
 
 def schema_text() -> str:
     """Return values.schema.json, by which Helm refuses values that are not there."""
-    properties = {
-        name: ({"description": value.about.replace("\n", " ")} if value.about else {}) | dict(value.schema)
-        for name, value in values().items()
-    }
-    draft = {"$schema": "https://json-schema.org/draft-07/schema#"}
-    return json.dumps(draft | members(properties), indent=2) + "\n"
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    found = schema_of("", yaml.safe_load(VALUES.read_text()), {row.path: row.about for row in rows()})
+    either = {"description": "Or, as before 0.2, whether the release brings them.", "type": "boolean"}
+    found["properties"]["crds"] = {"anyOf": [found["properties"]["crds"], either]}
+    types = built_in(AFFINITY, TOLERATION, SPREAD, VARIABLE, RESOURCES, *inner())
+    return json.dumps(draft | found | {"$defs": dict(sorted(types.items()))}, indent=2) + "\n"
 
 
-def members(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with these properties and no others."""
-    return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+def inner() -> list[str]:
+    """Return the types in the fields of securityContexts."""
+    parts = (definitions()[CORE + name]["properties"] for name in ("PodSecurityContext", "SecurityContext"))
+    fields = [each.get("items", each) for part in parts for each in part.values()]
+    return [each["$ref"].removeprefix("#/definitions/") for each in fields if "$ref" in each]
+
+
+def schema_of(path: str, default: Any, about: Mapping[str, str]) -> Schema:
+    """Return the schema of a value with this path and default."""
+    said: Schema = {"description": about[path]} if about.get(path) else {}
+    rule = RULES.get(path) or RULES.get(path.rpartition(".")[2])
+    if rule is not None:
+        return said | rule
+    match default:
+        case bool():
+            return said | {"type": "boolean"}
+        case str():
+            return said | {"type": "string"}
+        case dict() if default:
+            parts = {
+                name: schema_of(f"{path}.{name}".removeprefix("."), each, about)
+                for name, each in default.items()
+            }
+            closing = {} if path == OPEN else {"additionalProperties": False}
+            return said | {"type": "object", **closing, "properties": parts}
+    raise ValueError(f"values.yaml: {path} needs a row in RULES of hack/chart_values.py")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value: its path, its default, and the comment before it."""
+
+    path: str
+    default: Any
+    about: str
+
+
+def rows() -> Iterator[Row]:
+    """Yield the values in their order: each that is no group, and each group with a comment."""
+    text = VALUES.read_text()
+    yield from below("", yaml.compose(text), yaml.safe_load(text), text.splitlines())
+
+
+def below(path: str, node: Any, values: Mapping[str, Any], lines: Sequence[str]) -> Iterator[Row]:
+    """Yield the values of a group."""
+    for key, inner in node.value:
+        inside, default = f"{path}.{key.value}".removeprefix("."), values[key.value]
+        said = itertools.takewhile(is_comment, reversed(lines[: key.start_mark.line]))
+        about = " ".join(line.lstrip(" #") for line in reversed([*said]))
+        if is_value(inside, default) or about:
+            yield Row(inside, default, about)
+        if not is_value(inside, default):
+            yield from below(inside, inner, default, lines)
+
+
+def is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def is_value(path: str, default: Any) -> bool:
+    """Whether a value is one, and no group of values."""
+    return not isinstance(default, dict) or not default or path.rpartition(".")[2] in RULES
+
+
+def table() -> str:
+    """Return the values as a table in Markdown."""
+    found = {row.path: row for row in rows()}
+    lines = ["| value | default | about |", "| --- | --- | --- |"]
+    for row in found.values():
+        same = row.path.partition(".")[2]
+        operators = row.path.startswith(("brain.", "diServer.", "masters.")) and same in found
+        about = row.about or (f"as `{same}` of the operator" if operators else "")
+        default = json.dumps(row.default) if is_value(row.path, row.default) else ""
+        lines.append(
+            f"| `{row.path}` | {f'`{default}`' if default else ''} | {about.replace('|', chr(92) + '|')} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -37,12 +37,13 @@ class BuildFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Program:
-    """One binary: its version, the Go module that it is in, and its command there."""
+    """One binary: its version, the Go module that it is in, and its command there; or some of its `files`."""
 
     name: str
     version: str
     module: str
-    command: str
+    command: str = ""
+    files: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class Catalog:
 def catalog(path: Path = VERSIONS) -> Catalog:
     found = tomllib.loads(path.read_text())
     programs = {
-        name: Program(name, found[row["version"]], row["module"], row["command"])
+        name: Program(
+            name, found[row["version"]], row["module"], row.get("command", ""), row.get("files", "")
+        )
         for name, row in found["programs"].items()
     }
     sets = {name: tuple(names) for name, names in found["sets"].items()}
@@ -198,6 +201,9 @@ class Builder:
     def _build_module(self, programs: Sequence[Program], places: Places) -> None:
         began = time.monotonic()
         self.say(f"building {what(programs)}")
+        if programs[0].files:
+            self._copy(programs[0], places)
+            return
         self._into_place(programs, places)
         sizes = "; ".join(
             f"{one.name}: {(self.cache / one.name).stat().st_size >> 20} MiB" for one in programs
@@ -223,11 +229,22 @@ class Builder:
             (built / program.name).replace(self.cache / program.name)
             stamp.write_text(f"{program.version}\n")
 
+    def _copy(self, program: Program, places: Places) -> None:
+        """Files of a module, in a folder of the program's name."""
+        folder, stamp = self.cache / program.name, places.stamp(program)
+        folder.mkdir(exist_ok=True)
+        stamp.parent.mkdir(exist_ok=True)
+        for path in Path(self._downloaded(program)["Dir"]).glob(program.files):
+            shutil.copyfile(path, folder / path.name)
+        stamp.write_text(f"{program.version}\n")
+
+    def _downloaded(self, program: Program) -> dict[str, str]:
+        wanted = f"{program.module}@v{program.version}"
+        found: dict[str, str] = json.loads(self._go("mod", "download", "-json", wanted, folder=self.cache))
+        return found
+
     def _go_mod(self, program: Program) -> str:
-        output = self._go(
-            "mod", "download", "-json", f"{program.module}@v{program.version}", folder=self.cache
-        )
-        return go_mod(program, Path(json.loads(output)["GoMod"]).read_text())
+        return go_mod(program, Path(self._downloaded(program)["GoMod"]).read_text())
 
     def _go(self, *arguments: str, folder: Path) -> str:
         settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}

@@ -29,7 +29,9 @@ from hack.cluster.binaries import (
 DONE, FAILED, WRONG_USE = 0, 1, 2
 ASK_VERSION: Mapping[str, tuple[str, ...]] = {
     "coredns": ("-version",),
+    "crane": ("version",),
     "helm": ("version", "--short"),
+    "kubeconform": ("-v",),
     "kubectl": ("version", "--client"),
 }
 """How programs are asked for their version that do not know `--version`."""
@@ -83,7 +85,8 @@ def table(programs: Sequence[Program], places: Places) -> str:
     rows = [("PROGRAM", "WANTED", "FOUND", "WHERE")]
     for program in programs:
         path = places.find(program)
-        found = (version_of(program.name, path), str(path)) if path else ("missing", "-")
+        told = program.version if program.files else version_of(program.name, path) if path else ""
+        found = (told, str(path)) if path else ("missing", "-")
         rows.append((program.name, program.version, *found))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

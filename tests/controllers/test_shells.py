@@ -315,9 +315,9 @@ def test_brain_reads_the_metrics_of_masters_whoever_else_does(
 
 def test_an_operator_of_one_namespace_is_asked_about_no_other() -> None:
     client = Client(Config("https://10.0.0.1"))
-    selectors = [each.terms.namespaces for each in webhooks_of("ml", client)]
+    selectors = [each.terms.namespaces for each in webhooks_of(Settings(namespace="ml"), client)]
     assert selectors == [{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}] * (len(WEBHOOKS) + 1)
-    assert webhooks_of("", client)[:-1] == WEBHOOKS
+    assert webhooks_of(Settings(brain="brain:8090"), client)[:-1] == WEBHOOKS
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

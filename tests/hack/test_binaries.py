@@ -103,7 +103,7 @@ def test_what_is_required_is_found_or_named(tmp_path: Path) -> None:
 
 def test_sets_name_programs_and_programs_name_themselves() -> None:
     assert [program.name for program in KNOWN.chosen(["kwok", "etcd", "kwok"])] == ["kwok", "etcd"]
-    everything = [program.name for program in KNOWN.chosen(["control-plane", "kwok", "node", "helm"])]
+    everything = [program.name for program in KNOWN.chosen(["control-plane", "kwok", "node", "chart"])]
     assert sorted(everything) == sorted(KNOWN.sets["all"]) == sorted(KNOWN.programs)
     with pytest.raises(KeyError, match="kubelets"):
         KNOWN.chosen(["kubelets"])

@@ -30,7 +30,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from hack import chart, chart_values
+from hack import chart
+from hack.cluster.binaries import catalog
 from tests.kit.clusters.accounts import ACCOUNT
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
@@ -42,8 +43,17 @@ from tests.kit.waiting import until
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 SYSTEM: Final = "elasticjob-system"
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
-VALUE: Final = {"brain": "brain", "diengine": "diServer"}
+VALUE: Final = {"brain": "brain", "diengine": "diServer", "certmanager": "webhook.certManager"}
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+KUBERNETES: Final = ("--kube-version", catalog().version)
+"""Helm as Go builds it takes itself for one of Kubernetes 1.20."""
+ONLY_HELMS: Final = (
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+)
+"""Labels of the chart's objects that those of `config/` do not have."""
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 Objects = dict[tuple[str, str, str], Manifest]
@@ -60,25 +70,37 @@ def objects(text: str) -> Objects:
 
 def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
     """Return what a release consists of."""
-    return objects(helm("template", "elasticjob", str(CHART), "--namespace", namespace, *flags))
+    return objects(templated(*flags, namespace=namespace))
+
+
+def templated(*flags: str, chart: Path = CHART, namespace: str = SYSTEM) -> str:
+    """Return the text of a release's manifests."""
+    return helm("template", "elasticjob", str(chart), "--namespace", namespace, *KUBERNETES, *flags)
 
 
 @with_helm
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
 @pytest.mark.parametrize(
-    "components", [(), ("brain",), ("diengine",)], ids=["alone", "with Brain", "with di-server"]
+    "components",
+    [(), ("brain",), ("diengine",), ("certmanager",)],
+    ids=["alone", "with Brain", "with di-server", "with cert-manager"],
 )
 def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
     overlay = {
-        "resources": [os.path.relpath(chart_values.CONFIG, tmp_path)],
-        "components": [os.path.relpath(chart_values.CONFIG / name, tmp_path) for name in components],
+        "resources": [os.path.relpath(chart.CONFIG, tmp_path)],
+        "components": [os.path.relpath(chart.CONFIG / name, tmp_path) for name in components],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
     found = rendered(*(word for name in components for word in ("--set", f"{VALUE[name]}.enabled=true")))
+    for manifest in found.values():
+        for label in ONLY_HELMS:
+            del manifest["metadata"]["labels"][label]
     for key, manifest in found.items():
+        if key[0] == "CustomResourceDefinition":
+            assert manifest["metadata"].pop("labels") == {"app.kubernetes.io/name": "elasticjob"}
         if key[0] in ("CustomResourceDefinition", "PersistentVolumeClaim"):
             assert manifest["metadata"].pop("annotations") == KEEP
     for each in (found, installed):
@@ -94,7 +116,7 @@ def container_of(found: Objects, name: str = "elasticjob-operator", namespace: s
 
 @with_helm
 def test_helm_finds_no_fault() -> None:
-    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in helm("lint", "--strict", *KUBERNETES, str(CHART))
 
 
 @with_helm
@@ -242,9 +264,8 @@ def test_masters_get_what_the_chart_says(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_user_of_masters_is_the_charts() -> None:
-    assert NOBODY == chart_values.USER
-    helpers = (chart.CHART / "templates" / "_helpers.tpl").read_text()
-    assert f"ne $user {NOBODY}" in helpers
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["userId"] == NOBODY
+    assert f"ne $user {NOBODY}" in (CHART / "templates" / "_programs.tpl").read_text()
 
 
 @with_helm
@@ -291,19 +312,16 @@ def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -
         "global": {"storageClass": "fast", "imageRegistry": "registry.local"},
         "elasticjob": {"crds": False},
     }
-    found = objects(helm("template", "it", str(tmp_path), "--namespace", SYSTEM, *given(values, tmp_path)))
+    found = objects(templated(*given(values, tmp_path), chart=tmp_path))
     assert container_of(found)["image"] == "registry.local/elasticjob/operator:0.1.0"
-
-
-def test_the_values_are_plain_yaml() -> None:
-    assert "&id" not in chart_values.values_text()
 
 
 @with_helm
 def test_other_names_reach_every_object_that_is_named_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--set", "fullnameOverride=training,nameOverride=trainer")
-    text = helm("template", "elasticjob", str(CHART), "--namespace", "sys", *ALL, *flags)
-    written = "\n".join(line.partition("#")[0] for line in text.splitlines())
+    text = templated(*ALL, *flags, namespace="sys")
+    lines = (line for line in text.splitlines() if "helm.sh/chart" not in line)
+    written = "\n".join(line.partition("#")[0] for line in lines)
     assert set(re.findall(r"\belasticjob-[\w-]+", written.replace('"elasticjob-brain"', "a Secret"))) == set()
     assert "io/name: elasticjob" not in written
     settings = settings_of(container_of(objects(text), "training-operator", "sys"), monkeypatch)
@@ -338,7 +356,7 @@ def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [mount["name"] for mount in container["volumeMounts"]] == ["secret"]
     assert "PersistentVolumeClaim" not in {kind for kind, *_ in found}
     assert found["Deployment", "here", "elasticjob-brain"]["spec"]["replicas"] == 2
-    assert ("RoleBinding", "team-a", "elasticjob-brain-team-a") in found
+    assert ("RoleBinding", "team-a", "elasticjob-brain-jobs") in found
 
 
 @with_helm
@@ -347,12 +365,6 @@ def test_two_releases_in_one_cluster_share_no_object() -> None:
     first = rendered("--set", "watchNamespace=team-a", *brain, namespace="a")
     second = rendered("--set", "watchNamespace=team-b", "--set", "crds=false", *brain, namespace="b")
     assert first.keys() & second.keys() == set()
-
-
-def test_a_splice_that_finds_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chart, "SPLICES", {"operator/budget.yaml": ((r"maxUnavailable: \d", "none"),)})
-    with pytest.raises(ValueError, match=r"config/operator/budget\.yaml has no match of 'maxUnavailable"):
-        chart.template("operator/budget.yaml")
 
 
 @dataclass(frozen=True)
