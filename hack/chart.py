@@ -27,6 +27,7 @@ ROLES: Final = {
     "brain": "brain/rbac.yaml",
     "di-server": "diengine/rbac.yaml",
 }
+COPIED: Final = ("crd/*.yaml", "prometheus/*.yaml", "grafana/*.json")
 TABLE: Final = re.compile(r"(<!-- values -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -44,8 +45,8 @@ def outputs() -> Mapping[Path, Callable[[], str]]:
 
 def copied() -> list[str]:
     """Return the files of `config/` that the chart's templates read, by their paths there."""
-    folders = ("crd/*.yaml",)
-    return sorted(str(path.relative_to(CONFIG)) for folder in folders for path in CONFIG.glob(folder))
+    found = (path for pattern in COPIED for path in CONFIG.glob(pattern))
+    return sorted(str(path.relative_to(CONFIG)) for path in found if path.name != "kustomization.yaml")
 
 
 def chart_text() -> str:

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import yaml
 
-from hack.json_schemas import LOCAL, Schema, built_in, definitions
+from elasticjob.api.core import definitions
+from hack.json_schemas import LOCAL, Schema, built_in
 
 VALUES: Final = Path(__file__).parent.parent / "charts" / "elasticjob" / "values.yaml"
 CORE: Final = "io.k8s.api.core.v1."
@@ -86,6 +87,7 @@ RULES: Final[Mapping[str, Schema]] = {
     "timeoutSeconds": {"type": "integer", "minimum": 1, "maximum": 30},
     "issuerRef": {"type": "object", "additionalProperties": False, "properties": ISSUER},
     "interval": DURATION,
+    "scrapeTimeout": DURATION,
     "runbookBaseUrl": {"type": "string", "pattern": "^(https?://.+)?$"},
     "scrapers": NAMESPACES,
     "metricsFrom": NAMESPACES,

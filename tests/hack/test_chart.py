@@ -43,7 +43,13 @@ from tests.kit.waiting import until
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 SYSTEM: Final = "elasticjob-system"
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
-VALUE: Final = {"brain": "brain", "diengine": "diServer", "certmanager": "webhook.certManager"}
+VALUES: Final = {
+    "brain": ("brain",),
+    "diengine": ("diServer",),
+    "certmanager": ("webhook.certManager",),
+    "prometheus": ("metrics.podMonitor", "metrics.serviceMonitor", "metrics.rules"),
+}
+"""What has the chart bring the objects of a component of `config/`."""
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 KUBERNETES: Final = ("--kube-version", catalog().version)
 """Helm as Go builds it takes itself for one of Kubernetes 1.20."""
@@ -82,8 +88,8 @@ def templated(*flags: str, chart: Path = CHART, namespace: str = SYSTEM) -> str:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
 @pytest.mark.parametrize(
     "components",
-    [(), ("brain",), ("diengine",), ("certmanager",)],
-    ids=["alone", "with Brain", "with di-server", "with cert-manager"],
+    [(), ("certmanager",), ("brain", "diengine", "prometheus")],
+    ids=["alone", "with cert-manager", "with Brain, di-server and Prometheus"],
 )
 def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
     overlay = {
@@ -94,7 +100,8 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
-    found = rendered(*(word for name in components for word in ("--set", f"{VALUE[name]}.enabled=true")))
+    values = [value for name in components for value in VALUES[name]]
+    found = rendered(*(word for value in values for word in ("--set", f"{value}.enabled=true")))
     for manifest in found.values():
         for label in ONLY_HELMS:
             del manifest["metadata"]["labels"][label]
