@@ -17,6 +17,7 @@ PAGES: Final = [name for name in TRACKED if name.endswith(".md")]
 LINK: Final = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 FOLDERS: Final = "|".join(sorted({name.partition("/")[0] for name in TRACKED if "/" in name}))
 PATH: Final = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/(?:[a-z0-9_-]+/)*[A-Za-z0-9_-]+\.(?:py|md|yaml)\b")
+ROOTS: Final = [ROOT, *(ROOT / name for name in ("docs", "kube", "config"))]
 EXAMPLES: Final = {"jax.py", "mine.py", "thing.py"}
 """Files that a page tells its reader to write."""
 
@@ -41,9 +42,9 @@ def test_paths_in_pages_and_code_are_those_of_files() -> None:
 
 
 def is_there(path: str) -> bool:
-    """Whether a file is there, in the repository or among the manifests that hack/chart.py reads."""
+    """Whether a file is there, in the repository or in one of the folders that pages leave out."""
     name = Path(path).name
-    return name in EXAMPLES or any((root / path).exists() for root in (ROOT, ROOT / "config"))
+    return name in EXAMPLES or any((root / path).exists() for root in ROOTS)
 
 
 @pytest.mark.parametrize("page", [name for name in PAGES if re.fullmatch(r"docs/[^/]+", name)])

@@ -12,8 +12,10 @@ from tests.kit.console import of_page
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
+PERFORMANCE: Final = (ROOT / "docs" / "performance.md").read_text()
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED: Final = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+MEASURED: Final = re.compile(r"`make bench-(?:training|kube|scale)`")
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 RUN: Final = {
     command.command.partition("  #")[0]
@@ -56,7 +58,10 @@ def test_every_viewer_shows_the_picture() -> None:
     assert [name for name in pictures if not (ROOT / name).read_bytes().startswith(PNG)] == []
 
 
-def test_figures_say_on_how_many_cores_they_were_taken() -> None:
-    paragraphs = [text for text in README.split("\n\n") if re.search(r"`make bench-[a-z]+`,", text)]
+@pytest.mark.parametrize("page", [README, PERFORMANCE], ids=["README.md", "performance.md"])
+def test_figures_say_on_how_many_cores_they_were_taken(page: str) -> None:
+    paragraphs = [
+        text for text in page.split("\n\n") if re.search(r"`make bench-(training|kube|scale)`", text)
+    ]
     assert len(paragraphs) == 3
     assert [text for text in paragraphs if "2 cores" not in " ".join(text.split())] == []
