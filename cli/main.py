@@ -122,6 +122,12 @@ COMMANDS: tuple[Row, ...] = (
         "Look up",
     ),
     Row(
+        "dashboard",
+        "Show jobs, speeds, plans, pods and logs on a live page; needs no Brain.",
+        "elasticjob.cli.commands.dashboard:dashboard",
+        "Look up",
+    ),
+    Row(
         "checkpoint",
         "Show what a checkpoint holds, or export it: torch, safetensors, dcp.",
         "elasticjob.cli.commands.checkpoint:checkpoint",

@@ -10,8 +10,7 @@ from elasticjob.api.resources import Bytes, Cores, Resources
 from elasticjob.api.rpc.message import MOST
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.containers import main_container, main_end
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Phase
 from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node, Pod
@@ -95,13 +94,6 @@ def seen_pod(pod: Pod, job: str, now: datetime, log: str = "") -> SeenPod:
         ended=now if over else None,
         log=log or (end.message if end else ""),
     )
-
-
-def belongs(pod: Pod, job: str) -> bool:
-    """Whether a pod was made for the job of this name: labels may be anybody's."""
-    kinds = (ELASTICJOB.name, JOBRESOURCE.name)
-    owners = pod.metadata.owner_references
-    return any(each.controller and each.kind in kinds and each.name == job for each in owners)
 
 
 def seen_machine(node: Node, now: datetime) -> SeenMachine:

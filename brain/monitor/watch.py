@@ -16,11 +16,12 @@ from typing import Final
 
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.belonging import belongs
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.history import Sample
-from elasticjob.brain.monitor.objects import TRAINING, belongs, seen_job, seen_machine, seen_pod
+from elasticjob.brain.monitor.objects import TRAINING, seen_job, seen_machine, seen_pod
 from elasticjob.brain.monitor.samples import Malformed
 from elasticjob.brain.monitor.sources import Source, Taken, Watched
 from elasticjob.brain.store import NoSuchJob, Retention, Store

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.brain.monitor.objects import belongs, seen_job, seen_machine, seen_pod
+from elasticjob.api.v1alpha1.belonging import belongs
+from elasticjob.brain.monitor.objects import seen_job, seen_machine, seen_pod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE, POD, Pod
 from tests.kit.controllers.build import NOW, at, job, role

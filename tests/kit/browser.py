@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import aiohttp
 
 from tests.kit.brain.postgres import lacking
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, until
 
 QUIET: Final = (
     "--headless=new",
@@ -47,3 +53,116 @@ async def dom(url: str, folder: Path, picture: Path | None = None) -> str:
             process.kill()
             await process.wait()
     return told.decode()
+
+
+class Tab:
+    """A page in a browser that goes on: what is in it now, and what its scripts have complained about."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self.complaints: list[str] = []
+        self._asked = 0
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Return the response of a command of the DevTools protocol."""
+        self._asked += 1
+        answer = self._waiting[self._asked] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": self._asked, "method": method, "params": params})
+        async with asyncio.timeout(PATIENCE):
+            return await answer
+
+    async def listen(self) -> None:
+        """Take what the browser sends, until it ends."""
+        async for message in self._socket:
+            told = json.loads(message.data)
+            if answer := self._waiting.pop(told.get("id", 0), None):
+                if "error" in told:
+                    answer.set_exception(AssertionError(told["error"]))
+                else:
+                    answer.set_result(told["result"])
+            elif told.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(told["params"]["exceptionDetails"]))
+            elif told.get("method") == "Log.entryAdded" and told["params"]["entry"]["level"] == "error":
+                self.complaints.append(str(told["params"]["entry"]))
+
+    async def open(self, url: str, *, dark: bool = False, wide: int = 1440, high: int = 900) -> None:
+        """Go to a URL, in a window of a size and with a preferred scheme of colours."""
+        size = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": wide < 600}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.call("Page.navigate", url=url)
+
+    async def run(self, script: str) -> Any:
+        """Return the value of an expression in the page."""
+        told = await self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    async def text(self) -> str:
+        """Return all text that is shown."""
+        return str(await self.run("document.body?.innerText ?? ''"))
+
+    async def shows(self, *wanted: str) -> None:
+        """Wait until all of these are in the page's text."""
+
+        async def is_there() -> bool:
+            found = await self.text()
+            return all(each in found for each in wanted)
+
+        await until(is_there, f"the page shows {wanted}")
+
+    async def picture(self, path: Path, whole: bool = False) -> None:
+        """Write what is seen, or with `whole` all of the page, as PNG."""
+        told = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        await asyncio.to_thread(path.write_bytes, base64.b64decode(told["data"]))
+
+
+@asynccontextmanager
+async def browsing(folder: Path) -> AsyncIterator[Tab]:
+    """A browser with one tab, until exit; its profile is in the folder."""
+    program = shutil.which("chromium") or lacking("chromium")
+    profile = folder / "profile"
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *QUIET,
+        "--remote-debugging-port=0",
+        f"--user-data-dir={profile}",
+        "about:blank",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
+    )
+    try:
+        async with aiohttp.ClientSession() as session:
+            url = await _tab_of(profile / "DevToolsActivePort", session)
+            async with session.ws_connect(url, max_msg_size=1 << 26) as socket:
+                tab = Tab(socket)
+                listening = asyncio.create_task(tab.listen())
+                for domain in ("Page", "Runtime", "Log"):
+                    await tab.call(f"{domain}.enable")
+                yield tab
+                listening.cancel()
+                with suppress(asyncio.CancelledError):
+                    await listening
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _tab_of(file: Path, session: aiohttp.ClientSession) -> str:
+    """Return the URL by which the one tab is driven."""
+
+    found: list[str] = []
+
+    async def is_there() -> bool:
+        with suppress(OSError, IndexError, aiohttp.ClientError):
+            port = (await asyncio.to_thread(file.read_text)).splitlines()[0]
+            async with session.get(f"http://127.0.0.1:{port}/json") as response:
+                tabs = await response.json()
+            found.extend(each["webSocketDebuggerUrl"] for each in tabs if each["type"] == "page")
+        return bool(found)
+
+    await until(is_there, "the browser has a tab")
+    return found[0]
