@@ -1,4 +1,5 @@
-"""Write all that is generated: models of built-in types, CRDs, the chart, dashboards, docs, an example.
+"""Write all that is generated: models of built-in types, CRDs, the chart, dashboards, Argo CD's ConfigMap,
+docs, an example.
 
 hack/generate.py                     # make generate
 hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
@@ -30,7 +31,7 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack import api_docs, chart
+from hack import api_docs, argocd, chart
 from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
@@ -56,6 +57,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **boards.outputs(),
+        argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,
         **chart.outputs(),
         **{path: lambda text=text: text for path, text in api_docs.pages(ROOT / "docs" / "api").items()},  # type: ignore[misc]
     }

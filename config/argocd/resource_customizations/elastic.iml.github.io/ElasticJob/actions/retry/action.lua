@@ -1,0 +1,44 @@
+-- A job that has ended does not start again: a new one with its spec does, and goes on from the last
+-- checkpoint. It belongs to the failed job, so Argo CD shows it below that job, and deletes it with it.
+-- The name is that of the first job and a number, so pressing the button twice makes one job.
+local NUMBER = "elasticjob.dlrover/retry"
+local FIRST = "elasticjob.dlrover/retry-of"
+
+-- Argo CD writes an empty table as a list, so empty tables are left out; an emptyDir is given its default.
+local function copied(value)
+  if type(value) ~= "table" then
+    return value
+  end
+  local found = {}
+  for key, item in pairs(value) do
+    if key == "emptyDir" and type(item) == "table" and next(item) == nil then
+      found[key] = { medium = "" }
+    elseif type(item) ~= "table" or next(item) ~= nil then
+      found[key] = copied(item)
+    end
+  end
+  return found
+end
+
+local annotations = obj.metadata.annotations or {}
+local first = annotations[FIRST] or obj.metadata.name
+local number = tonumber(annotations[NUMBER] or "0") + 1
+
+local job = { apiVersion = obj.apiVersion, kind = obj.kind, spec = copied(obj.spec) }
+job.spec.suspend = false
+job.metadata = {
+  name = first .. "-retry-" .. number,
+  namespace = obj.metadata.namespace,
+  annotations = { [FIRST] = first, [NUMBER] = tostring(number) },
+  ownerReferences = {
+    { apiVersion = obj.apiVersion, kind = obj.kind, name = obj.metadata.name, uid = obj.metadata.uid },
+  },
+}
+-- The labels of the user, without the mark by which Argo CD would take the new job for one of git.
+for name, value in pairs(obj.metadata.labels or {}) do
+  if name ~= "app.kubernetes.io/instance" and name ~= "argocd.argoproj.io/instance" then
+    job.metadata.labels = job.metadata.labels or {}
+    job.metadata.labels[name] = value
+  end
+end
+return { { operation = "create", resource = job } }
