@@ -1,11 +1,14 @@
 """Expected errors of commands: shown as one line, without a traceback.
 
-Exit codes of every command: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit codes of every command: 0 done, 1 failed (also: the job failed), 2 wrong usage, 3 not found, 4 no cluster
+or no answer, 5 not in time, 6 refused by the cluster, 130 interrupted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 
 class Exit(IntEnum):
@@ -14,7 +17,46 @@ class Exit(IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    TIMED_OUT = 5
+    REFUSED = 6
     INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """What it says of a command, in a few words."""
+        return MEANINGS[self]
+
+
+MEANINGS: Final[Mapping[Exit, str]] = {
+    Exit.DONE: "done; of commands that wait: the job is what was waited for",
+    Exit.FAILED: "the command failed, or the job did",
+    Exit.USAGE: "wrong usage: an unknown flag, or a value that makes no sense",
+    Exit.NOT_FOUND: "there is no such job or namespace, or the cluster does not know ElasticJobs",
+    Exit.UNREACHABLE: "no cluster, or no answer from it",
+    Exit.TIMED_OUT: "what was waited for did not happen in time",
+    Exit.REFUSED: "the cluster refuses: an invalid field, a name that is taken, a right that is missing",
+    Exit.INTERRUPTED: "Ctrl-C",
+}
+CODES: Final[Mapping[str, Exit]] = {
+    "NotFound": Exit.NOT_FOUND,
+    "Unreachable": Exit.UNREACHABLE,
+    "ConfigError": Exit.UNREACHABLE,
+    "TimedOut": Exit.TIMED_OUT,
+    "Refused": Exit.REFUSED,
+    "Denied": Exit.REFUSED,
+    "AlreadyThere": Exit.REFUSED,
+    "Unusable": Exit.USAGE,
+}
+"""Exit codes by the names of classes in elasticjob.client and elasticjob.kube, which stay unimported."""
+
+
+def code_of(error: BaseException) -> Exit:
+    """Return the exit code of an expected error."""
+    if isinstance(error, Failure):
+        return error.code
+    return next((CODES[one.__name__] for one in type(error).__mro__ if one.__name__ in CODES), Exit.FAILED)
 
 
 class Failure(Exception):

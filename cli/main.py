@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import typer
 
-from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.errors import Exit, Failure, code_of
+from elasticjob.cli.jobs import completion
 from elasticjob.cli.options import Group
 
 ABOUT = """Elastic distributed training: jobs that survive, grow and shrink while they train.
@@ -70,6 +75,60 @@ COMMANDS: tuple[Row, ...] = (
         extra="devcluster",
     ),
     Row(
+        "submit",
+        "Run a training script on a cluster.",
+        "elasticjob.cli.commands.jobs.submit:submit",
+        "Jobs",
+    ),
+    Row("list", "List the jobs of a namespace.", "elasticjob.cli.commands.jobs.listing:list_", "Jobs"),
+    Row("get", "Show jobs by name.", "elasticjob.cli.commands.jobs.listing:get", "Jobs"),
+    Row(
+        "describe",
+        "Show a job's training, conditions, ScalePlans, pods and events.",
+        "elasticjob.cli.commands.jobs.describe:describe",
+        "Jobs",
+    ),
+    Row(
+        "top",
+        "Show jobs and their speeds, refreshed until Ctrl-C.",
+        "elasticjob.cli.commands.top:top",
+        "Jobs",
+    ),
+    Row(
+        "explain",
+        "Show why a job has its size and its state.",
+        "elasticjob.cli.commands.explain:explain",
+        "Jobs",
+    ),
+    Row(
+        "logs",
+        "Show the logs of all nodes of a job as one stream, through relaunches.",
+        "elasticjob.cli.commands.logs:logs",
+        "Jobs",
+    ),
+    Row(
+        "doctor",
+        "Say what is wrong with the cluster or with a job, and what mends it.",
+        "elasticjob.cli.commands.doctor:doctor",
+        "Jobs",
+    ),
+    Row(
+        "dashboard",
+        "Show jobs, speeds, plans, pods and logs on a live page; needs no Brain.",
+        "elasticjob.cli.commands.dashboard:dashboard",
+        "Jobs",
+    ),
+    Row("scale", "Change the number of nodes.", "elasticjob.cli.commands.jobs.scale:scale", "Jobs"),
+    Row(
+        "suspend",
+        "Stop the pods of jobs, and keep their progress.",
+        "elasticjob.cli.commands.jobs.change:suspend",
+        "Jobs",
+    ),
+    Row("resume", "Start suspended jobs again.", "elasticjob.cli.commands.jobs.change:resume", "Jobs"),
+    Row("wait", "Wait until something is true of a job.", "elasticjob.cli.commands.jobs.wait:wait", "Jobs"),
+    Row("delete", "Delete jobs.", "elasticjob.cli.commands.jobs.change:delete", "Jobs"),
+    Row(
         "operator",
         "Run the operator: controllers and admission webhooks.",
         "elasticjob.cli.commands.operator:operator",
@@ -98,36 +157,6 @@ COMMANDS: tuple[Row, ...] = (
         extra="torch",
     ),
     Row(
-        "top",
-        "Show the jobs that Brain knows: phase, speed, goodput, age.",
-        "elasticjob.cli.commands.top:top",
-        "Look up",
-    ),
-    Row(
-        "explain",
-        "Show which algorithm of Brain sized a job, and why.",
-        "elasticjob.cli.commands.explain:explain",
-        "Look up",
-    ),
-    Row(
-        "logs",
-        "Show the logs of all nodes of a job as one stream, through relaunches.",
-        "elasticjob.cli.commands.logs:logs",
-        "Look up",
-    ),
-    Row(
-        "doctor",
-        "Say what is wrong with the cluster or with a job, and what mends it.",
-        "elasticjob.cli.commands.doctor:doctor",
-        "Look up",
-    ),
-    Row(
-        "dashboard",
-        "Show jobs, speeds, plans, pods and logs on a live page; needs no Brain.",
-        "elasticjob.cli.commands.dashboard:dashboard",
-        "Look up",
-    ),
-    Row(
         "checkpoint",
         "Show what a checkpoint holds, or export it: torch, safetensors, dcp.",
         "elasticjob.cli.commands.checkpoint:checkpoint",
@@ -145,8 +174,30 @@ COMMANDS: tuple[Row, ...] = (
 
 
 def main() -> None:
-    """Run the command in sys.argv, and exit with its code."""
-    application(sys.argv[1:])()
+    """Run the command in sys.argv, and exit with its code; or complete what a shell has of one."""
+    name = Path(sys.argv[0]).name
+    application(completion.words() or sys.argv[1:])(prog_name=PLUGINS.get(name, name))
+
+
+def complete() -> None:
+    """Print what may follow the words in sys.argv, as kubectl asks `kubectl_complete-ej`: lines, then `:4`.
+
+    The last word is the one to complete, perhaps empty; 4 tells the shell not to offer files.
+    """
+    words = ["elasticjob", *sys.argv[1:]]
+    asked = shlex.join(words[:-1]) + " " + (shlex.quote(words[-1]) if words[-1] else "")
+    os.environ |= {
+        "_ELASTICJOB_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": asked,
+    }
+    with suppress(SystemExit):
+        application(completion.words())(prog_name="elasticjob")
+    print(":4")
+
+
+PLUGINS: Final = {"kubectl-ej": "kubectl ej", "kubectl-elasticjob": "kubectl elasticjob"}
+"""What a user types to run a program of another name."""
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -155,7 +206,6 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         name="elasticjob",
         help=ABOUT,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
     )
@@ -248,10 +298,11 @@ def guarded(command: Command, row: Row) -> Command:
 def fail(error: Exception) -> NoReturn:
     """Show an expected error as one line on stderr, and exit with its code."""
     typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-    raise typer.Exit(getattr(error, "code", Exit.FAILED)) from None
+    raise typer.Exit(code_of(error)) from None
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """Return the expected error classes, shown without traceback; those of kube only if it is imported."""
-    kube = sys.modules.get("elasticjob.kube.errors")
-    return (Failure, kube.KubeError) if kube is not None else (Failure,)
+    """Return the expected error classes, shown without traceback: those that are imported."""
+    roots = {"elasticjob.kube.errors": "KubeError", "elasticjob.client.errors": "ClientError"}
+    loaded = [getattr(sys.modules[name], root) for name, root in roots.items() if name in sys.modules]
+    return (Failure, *loaded)

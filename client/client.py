@@ -167,12 +167,13 @@ class Client:
             ) from error
 
     async def scale(
-        self, name: str, replicas: int | None = None, *, namespace: str = "", reason: str = "", **roles: int
+        self, name: str, replicas: int | Mapping[str, int], *, namespace: str = "", reason: str = ""
     ) -> ElasticJob:
         """Change the number of nodes: `scale("digits", 3)` of role worker, as kubectl scale does, or
-        `scale("digits", ps=2)` of others, by a manual ScalePlan. Raises Refused for a size out of bounds."""
+        `scale("ads", {"worker": 4, "ps": 2})` by a manual ScalePlan. Raises Refused for a job that has ended.
+        """
         key = self._key(name, namespace)
-        wanted = roles if replicas is None else {WORKER: replicas, **roles}
+        wanted = {WORKER: replicas} if isinstance(replicas, int) else dict(replicas)
         with errors.about(_of(key)):
             job = await self.kube.get(ELASTICJOB, name, key.namespace)
             if missing := sorted(wanted.keys() - job.spec.roles.keys()):
@@ -260,12 +261,12 @@ class Client:
                 yield found
 
     async def follow_all(
-        self, *, namespace: str = "", all_namespaces: bool = False
+        self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
     ) -> AsyncGenerator[builtins.list[Manifest], None]:
         """Yield the jobs of a namespace, or of all, as they are and after each change."""
         place = "" if all_namespaces else self.namespace(namespace)
-        yield await self.manifests(namespace=namespace, all_namespaces=all_namespaces)
-        cache = Cache(ELASTICJOB.untyped(), place)
+        yield await self.manifests(namespace=namespace, all_namespaces=all_namespaces, labels=labels)
+        cache = Cache(ELASTICJOB.untyped(), place, labels=labels)
         async with followed(self.kube, cache) as states:
             async for _ in states:
                 yield cache.list()

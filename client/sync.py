@@ -99,10 +99,10 @@ class SyncClient:
         )
 
     def scale(
-        self, name: str, replicas: int | None = None, *, namespace: str = "", reason: str = "", **roles: int
+        self, name: str, replicas: int | Mapping[str, int], *, namespace: str = "", reason: str = ""
     ) -> ElasticJob:
-        """Change the number of nodes: `scale("digits", 3)`, or `scale("digits", ps=2)`."""
-        return self._run(self._client.scale(name, replicas, namespace=namespace, reason=reason, **roles))
+        """Change the number of nodes: `scale("digits", 3)`, or `scale("ads", {"worker": 4, "ps": 2})`."""
+        return self._run(self._client.scale(name, replicas, namespace=namespace, reason=reason))
 
     def suspend(self, name: str, *, namespace: str = "") -> ElasticJob:
         """Stop the pods of a job, and keep its progress."""

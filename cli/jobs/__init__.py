@@ -1,0 +1,1 @@
+"""Shared by commands about jobs: the connection to the cluster, tables, completion, what is followed."""

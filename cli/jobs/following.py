@@ -1,0 +1,84 @@
+"""What `submit --follow` shows: each state of a job once, and its progress now and then, until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from elasticjob.cli.errors import Exit
+from elasticjob.client.goals import has_ended, sentence, state
+
+if TYPE_CHECKING:
+    from elasticjob.client import Client
+    from elasticjob.kube.objects.kinds import Manifest
+
+EVERY: Final = 5.0
+"""Seconds between two lines about progress."""
+
+
+@dataclass
+class Told:
+    """What was said of a job last."""
+
+    state: str = ""
+    progress: str = ""
+    at: float = 0.0
+
+    def lines(self, job: Manifest, now: float) -> Iterator[str]:
+        """Yield what is new about a job at a moment, in seconds."""
+        if (new := state(job)) != self.state:
+            self.state = new
+            yield new
+        if (new := progress(job)) and new != self.progress and now - self.at >= EVERY:
+            self.progress, self.at = new, now
+            yield new
+
+
+def progress(job: Manifest) -> str:
+    """Return how far the training is; "" before it has begun."""
+    training: dict[str, Any] = (job.get("status") or {}).get("training") or {}
+    if not training.get("step"):
+        return ""
+    parts = [f"step {training['step']}"]
+    if done := training.get("progress"):
+        parts.append(f"{done:.0%} done")
+    if speed := training.get("stepsPerSecond"):
+        parts.append(f"{speed:.3g} steps/s")
+    if world := training.get("worldSize"):
+        parts.append(f"world {world}")
+    return ", ".join(parts)
+
+
+async def followed(client: Client, name: str, come_back: str) -> int:
+    """Print what happens to a job until it ends; return the exit code. Ctrl-C says how to come back."""
+    told = Told()
+    last: Manifest = {}
+    try:
+        async with aclosing(client.follow(name)) as states:
+            async for last in states:
+                for line in told.lines(last, time.monotonic()):
+                    typer.echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {line}")
+                if has_ended(last):
+                    break
+    except asyncio.CancelledError:
+        typer.echo(f"{name} goes on; look again: {come_back}", err=True)
+        raise
+    return ended(name, last)
+
+
+def ended(name: str, job: Manifest) -> int:
+    """Say how a job ended, and return the exit code."""
+    if not has_ended(job):
+        typer.echo(f"{name} was deleted", err=True)
+        return Exit.NOT_FOUND
+    if job["status"]["phase"] == "Succeeded":
+        return Exit.DONE
+    typer.echo(f"{name} failed: {sentence(job)}; elasticjob describe {name} shows more", err=True)
+    return Exit.FAILED

@@ -1,0 +1,100 @@
+"""Arguments and options of commands about jobs, and the client that they mean."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Coroutine, Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.jobs.completion import jobs, namespaces
+
+if TYPE_CHECKING:
+    from elasticjob.client import Client
+
+T = TypeVar("T")
+
+UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Name = Annotated[str, typer.Argument(help="The name of the job.", autocompletion=jobs, show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(help="The names of jobs.", autocompletion=jobs, show_default=False)
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="The namespace. Default: that of the kubeconfig's context.",
+        autocompletion=namespaces,
+        show_default=False,
+    ),
+]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="The jobs of all namespaces.")]
+
+
+class Format(StrEnum):
+    """How objects are printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    YAML = "yaml"
+    JSON = "json"
+    NAME = "name"
+
+
+Timeout = Annotated[
+    str, typer.Option(help="How long it waits at most: 90s, 5m or 2h.", show_default="without end")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has happened.")]
+Formatted = Annotated[Format, typer.Option("--output", "-o", help="The output format.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on with each change, until Ctrl-C.")]
+
+
+def client(namespace: str, kubeconfig: Path | None, context: str | None) -> Client:
+    """Return the client that the options mean, not open yet."""
+    from elasticjob.client import Client
+
+    return Client(namespace, kubeconfig=kubeconfig, context=context)
+
+
+def seconds(text: str) -> float | None:
+    """Return a duration in seconds; None for "". Raises Failure."""
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise Failure(f"{text!r} is no duration", next_step="write 90s, 5m or 2h", code=Exit.USAGE)
+    return float(found.group(1)) * UNITS[found.group(2)]
+
+
+def whole_seconds(text: str) -> int | None:
+    """Return the same in whole seconds."""
+    found = seconds(text)
+    return None if found is None else round(found)
+
+
+def pairs(flag: str, given: Iterable[str], *, from_here: bool = False) -> dict[str, str]:
+    """Return NAME=VALUE texts as a mapping; `from_here`: NAME alone means its value here. Raises Failure."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals and from_here and name in os.environ:
+            value = os.environ[name]
+        elif not (name and equals):
+            raise Failure(
+                f"{flag} {text} has no value", next_step=f"write {flag} NAME=VALUE", code=Exit.USAGE
+            )
+        found[name] = value
+    return found
+
+
+def run(verb: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns."""
+    return asyncio.run(verb)
