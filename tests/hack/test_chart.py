@@ -31,17 +31,15 @@ from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
-from hack.cluster.binaries import catalog
 from tests.kit.clusters.accounts import ACCOUNT
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
-from tests.kit.helm import CHART, HelmFailed, helm, program
+from tests.kit.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
 from tests.kit.traps.operators import running
 from tests.kit.waiting import until
 
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
-SYSTEM: Final = "elasticjob-system"
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
 VALUES: Final = {
     "brain": ("brain",),
@@ -51,8 +49,6 @@ VALUES: Final = {
 }
 """What has the chart bring the objects of a component of `config/`."""
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
-KUBERNETES: Final = ("--kube-version", catalog().version)
-"""Helm as Go builds it takes itself for one of Kubernetes 1.20."""
 ONLY_HELMS: Final = (
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -77,11 +73,6 @@ def objects(text: str) -> Objects:
 def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
     """Return what a release consists of."""
     return objects(templated(*flags, namespace=namespace))
-
-
-def templated(*flags: str, chart: Path = CHART, namespace: str = SYSTEM) -> str:
-    """Return the text of a release's manifests."""
-    return helm("template", "elasticjob", str(chart), "--namespace", namespace, *KUBERNETES, *flags)
 
 
 @with_helm

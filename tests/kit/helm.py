@@ -12,6 +12,10 @@ from hack.cluster.binaries import Places, catalog
 
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "elasticjob"
 
+SYSTEM: Final = "elasticjob-system"
+KUBERNETES: Final = ("--kube-version", catalog().version)
+"""Helm as Go builds it takes a cluster that it cannot ask for one of Kubernetes 1.20."""
+
 
 class HelmFailed(AssertionError):
     """A command ended with another exit code than 0; the message is what it printed."""
@@ -31,3 +35,8 @@ def helm(*words: str, kubeconfig: Path | None = None) -> str:
     if done.returncode:
         raise HelmFailed(f"helm {' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def templated(*flags: str, chart: Path = CHART, namespace: str = SYSTEM) -> str:
+    """Return the text of a release's manifests."""
+    return helm("template", "elasticjob", str(chart), "--namespace", namespace, *KUBERNETES, *flags)
