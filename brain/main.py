@@ -36,7 +36,8 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.kube.objects.owner import Owner
+from elasticjob.kube.objects.views import NODE, POD, ROLE
 from elasticjob.kube.operator.operator import Group, Operator
 from elasticjob.sizing.table import installed
 
@@ -84,7 +85,9 @@ def compose(
 ) -> Operator:
     """Return what watches the cluster and plans for its jobs, not started; `election` is for tests."""
     if settings.leader_election:
-        election = election or Election(settings.lease, settings.lease_namespace)
+        there = settings.lease_namespace or None
+        owner = Owner(ROLE, settings.lease_owner, there) if settings.lease_owner else None
+        election = election or Election(settings.lease, settings.lease_namespace, owner=owner)
     operator = Operator(
         client,
         settings.namespace,

@@ -90,6 +90,9 @@ class Settings(BaseSettings):
     )
     """Where it is; empty means the namespace of the pod, or of the kubeconfig's context."""
 
+    lease_owner: str = ""
+    """A Role there, with which the Lease is deleted; empty: it stays."""
+
     keep_days: float = Field(default=90, gt=0)
     """Days after which a job that has ended, and each sample, is deleted."""
 

@@ -34,10 +34,11 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, SERVICE
+from elasticjob.kube.objects.owner import Owner
+from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, ROLE, SERVICE
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.review import Webhook
-from elasticjob.kube.webhook.server import Owner, ServiceRef, WebhookServer
+from elasticjob.kube.webhook.server import ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS, scale
 from elasticjob.webhooks.elasticjob import WITHOUT_BRAIN
 from elasticjob.webhooks.scale import Writer
@@ -65,7 +66,11 @@ async def run(settings: Settings) -> None:
 
 def compose(client: Client, settings: Settings, *, signals: bool = True) -> Operator:
     """Return the whole operator, not started; without `signals`, the caller handles SIGTERM."""
-    election = Election(settings.lease, settings.lease_namespace) if settings.leader_election else None
+    election = (
+        Election(settings.lease, settings.lease_namespace, owner=_lease_owner(settings))
+        if settings.leader_election
+        else None
+    )
     operator = Operator(
         client, settings.namespace, name=NAME, probes=settings.probes, signals=signals, election=election
     )
@@ -130,8 +135,14 @@ def _admission(operator: Operator, settings: Settings) -> WebhookServer:
         certificates=Path(settings.webhook_certificates) if settings.webhook_certificates else None,
         inject_from=settings.webhook_inject_from,
         owner=Owner(CLUSTER_ROLE, settings.webhook_owner) if settings.webhook_owner else None,
+        secret_owner=_lease_owner(settings),
         metrics=operator.metrics,
     )
+
+
+def _lease_owner(settings: Settings) -> Owner | None:
+    name, namespace = settings.lease_owner, settings.lease_namespace or None
+    return Owner(ROLE, name, namespace) if name else None
 
 
 def webhooks_of(settings: Settings, writer: Writer) -> tuple[Webhook[Any], ...]:

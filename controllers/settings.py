@@ -189,5 +189,8 @@ class Settings(BaseSettings):
     )
     """Where it is; empty means the namespace of the pod, or of the kubeconfig's context."""
 
+    lease_owner: str = ""
+    """A Role there, with which the Lease and the webhooks' authority are deleted; empty: they stay."""
+
     install: bool = False
     """Whether to apply the CRDs first; webhooks are always registered by the operator that serves them."""

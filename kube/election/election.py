@@ -38,6 +38,7 @@ from elasticjob.kube.errors import Conflict, KubeError, LeadershipLost
 from elasticjob.kube.http.probes import Fine
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.owner import Owner, owned_by
 from elasticjob.kube.objects.views import EVENT, LEASE, Lease
 
 __all__ = ["Election", "Keeper", "Terms"]
@@ -53,7 +54,8 @@ class Election:
 
     `name` and `namespace` are the Lease's ("": the namespace of the client's config); the account needs get,
     create and patch on it, and create on events there. `identity` stands in the Lease and must never be that
-    of another process; by default it is the host's name and a random part. `exit` ends the process.
+    of another process; by default it is the host's name and a random part. A Lease that it creates is deleted
+    with `owner`. `exit` ends the process.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Election:
         namespace: str = "",
         *,
         identity: str = "",
+        owner: Owner | None = None,
         terms: Terms | None = None,
         clock: Clock | None = None,
         exit: Callable[[int], object] = os._exit,
@@ -70,6 +73,7 @@ class Election:
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self.terms = terms or Terms()
         self._namespace = namespace
+        self._owner = owner
         self._clock = clock or BootClock()
         self._exit = exit
         self.fence = Fence(self._clock.monotonic, self.terms.margin)
@@ -157,6 +161,7 @@ class Election:
                 self.fence,
                 clock=self._clock,
                 metrics=metrics,
+                owner=self._owner,
                 won=lambda: self._tell(self._won.set),
             )
             keeping = asyncio.create_task(keeper.run(), name="election: keep")
@@ -219,6 +224,7 @@ class Keeper:
         *,
         clock: Clock,
         metrics: Metrics,
+        owner: Owner | None = None,
         won: Callable[[], object] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -229,6 +235,7 @@ class Keeper:
         self._key = lease
         self._fence = fence
         self._clock = clock
+        self._owner = owner
         self._won = won
         self._chance = chance
         self._saying: asyncio.Task[None] | None = None
@@ -308,8 +315,8 @@ class Keeper:
         """The Lease as written. A patch, which leaves what others have put into the Lease as it is."""
         namespace, name = self._key
         if not step.version:
-            made = {"metadata": {"name": name, "namespace": namespace}, "spec": step.spec}
-            return await self._client.create(LEASE, made)
+            metadata = {"name": name, "namespace": namespace, **await owned_by(self._owner, self._client)}
+            return await self._client.create(LEASE, {"metadata": metadata, "spec": step.spec})
         patch = {"metadata": {"resourceVersion": step.version}, "spec": step.spec}
         return await self._client.merge_patch(LEASE, name, patch, namespace)
 

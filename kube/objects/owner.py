@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from elasticjob.kube.objects.kinds import Kind, Manifest
+
+T = TypeVar("T")
 
 
 class Metadata(Protocol):
@@ -22,6 +25,30 @@ class Named(Protocol):
 
     @property
     def metadata(self) -> Metadata: ...
+
+
+class Reads(Protocol):
+    """A client."""
+
+    async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
+        """The object. Raises NotFound."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """An object of the installation: when it is deleted, so is what it owns. Without a namespace, in none."""
+
+    kind: Kind[Any]
+    name: str
+    namespace: str | None = None
+
+
+async def owned_by(owner: Owner | None, client: Reads) -> Manifest:
+    """The metadata that names the owner; empty without one. Raises NotFound if it is gone."""
+    if owner is None:
+        return {}
+    found = await client.get(owner.kind, owner.name, owner.namespace)
+    return {"ownerReferences": [owner_reference(found, owner.kind, controller=False)]}
 
 
 def owner_reference(owner: Named, kind: Kind[Any], *, controller: bool = True) -> Manifest:

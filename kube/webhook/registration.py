@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.owner import Owner, owned_by
 from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from elasticjob.kube.webhook.review import Webhook
 
@@ -52,14 +52,6 @@ class ServiceRef:
     @property
     def host(self) -> str:
         return f"{self.name}.{self.namespace}.svc"
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A cluster-scoped object of the installation: when it is deleted, so is the registration."""
-
-    kind: Kind[Any]
-    name: str
 
 
 @dataclass(frozen=True)
@@ -145,10 +137,7 @@ class Registration:
 
     async def _owned(self) -> Manifest:
         """The metadata that names the owner. Raises NotFound if it is gone."""
-        if self._owner is None:
-            return {}
-        owner = await self._client.get(self._owner.kind, self._owner.name)
-        return {"ownerReferences": [owner_reference(owner, self._owner.kind, controller=False)]}
+        return await owned_by(self._owner, self._client)
 
     async def _apply(self, place: Place, manifest: Manifest) -> Manifest:
         self.writes += 1

@@ -26,6 +26,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.operator.rungroup import Group
@@ -35,7 +36,6 @@ from elasticjob.kube.webhook.certs.secret import CaSecret
 from elasticjob.kube.webhook.handlers import Handlers
 from elasticjob.kube.webhook.registration import (
     Address,
-    Owner,
     Registration,
     ServiceRef,
     admission_places,
@@ -75,7 +75,7 @@ class WebhookServer:
     The certificate is of an authority of our own, which replicas share through `secret`; without one, each
     process has its own. Or, with `certificates`, it is read from that folder, and the API server's trust in
     it is left to cert-manager's injector: `inject_from` is the namespace/name of its Certificate.
-    With an `owner`, the configurations are deleted with it.
+    With an `owner`, the configurations are deleted with it, and the Secret with `secret_owner`.
     """
 
     group = Group.WEBHOOKS
@@ -94,6 +94,7 @@ class WebhookServer:
         certificates: Path | None = None,
         inject_from: str = "",
         owner: Owner | None = None,
+        secret_owner: Owner | None = None,
         policy: Policy | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
@@ -104,6 +105,7 @@ class WebhookServer:
         self._name = name
         self._service = service
         self._secret = None if certificates else secret
+        self._secret_owner = secret_owner
         self._reachable_as = _host_and_port(reachable_as or host)
         self._policy = policy or Policy()
         self._clock = clock or client.clock
@@ -224,6 +226,7 @@ class WebhookServer:
             hosts=self._hosts(),
             clock=self._clock,
             policy=self._policy,
+            owner=self._secret_owner,
         )
 
     def _read_from(self, folder: Path, metrics: Metrics | None) -> Mounted:

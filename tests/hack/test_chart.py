@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 import yaml
 
+from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain.main import compose as compose_brain
@@ -29,13 +30,14 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import CRD, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
+from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
 from tests.kit.clusters.accounts import ACCOUNT
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
 from tests.kit.controllers.build import role
 from tests.kit.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
+from tests.kit.registry import crane, registry
 from tests.kit.traps.operators import running
 from tests.kit.waiting import until
 
@@ -399,6 +401,28 @@ async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
     assert after.metadata.uid == before.metadata.uid
 
 
+@with_helm
+@pytest.mark.skipif(crane() is None, reason="no crane: hack/kube-binaries chart builds it")
+async def test_a_registry_carries_the_chart(
+    served: Served, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    async with registry() as host:
+        package = tmp_path / f"elasticjob-{__version__}.tgz"
+        plain = ("--plain-http", "--registry-config", str(tmp_path / "registry.json"))
+        pushed = await asyncio.to_thread(helm, "push", str(package), f"oci://{host}/charts", *plain)
+        print(pushed)
+        release = Release(served, namespace)
+        await release.run(
+            *("upgrade", "elasticjob", f"oci://{host}/charts/elasticjob", "--install", *plain),
+            *("--take-ownership", "--version", __version__, "--set", "replicas=1"),
+        )
+    try:
+        assert (await client.get(DEPLOYMENT, ACCOUNT, namespace))["spec"]["replicas"] == 1
+    finally:
+        await release.run("uninstall", "elasticjob")
+
+
 async def is_gone(client: Client, namespace: str) -> bool:
     return await client.find(DEPLOYMENT, ACCOUNT, namespace) is None
 
@@ -418,6 +442,7 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
         webhook_owner=f"elasticjob-operator-cluster-{namespace}",
         leader_election=True,
         lease_namespace=system,
+        lease_owner="elasticjob-operator",
     )
     account = served.config(f"system:serviceaccount:{system}:{ACCOUNT}", ("system:serviceaccounts",))
     async with Client(account) as mine, running(compose(mine, settings, signals=False)) as operator:
@@ -429,6 +454,7 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
         await release.run("uninstall", "elasticjob")
         await until(lambda: has_no_webhooks(client, namespace), "the webhooks go with the release")
     assert await has_no_webhooks(client, namespace)
+    await until(lambda: is_released(client, system), "the Lease goes with the release")
     (selector,) = {str(each["namespaceSelector"]["matchLabels"]) for each in hooks["webhooks"]}
     assert selector == str({"kubernetes.io/metadata.name": namespace})
 
@@ -468,6 +494,10 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
         assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
         with pytest.raises(Forbidden):
             await mine.create(SCALEPLAN.untyped(), plan, SYSTEM)
+
+
+async def is_released(client: Client, namespace: str) -> bool:
+    return await client.find(LEASE, "elasticjob-operator", namespace) is None
 
 
 async def has_no_webhooks(client: Client, namespace: str) -> bool:

@@ -6,11 +6,13 @@ end, from the record of steps: that none is missing, that the loss fell.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Final
 
 import pytest
@@ -21,10 +23,11 @@ from elasticjob.cli.story.acts import STORY, Act, Mark
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.runner import Played, Story, play
 from elasticjob.cli.story.seen import Seen, trains
-from elasticjob.cli.story.steps import Step, gaps
+from elasticjob.cli.story.steps import Step, gaps, standstills
 from elasticjob.cli.story.timeline import tell
 from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.client.client import Client
+from tests.kit.helm import CHART, helm, program
 from tests.kit.node import timeline
 from tests.kit.node.asking import Asked, asking
 from tests.kit.node.site import OPERATOR, READY, SYSTEM, Site
@@ -68,47 +71,76 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
     assert mean_loss(watched.steps[-50:]) < mean_loss(watched.steps[:50]) / 3
     assert accuracy is not None
     assert accuracy > 0.9
-    training_did_not_notice(next(one for one in story.played if one.act.title == UPGRADE))
-    assert plot.asked.refusals == []
-    assert plot.asked.times > 0
+    for title, asked in plot.asked.items():
+        played = next(one for one in story.played if one.act.title == title)
+        training_did_not_notice(played)
+        steps = [step for step in watched.steps if played.began <= step.at <= played.ended]
+        assert standstills(steps) == ()
+        usual, longest = pauses(steps)
+        print(f"{title}: {len(steps)} steps, {usual:.3f} s apart, {longest:.3f} s at most; {asked}")
+        assert asked.refusals == []
+        assert asked.times > 0
 
     await site.kubectl("-n", home, "delete", stage.resource)
     await until_only(site, home, before | {"configmap/digits-code"})
 
 
 UPGRADE: Final = "upgrade the operator"
+ROLL_BACK: Final = "roll the operator back"
+NEXT: Final = f"{__version__}-next"
+DEPLOYED: Final = ("--wait", f"--timeout={2 * PATIENCE:.0f}s", "--namespace", SYSTEM)
 
 
 @dataclass
 class Plot:
-    """The demo's acts on this stage, and one that needs a real cluster: the operator is upgraded."""
+    """The demo's acts on this stage, and two that need a real cluster: the operator is upgraded, and back."""
 
     site: Site
     stage: OnNode
     watched: Watched
-    asked: Asked = field(default_factory=Asked)
+    asked: dict[str, Asked] = field(default_factory=dict)
 
     def acts(self) -> tuple[Act, ...]:
-        """Return them in order: the upgrade comes while one worker trains."""
+        """Return them in order: upgrade and rollback come while one worker trains."""
         acts = {act.title: replace(act, within=LIMIT) for act in STORY}
         acts["resume"] = replace(acts["resume"], do=lambda _: self.resume())
-        upgrade = Act(
-            UPGRADE, Mark.LIFE, lambda _: self.upgrade(), trains(1, again=False), "1 worker trains", LIMIT
+        goes_on = (trains(1, again=False), "1 worker trains", LIMIT)
+        rolled = (
+            Act(UPGRADE, Mark.LIFE, lambda _: self.upgrade(), *goes_on),
+            Act(ROLL_BACK, Mark.LIFE, lambda _: self.roll_back(), *goes_on),
         )
         titles = [*acts]
         at = titles.index("suspend")
-        return (*(acts[title] for title in titles[:at]), upgrade, *(acts[title] for title in titles[at:]))
+        return (*(acts[title] for title in titles[:at]), *rolled, *(acts[title] for title in titles[at:]))
 
     async def upgrade(self) -> str:
-        """Roll the operator out with another image, while somebody goes on creating jobs."""
-        tag, kubectl = f"{__version__}-next", self.site.kubectl
-        self.site.load("operator", tag)
+        """Roll the operator out with another image."""
+        self.site.load("operator", NEXT)
+        values = ("--reset-then-reuse-values", "--set", f"image.tag={NEXT}")
+        return await self.rolled_out(
+            UPGRADE,
+            ("upgrade", "elasticjob", str(CHART), *values, *DEPLOYED),
+            ("set", "image", OPERATOR, f"operator=elasticjob/operator:{NEXT}"),
+        )
+
+    async def roll_back(self) -> str:
+        """Have the former image again."""
+        return await self.rolled_out(
+            ROLL_BACK, ("rollback", "elasticjob", *DEPLOYED), ("rollout", "undo", OPERATOR)
+        )
+
+    async def rolled_out(self, title: str, by_helm: Sequence[str], by_kubectl: Sequence[str]) -> str:
+        """Wait until no pod of before is left, while somebody goes on creating jobs."""
+        kubectl = self.site.kubectl
         old = await kubectl.names("pods", SYSTEM)
-        async with asking(self.site.node.config(), self.stage.example) as self.asked:
-            await kubectl("-n", SYSTEM, "set", "image", OPERATOR, f"operator=elasticjob/operator:{tag}")
+        async with asking(self.site.node.config(), self.stage.example) as self.asked[title]:
+            if program():
+                await asyncio.to_thread(helm, *by_helm, kubeconfig=kubectl.kubeconfig)
+            else:
+                await kubectl("-n", SYSTEM, *by_kubectl)
             await kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
             await kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
-        return f"kubectl set image {OPERATOR} operator=elasticjob/operator:{tag}"
+        return " ".join(("helm", *by_helm[:2]) if program() else ("kubectl", *by_kubectl))
 
     async def resume(self) -> str:
         """Tell the suspended job to end after some more epochs, and resume it."""
@@ -127,6 +159,12 @@ def training_did_not_notice(upgrade: Played) -> None:
     assert at_work(after) == at_work(before)
     assert after.round == before.round
     assert after.step > before.step
+
+
+def pauses(steps: Sequence[Step]) -> tuple[float, float]:
+    """Return the usual time between two steps, and the longest."""
+    between = [after.at - before.at for before, after in pairwise(steps)]
+    return median(between), max(between)
 
 
 def at_work(seen: Seen) -> set[str]:

@@ -21,7 +21,8 @@ from datetime import datetime
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import ConfigError, Conflict
-from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.owner import Owner, owned_by
 from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.webhook.certs.certificates import (
     Authority,
@@ -80,6 +81,7 @@ class CaSecret:
         hosts: Sequence[str],
         clock: Clock,
         policy: Policy,
+        owner: Owner | None = None,
     ) -> None:
         self.leaf: Leaf | None = None
         self._client = client
@@ -90,6 +92,7 @@ class CaSecret:
         self._hosts = hosts
         self._clock = clock
         self._policy = policy
+        self._owner = owner
         self._held: Authorities | None = None
 
     async def look(self) -> str | None:
@@ -147,11 +150,13 @@ class CaSecret:
         if self._key is None:
             return
         namespace, name = self._key
-        metadata, data = {"name": name, "namespace": namespace}, secret_data(held)
+        metadata: Manifest = {"name": name, "namespace": namespace}
+        data = secret_data(held)
         if version:
             metadata["resourceVersion"] = version
             await self._client.merge_patch(SECRET, name, {"metadata": metadata, "data": data}, namespace)
         else:
+            metadata |= await owned_by(self._owner, self._client)
             await self._client.create(SECRET, {"metadata": metadata, "type": "Opaque", "data": data})
 
     def _sign(self, held: Authorities, now: datetime) -> None:

@@ -21,10 +21,11 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
+from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import CLUSTER_ROLE, CONFIG_MAP, ConfigMap
 from elasticjob.kube.webhook.handlers import waits
-from elasticjob.kube.webhook.registration import Owner, holds
+from elasticjob.kube.webhook.registration import holds
 from elasticjob.kube.webhook.review import (
     Answer,
     JsonPatchOperation,
