@@ -69,10 +69,7 @@ class Server:
         self._host, self._port = host, port
         self._stack = AsyncExitStack()
         self._clocks = Clocks()
-        what = "Time of requests of masters, by what they ask, and of readers."
-        self._seconds = Histogram(
-            "elasticjob_brain_request_seconds", what, ["verb", "code"], registry=registry
-        )
+        self._seconds = request_seconds(registry)
         registry.register(store.errors)
 
     @property
@@ -180,6 +177,12 @@ class Server:
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return _json(openapi())
+
+
+def request_seconds(registry: CollectorRegistry) -> Histogram:
+    """Return how long requests take."""
+    what = "Time of requests of masters, by what they ask, and of readers."
+    return Histogram("elasticjob_brain_request_seconds", what, ["verb", "code"], registry=registry)
 
 
 def openapi() -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Measures:
     def __post_init__(self) -> None:
         name, registry = "elasticjob_fulfilment", self.registry
         self.seconds = Histogram(f"{name}_plan_seconds", "Time of one plan for all jobs.", registry=registry)
-        what = "Instances that plans added and took."
+        what = "Workers that plans added to jobs and took from them."
         self.steps = Counter(f"{name}_instances", what, ["direction"], registry=registry)
         self.waiting = Gauge(
             f"{name}_waiting_jobs", "Jobs without room for their minimum.", registry=registry

@@ -162,6 +162,12 @@ class DatabaseAway(Unreachable):
     """The database does not answer now; loops wait for it as they do for an API server."""
 
 
+def database_errors() -> Counter:
+    """Return the counter of a store, for the registry of the process that has the database open."""
+    what = "Transactions that the database refused or lost."
+    return Counter("elasticjob_brain_database_errors", what, registry=None)
+
+
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
     """Open the database at `url` (sqlite:///file, postgresql://…) with today's tables; one that is away gets
@@ -219,9 +225,7 @@ class Store:
         self._engine = engine
         self._insert = INSERTS[engine.dialect.name]
         self._upgrading, self._upgraded = asyncio.Lock(), False
-        what = "Transactions that the database refused or lost."
-        self.errors = Counter("elasticjob_brain_database_errors", what, registry=None)
-        """For the registry of the process that has the database open."""
+        self.errors = database_errors()
 
     # what is told
 

@@ -32,12 +32,16 @@ from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
 from hack import api_docs, argocd, chart
+from hack.alerts import PAGE as ALERTS
+from hack.alerts import alert_docs
 from hack.architecture import architecture
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.dashboards import boards
 from hack.diagrams import concepts
 from hack.example import example_job
+from hack.metrics import PAGE as METRICS
+from hack.metrics import metrics_docs
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "digits"
@@ -55,6 +59,8 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         DOCS: lambda: crd_docs(DOCS),
         CONCEPTS: lambda: concepts(CONCEPTS),
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
+        METRICS: metrics_docs,
+        ALERTS: alert_docs,
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **boards.outputs(),
         argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,

@@ -68,7 +68,9 @@ class Metrics:
         )
 
         self.requests = counter(
-            "rest_client_requests", "Requests to the API server.", ("code", "method", "host")
+            "rest_client_requests",
+            "Requests to the API server, by answer.",
+            ("code", "method", "host"),
         )
 
         self.leader = gauge("leader_election_master_status", "Whether this process leads, 1 or 0.", ("name",))
@@ -77,7 +79,9 @@ class Metrics:
         )
 
         self.webhook_requests = counter(
-            "controller_runtime_webhook_requests", "Admission requests.", (*w, "code")
+            "controller_runtime_webhook_requests",
+            "Admission requests, by answer.",
+            (*w, "code"),
         )
         self.webhook_in_flight = gauge(
             "controller_runtime_webhook_requests_in_flight",
@@ -105,7 +109,7 @@ class Metrics:
             k,
         )
         self.watch_reconnects = counter(
-            "elasticjob_kube_watch_reconnects", "Watches that were opened again.", (*k, "cause")
+            "elasticjob_kube_watch_reconnects", "Watches that were opened again, by cause.", (*k, "cause")
         )
         self.undecodable = counter(
             "elasticjob_kube_undecodable_objects", "Objects whose metadata cannot be read.", k

@@ -98,6 +98,19 @@ class Joined:
 JOINED: Final = web.RequestKey("joined", tuple[tuple[str, ...], Joined])
 
 
+class Measures:
+    """What Prometheus is told of calls."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        what = "Time of calls, waiting for the cluster included."
+        name = "elasticjob_di_server_request_seconds"
+        self.seconds = Histogram(name, what, ["call", "code"], registry=registry)
+        what = "Calls that could not be carried out, by what failed: the cluster, or di-server itself."
+        self.failures = Counter("elasticjob_di_server_failed_calls", what, ["reason"], registry=registry)
+        for reason in (CLUSTER, OURS):  # a rate needs a 0 to begin with
+            self.failures.labels(reason)
+
+
 class Server:
     """Serves at host:port while `run` runs."""
 
@@ -114,16 +127,7 @@ class Server:
         self._joined: dict[tuple[str, ...], Joined] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._started, self._stopping = asyncio.Event(), asyncio.Event()
-        self._seconds = Histogram(
-            "elasticjob_di_server_request_seconds",
-            "Time of calls, waiting for the cluster included.",
-            ["call", "code"],
-            registry=registry,
-        )
-        what = "Calls that could not be carried out, by what failed: the cluster, or di-server itself."
-        self._failures = Counter("elasticjob_di_server_failed_calls", what, ["reason"], registry=registry)
-        for reason in (CLUSTER, OURS):  # a rate needs a 0 to begin with
-            self._failures.labels(reason)
+        self._measures = Measures(registry)
 
     @property
     def url(self) -> str:
@@ -220,7 +224,8 @@ class Server:
         if JOINED in request:
             known, joined = request[JOINED]
             self._settle(known, joined, delivered=delivered)
-        self._seconds.labels(name, str(answer.status)).observe(asyncio.get_running_loop().time() - began)
+        seconds = asyncio.get_running_loop().time() - began
+        self._measures.seconds.labels(name, str(answer.status)).observe(seconds)
         return response
 
     async def _answered(
@@ -241,11 +246,11 @@ class Server:
         except web.RequestPayloadError as error:
             return Answer(f"the body cannot be read: {error}; send it whole", empty, 400, success=False)
         except (KubeError, OSError) as error:  # the cluster, or the key of the tokens
-            self._failures.labels(CLUSTER).inc()
+            self._measures.failures.labels(CLUSTER).inc()
             log.warning("a call failed", extra={"path": _path(request), "error": str(error)})
             return Answer(f"the cluster does not answer, ask again: {error}", empty, success=False)
         except Exception:  # the last place before the socket
-            self._failures.labels(OURS).inc()
+            self._measures.failures.labels(OURS).inc()
             log.exception("a call failed", extra={"path": _path(request)})
             return Answer("di-server failed: its log says why", empty, 500, success=False)
 

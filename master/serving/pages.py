@@ -161,7 +161,7 @@ class JobCollector(Collector):
         restarts.add_metric([job.spec.job], job.restarts)
         yield restarts
         findings = CounterMetricFamily(
-            "elasticjob_findings", "Verdicts about workers and nodes.", labels=["job", "reason"]
+            "elasticjob_findings", "Verdicts about workers and nodes, by reason.", labels=["job", "reason"]
         )
         for kind in Kind:
             findings.add_metric([job.spec.job, kind.value], job.health.counts.get(kind, 0))
@@ -240,7 +240,7 @@ def _times(job: Job) -> Iterator[Metric]:
     standstill = CounterMetricFamily("elasticjob_standstill_seconds", what, labels=["job"])
     standstill.add_metric([job.spec.job], job.training.standstill)
     yield standstill
-    name, what = "elasticjob_badput_seconds", "Time of workers that was lost."
+    name, what = "elasticjob_badput_seconds", "Time of workers that was lost, by cause."
     lost = CounterMetricFamily(name, what, labels=["job", "cause"])
     for cause, seconds in goodput.lost(job.account).items():
         lost.add_metric([job.spec.job, cause], seconds)
