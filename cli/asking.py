@@ -10,11 +10,18 @@ import typer
 
 from elasticjob.cli.errors import Failure
 
-Url = Annotated[str, typer.Option("--brain", envvar="ELASTICJOB_BRAIN_URL", help="The URL of Brain.")]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--brain",
+        envvar="ELASTICJOB_BRAIN_URL",
+        help="The URL of Brain: ask it, not the API server.",
+        show_default=False,
+    ),
+]
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with the token for reading, if Brain requires one.")
 ]
-HERE = "http://127.0.0.1:8090"
 SECONDS = 10.0
 
 

@@ -20,6 +20,8 @@ from elasticjob.client.code import Code, of_function, of_script
 from elasticjob.client.described import Description, about_the_job
 from elasticjob.client.following import followed
 from elasticjob.client.goals import Goal, goal, has_ended, state
+from elasticjob.client.logs import Line, lines
+from elasticjob.client.logs import Wanted as Which
 from elasticjob.client.objects import Objects, Options, Wanted, objects
 from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
@@ -112,6 +114,15 @@ class Client:
             )
         return about_the_job(job, plans, pods, told)
 
+    async def logs(
+        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+    ) -> builtins.list[Line]:
+        """Return what the present pods of a job have logged, oldest first: of `nodes` such as worker-0 or
+        master, else of all that train."""
+        key = self._key(name, namespace)
+        with errors.about(_of(key)):
+            return await lines(self.kube, key, Which(nodes, tail))
+
     # writing
 
     async def submit(
@@ -169,8 +180,8 @@ class Client:
     async def scale(
         self, name: str, replicas: int | Mapping[str, int], *, namespace: str = "", reason: str = ""
     ) -> ElasticJob:
-        """Change the number of nodes: `scale("digits", 3)` of role worker, as kubectl scale does, or
-        `scale("ads", {"worker": 4, "ps": 2})` by a manual ScalePlan. Raises Refused for a job that has ended.
+        """Change the number of nodes: `scale("digits", 3)` of role worker, as kubectl scale does;
+        `scale("ads", {"worker": 4, "ps": 2})`, and all with a reason, by a manual ScalePlan. Raises Refused.
         """
         key = self._key(name, namespace)
         wanted = {WORKER: replicas} if isinstance(replicas, int) else dict(replicas)
@@ -190,7 +201,7 @@ class Client:
                     field="status.phase",
                     next_step="submit it again",
                 )
-            if wanted.keys() == {WORKER}:
+            if wanted.keys() == {WORKER} and not reason:
                 patch = {"spec": {"replicas": wanted[WORKER]}}
                 kind = ELASTICJOB.untyped()
                 await self.kube.merge_patch(kind, name, patch, key.namespace, subresource="scale")
@@ -238,7 +249,7 @@ class Client:
                             return ELASTICJOB.convert(last)
         except TimeoutError as error:
             waited = f"{timeout:g} s" if timeout is not None else "its time"
-            message = f"{_of(key)} is not {wanted.text} after {waited}: {state(last)}"
+            message = f"{_of(key)}: not {wanted.text} within {waited}: {state(last)}"
             step = f"elasticjob describe {name} -n {key.namespace} shows why"
             raise errors.TimedOut(message, object=_of(key), next_step=step) from error
         except errors.NotFound:

@@ -66,9 +66,9 @@ def _lines(all_: Description) -> Iterator[str]:
     yield f"Name:       {job.metadata.name}"
     yield f"Namespace:  {job.metadata.namespace}"
     yield f"Phase:      {status.phase or 'new'}{f' ({status.reason})' if status.reason else ''}"
-    yield f"Created:    {_time(job.metadata.creation_timestamp)}"
+    yield f"Created:    {moment(job.metadata.creation_timestamp)}"
     if status.completion_time:
-        yield f"Ended:      {_time(status.completion_time)}"
+        yield f"Ended:      {moment(status.completion_time)}"
     yield f"Strategy:   {job.spec.distribution_strategy}, sizes by {job.spec.optimize_mode}"
     yield f"Restarts:   {status.restarts or 0}"
     yield from _training(job)
@@ -77,7 +77,7 @@ def _lines(all_: Description) -> Iterator[str]:
     yield from _section("ScalePlans", _plans(all_.plans))
     yield from _section("Pods", _pods(all_.pods))
     yield from _section(
-        "Findings", (f"{_time(one.time)}  {one.reason}: {one.message}" for one in _findings(job))
+        "Findings", (f"{moment(one.time)}  {one.reason}: {one.message}" for one in _findings(job))
     )
     yield from _section("Events", (told(event) for event in all_.events))
 
@@ -99,7 +99,7 @@ def _training(job: ElasticJob) -> Iterator[str]:
         f"world {training.world_size}" if training.world_size else "",
         f"{training.progress:.0%} done" if training.progress is not None else "",
         f"goodput {training.goodput:.0%}" if training.goodput is not None else "",
-        f"ends about {_time(training.eta)}" if training.eta else "",
+        f"ends about {moment(training.eta)}" if training.eta else "",
     ]
     yield f"Training:   {', '.join(filter(None, parts))}"
 
@@ -162,9 +162,10 @@ def told(event: Event) -> str:
     at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
     times = f" (×{event.count})" if event.count > 1 else ""
     return (
-        f"{_time(at)}  {event.type:<7} {event.reason}  {event.involved_object.name}: {event.message}{times}"
+        f"{moment(at)}  {event.type:<7} {event.reason}  {event.involved_object.name}: {event.message}{times}"
     )
 
 
-def _time(at: datetime | None) -> str:
+def moment(at: datetime | None) -> str:
+    """Return a time as people read it."""
     return f"{at:%Y-%m-%d %H:%M:%S}" if at else "–"

@@ -67,14 +67,19 @@ def state(job: Manifest) -> str:
     status = job.get("status") or {}
     phase, workers, reason = (status.get(field) or "" for field in ("phase", "workers", "reason"))
     nodes = f", {workers} nodes" if workers else ""
-    return f"{phase or 'new'}{nodes}" + (f", {reason}: {sentence(job)}" if reason else "")
+    return f"{phase or 'new'}{nodes}" + (
+        f", {': '.join(filter(None, (reason, sentence(job))))}" if reason else ""
+    )
 
 
 def sentence(job: Manifest) -> str:
-    """Return the message of the condition that has the job's reason; "" where none has."""
-    status = job.get("status") or {}
-    found = (each for each in conditions(job) if each.get("reason") == status.get("reason"))
-    return next((str(each.get("message", "")) for each in found), "")
+    """Return the message of the condition that has the job's reason, or names it; "" where none does."""
+    reason = (job.get("status") or {}).get("reason")
+    if not reason:
+        return ""
+    told = [(each.get("reason") == reason, str(each.get("message") or "")) for each in conditions(job)]
+    own = [message for is_own, message in told if is_own and message]
+    return next(iter([*own, *(message for _, message in told if reason in message)]), "")
 
 
 def conditions(job: Manifest) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.client.client import Client
 from elasticjob.client.described import Description
+from elasticjob.client.logs import Line
 from elasticjob.client.objects import Options
 from elasticjob.kube.objects.views import Event
 
@@ -80,6 +81,12 @@ class SyncClient:
     def describe(self, name: str, *, namespace: str = "") -> Description:
         """Return a job with its plans, pods and events; print it to read it."""
         return self._run(self._client.describe(name, namespace=namespace))
+
+    def logs(
+        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+    ) -> builtins.list[Line]:
+        """Return what the present pods of a job have logged, oldest first: as `Client.logs`."""
+        return self._run(self._client.logs(name, *nodes, tail=tail, namespace=namespace))
 
     def submit(
         self,

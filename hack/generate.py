@@ -35,6 +35,7 @@ from hack import api_docs, argocd, chart
 from hack.alerts import PAGE as ALERTS
 from hack.alerts import alert_docs
 from hack.architecture import architecture
+from hack.cli_docs import cli_docs
 from hack.core_models import core_models
 from hack.crd_docs import crd_docs
 from hack.dashboards import boards
@@ -48,6 +49,7 @@ EXAMPLE = ROOT / "examples" / "digits"
 DOCS = ROOT / "docs" / "crd-generation.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CLI = ROOT / "docs" / "cli.md"
 HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
 
@@ -61,6 +63,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
         METRICS: metrics_docs,
         ALERTS: alert_docs,
+        CLI: lambda: cli_docs(CLI),
         **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
         **boards.outputs(),
         argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from elasticjob.cli.errors import Exit
+from elasticjob.cli.jobs.completion import jobs
+from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import Output
 
@@ -27,8 +29,11 @@ MARKS: Final = {
 
 
 def doctor(
-    job: Annotated[str | None, typer.Argument(help="The name of a job. Default: the whole cluster.")] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace of the job.")] = "",
+    job: Annotated[
+        str | None,
+        typer.Argument(help="The name of a job. Default: the whole cluster.", autocompletion=jobs),
+    ] = None,
+    namespace: Namespace = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,

@@ -1,32 +1,60 @@
-"""`elasticjob explain`: which algorithm gave a job its sizes, when, why, and from which numbers."""
+"""`elasticjob explain`: why a job has its size and its state; with --brain, by which decisions."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elasticjob.cli.asking import HERE, TokenFile, Url, asked, sizes
+from elasticjob.cli.asking import TokenFile, Url, asked, sizes
+from elasticjob.cli.jobs import options
+from elasticjob.cli.jobs.options import Name, Namespace
+from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import Output
+
+if TYPE_CHECKING:
+    from elasticjob.client import Client
 
 
 def explain(
-    job: Annotated[str, typer.Argument(help="The name of the job.")],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="The namespace of the job.")
-    ] = "default",
-    brain: Url = HERE,
+    job: Name,
+    namespace: Namespace = "",
+    brain: Url = "",
     token_file: TokenFile = None,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="Also show the inputs of each decision.")
+        bool, typer.Option("--numbers", help="Also show what Brain knew at each decision.")
     ] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="The format of Brain's decisions.")
+    ] = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
-    """Show the decisions of Brain about a job, oldest first.
+    """Show why a job has its size and its state: conditions, ScalePlans with reasons, findings, warnings.
 
-    Example: [bold]elasticjob explain digits -n team --numbers[/]
+    With --brain: the decisions of Brain about the job, oldest first.
+
+    Example: [bold]elasticjob explain digits -n team[/]; with Brain [bold]--brain URL --numbers[/]
     """
+    if brain:
+        _of_brain(job, namespace or "default", brain, token_file, numbers, output)
+    else:
+        options.run(_of_cluster(options.client(namespace, kubeconfig, context), job))
+
+
+async def _of_cluster(connection: Client, job: str) -> None:
+    from elasticjob.client.explained import explained
+
+    async with connection as client:
+        for line in explained(await client.describe(job)):
+            print(line)
+
+
+def _of_brain(
+    job: str, namespace: str, brain: str, token_file: Path | None, numbers: bool, output: Output
+) -> None:
     known = asked(brain, token_file, f"/v1/jobs/{namespace}/{job}")
     if output is Output.JSON:
         print(json.dumps(known["decisions"], indent=2))

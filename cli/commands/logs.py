@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ COLOURS: Final = (
 
 
 def logs(
-    job: Annotated[str, typer.Argument(help="The name of the job.")],
+    job: Name,
     nodes: Annotated[
         list[str] | None,
         typer.Argument(
             help="Only these nodes: a role such as worker, or one node such as worker-1 or master."
         ),
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace of the job.")] = "",
+    namespace: Namespace = "",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job has finished, through relaunches.")
     ] = False,

@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
 
 from elasticjob.cli.errors import Exit
 from elasticjob.client.goals import has_ended, sentence, state
+from elasticjob.kube.errors import NotFound
+from elasticjob.kube.objects.kinds import Key
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
+    from elasticjob.client.logs import Ended, Line
     from elasticjob.kube.objects.kinds import Manifest
 
+
+class Printing(Protocol):
+    """How lines of logs and ends of nodes are shown."""
+
+    def line(self, line: Line) -> None: ...
+
+    def end(self, ended: Ended) -> None: ...
+
+
+LAST_LINES: Final = 10.0
+"""Seconds that the last lines of a job that has ended may take."""
 EVERY: Final = 5.0
 """Seconds between two lines about progress."""
 
@@ -56,21 +70,47 @@ def progress(job: Manifest) -> str:
     return ", ".join(parts)
 
 
-async def followed(client: Client, name: str, come_back: str) -> int:
-    """Print what happens to a job until it ends; return the exit code. Ctrl-C says how to come back."""
-    told = Told()
-    last: Manifest = {}
+async def followed(client: Client, name: str, printing: Printing, come_back: str) -> int:
+    """Print a job's logs, and on stderr its states, until it ends; return the exit code.
+
+    Ctrl-C says how to come back.
+    """
+    logs = asyncio.create_task(_logs(client, name, printing))
     try:
-        async with aclosing(client.follow(name)) as states:
-            async for last in states:
-                for line in told.lines(last, time.monotonic()):
-                    typer.echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {line}")
-                if has_ended(last):
-                    break
+        last = await _states(client, name)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(logs, LAST_LINES)
     except asyncio.CancelledError:
         typer.echo(f"{name} goes on; look again: {come_back}", err=True)
         raise
+    finally:
+        logs.cancel()
     return ended(name, last)
+
+
+async def _states(client: Client, name: str) -> Manifest:
+    told = Told()
+    last: Manifest = {}
+    async with aclosing(client.follow(name)) as states:
+        async for last in states:
+            for line in told.lines(last, time.monotonic()):
+                typer.echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {line}", err=True)
+            if has_ended(last):
+                break
+    return last
+
+
+async def _logs(client: Client, name: str, printing: Printing) -> None:
+    from elasticjob.client.logs import Line, follow
+
+    key = Key(client.namespace(), name)
+    with suppress(NotFound):
+        async with aclosing(follow(client.kube, key)) as lines:
+            async for each in lines:
+                if isinstance(each, Line):
+                    printing.line(each)
+                else:
+                    printing.end(each)
 
 
 def ended(name: str, job: Manifest) -> int:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from elasticjob.cli.asking import sizes
 from elasticjob.cli.commands import explain, top
+from elasticjob.cli.jobs.table import age
 from elasticjob.cli.main import application
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -43,7 +44,7 @@ def test_a_decision_is_told() -> None:
     ("seconds", "said"), [(5, "5s"), (119, "119s"), (120, "2m"), (7200, "2h"), (86400 * 3, "3d"), (-5, "0s")]
 )
 def test_age(seconds: int, said: str) -> None:
-    assert top.age(NOW - timedelta(seconds=seconds), NOW) == said
+    assert age(NOW - timedelta(seconds=seconds), NOW) == said
 
 
 JOB = {
@@ -72,7 +73,8 @@ def test_a_table_of_jobs_fits_the_terminal(width: int) -> None:
 
 def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top, "asked", lambda *_: {"jobs": [JOB]})
-    result = CliRunner().invoke(application(["top"]), ["top"])
+    words = ["top", "--brain", "http://127.0.0.1:9"]
+    result = CliRunner().invoke(application(words), words)
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
     assert "language-model-17b-pretraining" in result.stdout

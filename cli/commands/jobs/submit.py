@@ -203,6 +203,7 @@ async def _submit(
     kubeconfig: Path | None,
     context: str | None,
 ) -> int:
+    from elasticjob.cli.commands.logs import Printing
     from elasticjob.cli.jobs.following import followed
     from elasticjob.cli.jobs.table import printed
 
@@ -216,6 +217,7 @@ async def _submit(
             printed([await client.manifest(about.name)], format, single=True)
         if not follow:
             if format is Format.TABLE:
-                typer.echo(f"follow it: elasticjob describe {about.name}{place}")
+                typer.echo(f"follow it: elasticjob logs {about.name}{place} --follow")
             return Exit.DONE
-        return await followed(client, about.name, f"elasticjob describe {about.name}{place}")
+        come_back = f"elasticjob logs {about.name}{place} --follow"
+        return await followed(client, about.name, Printing(prefix=True), come_back)

@@ -42,4 +42,4 @@ def wait(
 async def _wait(connection: Client, name: str, until: str, timeout: float | None) -> None:
     async with connection as client:
         await client.wait(name, until, timeout=timeout)
-    typer.echo(f"{name} is {until}")
+    typer.echo(f"{name}: {until}")
