@@ -176,15 +176,16 @@ def is_value(path: str, default: Any) -> bool:
 
 
 def table() -> str:
-    """Return the values as a table in Markdown."""
-    found = {row.path: row for row in rows()}
+    """Return the values as a table in Markdown; one without a comment is like one that has it, further up."""
     lines = ["| value | default | about |", "| --- | --- | --- |"]
-    for row in found.values():
-        same = row.path.partition(".")[2]
-        operators = row.path.startswith(("brain.", "diServer.", "masters.")) and same in found
-        about = row.about or (f"as `{same}` of the operator" if operators else "")
+    explained: dict[str, str] = {}
+    for row in rows():
+        first, _, rest = row.path.partition(".")
+        like = explained.get(f"{first} {rest.rpartition('.')[2]}" if first == "metrics" else rest)
+        about = row.about or (f"as `{like}`" if like else "")
+        if row.about:
+            explained.setdefault(row.path, row.path)
+            explained.setdefault(f"{first} {row.path.rpartition('.')[2]}", row.path)
         default = json.dumps(row.default) if is_value(row.path, row.default) else ""
-        lines.append(
-            f"| `{row.path}` | {f'`{default}`' if default else ''} | {about.replace('|', chr(92) + '|')} |"
-        )
+        lines.append(f"| `{row.path}` | {default and f'`{default}`'} | {about} |")
     return "\n".join(lines) + "\n"

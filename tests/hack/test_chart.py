@@ -25,9 +25,10 @@ from elasticjob.brain.settings import Settings as BrainSettings
 from elasticjob.brain.settings import Source
 from elasticjob.brain.store import Kept, opened
 from elasticjob.controllers.elasticjob.master import NOBODY
-from elasticjob.controllers.main import compose, scrapers_of
+from elasticjob.controllers.main import compose, scrapers_of, webhooks_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
@@ -95,6 +96,7 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     del installed["Namespace", "", SYSTEM]  # Helm makes it
     values = [value for name in components for value in VALUES[name]]
     found = rendered(*(word for value in values for word in ("--set", f"{value}.enabled=true")))
+    del found["Pod", SYSTEM, "elasticjob-test"]  # of `helm test`
     for manifest in found.values():
         for label in ONLY_HELMS:
             del manifest["metadata"]["labels"][label]
@@ -136,11 +138,23 @@ def test_helm_finds_no_fault() -> None:
         ("brain.share=fulfilment", "brain.share has no effect without Brain"),
         ("brain.postgresql=true,brain.storage.className=fast", "has no effect with PostgreSQL"),
         ("global.storageClass=fast", "global.storageClass has no effect: leave it out"),
+        ("crds.kept=true", "at '/crds': additional properties 'kept' not allowed"),
+        ("leaderElection.enabled=false", "replicas is more than 1 without leaderElection"),
+        (
+            "webhook.enabled=false,webhook.certManager.enabled=true",
+            "webhook.certManager has no effect without webhooks",
+        ),
+        ("webhook.certManager.issuerRef.name=a", "webhook.certManager.issuerRef has no effect"),
+        ("webhook.timeoutSeconds=31", "at '/webhook/timeoutSeconds': maximum: got 31, want 30"),
+        ("networkPolicy.metricsFrom[0].a=b", "networkPolicy.metricsFrom has no effect"),
+        ("podDisruptionBudget.minAvailable=2", "podDisruptionBudget.minAvailable is not below replicas"),
+        ("image.registry=a.b,image.repository=c.d/e", "image.registry has no effect"),
+        ("metrics.podMonitor.interval=often", "at '/metrics/podMonitor/interval'"),
     ],
 )
 def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
     with pytest.raises(HelmFailed) as refused:
-        rendered("--set", f"crds=false,{given}")
+        rendered("--set", f"crds.enabled=false,{given}")
     assert why in str(refused.value)
 
 
@@ -153,6 +167,11 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "scrapers[0].team": "monitoring",
         "gangScheduler": "second",
         "replicas": "1",
+        "webhook.failurePolicy": "Ignore",
+        "webhook.timeoutSeconds": "3",
+        "logging.format": "console",
+        "logging.verbose": "true",
+        "extraArgs[0]": "--concurrency=2",
     }
     flags = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     found = rendered(*flags, namespace="mine")
@@ -170,6 +189,11 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("ClusterRole", "", settings.webhook_owner) in found
     assert container["image"].startswith("registry.local/operator:")
     assert deployment["replicas"] == 1
+    assert (settings.webhook_failure_policy, settings.webhook_timeout) == ("Ignore", 3)
+    assert {each.terms.failure_policy for each in webhooks_of(settings, Client(Config("https://a")))} == {
+        "Ignore"
+    }
+    assert container["args"] == ["operator", "--log-format", "console", "--verbose", "--concurrency=2"]
     assert "PodDisruptionBudget" not in {kind for kind, *_ in found}  # it would stop every drain
 
 
@@ -178,7 +202,7 @@ PROGRAMS: Final = {
     "elasticjob-brain": "brain.",
     "elasticjob-di-server": "diServer.",
 }
-ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true,crds=false")
+ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true,crds.enabled=false")
 DIGEST: Final = f"sha256:{64 * 'a'}"
 TOLERATION: Final = {"key": "pool", "operator": "Exists"}
 AFFINITY: Final[Manifest] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
@@ -286,6 +310,12 @@ def test_the_user_of_masters_is_the_charts() -> None:
             "registry.local:5000/elasticjob/trainer:0.1.0",
         ),
         (
+            "image.registry=registry.local,brain.image.registry=quay.local,brain.image.tag=v3",
+            "registry.local/elasticjob/operator:0.1.0",
+            "quay.local/elasticjob/brain:v3",
+            None,
+        ),
+        (
             "global.imageRegistry=registry.local,trainerImage=mine/trainer:1",
             "registry.local/elasticjob/operator:0.1.0",
             "registry.local/elasticjob/brain:0.1.0",
@@ -314,6 +344,67 @@ def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -
     }
     found = objects(templated(*given(values, tmp_path), chart=tmp_path))
     assert container_of(found)["image"] == "registry.local/elasticjob/operator:0.1.0"
+
+
+@with_helm
+def test_without_cluster_wide_rights_only_nodes_and_webhooks_are_left() -> None:
+    found = rendered(*ALL, "--set", "watchNamespace=team-a")
+    wide = {name: rules(found, "ClusterRole", "", name) for kind, _, name in found if kind == "ClusterRole"}
+    assert wide == {
+        "elasticjob-operator-cluster-team-a": {
+            "nodes",
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+            "clusterroles",
+        },
+        "elasticjob-brain-cluster-team-a": {"nodes"},
+        "elasticjob-di-server-cluster-team-a": {"nodes"},
+    }
+    without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false,crds.enabled=false")
+    assert rules(without, "ClusterRole", "", "elasticjob-operator-cluster-team-a") == {"nodes"}
+    assert ("Service", SYSTEM, "elasticjob-webhooks") not in without
+    told = {each["name"]: each.get("value") for each in container_of(without)["env"]}
+    assert told["ELASTICJOB_OPERATOR_WEBHOOKS"] == "false"
+    assert "ELASTICJOB_OPERATOR_WEBHOOK_OWNER" not in told
+    none = rendered("--set", "rbac.create=false,brain.enabled=true,serviceAccount.name=mine")
+    assert [key for key in none if "Role" in key[0]] == []
+    pod = none["Deployment", SYSTEM, "elasticjob-operator"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "mine"
+
+
+def rules(found: Objects, *key: str) -> set[str]:
+    """Return the resources of a role."""
+    kind, namespace, name = key
+    return {each for rule in found[kind, namespace, name]["rules"] for each in rule["resources"]}
+
+
+METRICS: Final[Manifest] = {
+    "podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m"},
+    "serviceMonitor": {"enabled": True, "namespace": "monitoring"},
+    "rules": {"enabled": True, "runbookBaseUrl": "https://docs.local/runbooks/"},
+    "dashboards": {"enabled": True, "namespace": "grafana", "labels": {"grafana_dashboard": "yes"}},
+}
+
+
+@with_helm
+def test_monitoring_is_found_where_it_is_looked_for(tmp_path: Path) -> None:
+    values = {"metrics": METRICS, "crds": {"enabled": False}, "commonLabels": {"team": "ml"}}
+    found = rendered(*given(values, tmp_path))
+    masters = found["PodMonitor", SYSTEM, "elasticjob-masters"]
+    assert masters["metadata"]["labels"].items() >= {"release": "prom", "team": "ml"}.items()
+    assert [each["interval"] for each in masters["spec"]["podMetricsEndpoints"]] == ["1m"]
+    operator = found["ServiceMonitor", "monitoring", "elasticjob-operator"]
+    assert operator["spec"]["namespaceSelector"] == {"matchNames": [SYSTEM]}
+    source = yaml.safe_load((chart.CONFIG / "prometheus" / "rules.yaml").read_text())
+    alerts = [alert for group in source["spec"]["groups"] for alert in group["rules"] if "alert" in alert]
+    for alert in alerts:
+        alert["annotations"]["runbook_url"] = f"https://docs.local/runbooks/{alert['alert']}"
+    assert found["PrometheusRule", SYSTEM, "elasticjob"]["spec"] == source["spec"]
+    for path in (chart.CONFIG / "grafana").glob("*.json"):
+        board = found["ConfigMap", "grafana", f"elasticjob-dashboard-{path.stem}"]
+        assert board["data"] == {path.name: path.read_text()}
+        assert board["metadata"]["labels"]["grafana_dashboard"] == "yes"
+        assert board["metadata"]["annotations"] == {"grafana_folder": "elasticjob"}
 
 
 @with_helm
@@ -425,6 +516,25 @@ async def test_a_registry_carries_the_chart(
 
 async def is_gone(client: Client, namespace: str) -> bool:
     return await client.find(DEPLOYMENT, ACCOUNT, namespace) is None
+
+
+NOTES: Final = {
+    "crds.enabled=false": ("get elasticjobs", ":8081/metrics"),
+    "webhook.enabled=false": ("WARNING: webhook.enabled is false", "fails with InvalidSpec"),
+    "crds.keep=false": ("The CRDs go, WITH ALL JOBS OF THE CLUSTER, when",),
+    "metrics.dashboards.enabled=true,webhook.failurePolicy=Ignore": ("failurePolicy is Ignore",),
+    "brain.enabled=true,rbac.create=false": ("Brain needs the Secret", "rbac.create is false"),
+}
+"""Values, and what is then said."""
+
+
+@with_helm
+async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> None:
+    release = Release(served, namespace)
+    for values, said in NOTES.items():
+        words = ("install", "another", str(CHART), "--dry-run=server", "--set", values)
+        notes = (await release.run(*words)).partition("\nNOTES:\n")[2]
+        assert [each for each in said if each not in notes] == [], notes
 
 
 @with_helm

@@ -28,6 +28,10 @@ async def test_an_uninstall_leaves_the_definitions_alone(site: Site) -> None:
     whole, inside = await kinds(kubectl, "false"), await kinds(kubectl, "true")
     definitions = {each for each in await names(kubectl, whole, OURS) if each.startswith("customresourced")}
     assert len(definitions) == 6
+    tested = await asyncio.to_thread(
+        helm, "test", "elasticjob", "--namespace", SYSTEM, kubeconfig=kubectl.kubeconfig
+    )
+    assert "Phase:          Succeeded" in tested
     command = ("uninstall", "elasticjob", "--namespace", SYSTEM, "--wait")
     await asyncio.to_thread(helm, *command, kubeconfig=kubectl.kubeconfig)
     try:
