@@ -10,9 +10,10 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.decide import deadline_in, decide, starved
+from elasticjob.controllers.elasticjob.decide import deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
@@ -21,7 +22,6 @@ from elasticjob.controllers.parts.gangs.choice import possible
 from elasticjob.controllers.parts.gangs.served import Served
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.conclusions import is_over
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, Create, Note, Plan
@@ -84,7 +84,7 @@ class JobReconciler:
             raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
-        self.counters.looked(key, _master_ready(seen), starved(seen))
+        self.counters.looked(key, master_ready(seen), starved(seen))
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
         held = await self._say(seen, plan)
         return Result.again(plan.again_by(left).again_by(held).again_in)
@@ -149,13 +149,6 @@ class JobReconciler:
         for obstacle in obstacles(seen, plan, self.now())[:1]:
             if obstacle.reason not in (REFUSED, QUOTA_EXCEEDED) and not seen.job.spec.suspend:
                 self.applier.tell(seen.job, Note(obstacle.reason, obstacle.sentence, warning=True))
-
-
-def _master_ready(seen: Seen) -> bool | None:
-    """Whether the job's master is ready; None for a job that has none, or is not meant to run."""
-    if not seen.job.spec.needs_master or seen.job.spec.suspend or seen.resource is None or is_over(seen.job):
-        return None
-    return seen.master.latest is not None and seen.master.latest.ready
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -440,20 +439,6 @@ def _cause(seen: Seen, now: datetime) -> str:
     told = (find(seen.job.status.conditions, type_) for type_ in ("Running", "Restarting"))
     messages = [each.message for each in told if each and (each.type == "Running" or each.status == "True")]
     return f": {'; '.join(messages)}" if messages else ""
-
-
-def starved(seen: Seen) -> Mapping[str, datetime]:
-    """Return when nodes of which roles were out of memory last that may get no more."""
-    if seen.resource is None:
-        return {}
-    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
-    lives = (life for node in seen.wanted for life in node.lives)
-    found = sorted(
-        (life.ended.at, life.role)
-        for life in lives
-        if life.ended and life.ended.at and sizing.exhausted(life)
-    )
-    return {role: at for at, role in found}
 
 
 def _growth(seen: Seen) -> Growth | None:

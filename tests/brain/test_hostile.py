@@ -133,6 +133,8 @@ async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "2")
         async with session.get(f"{url.removesuffix('/v1')}/") as reply:
             assert reply.status == 200
+        (errors,) = store.errors.collect()
+        assert errors.samples[0].value == 3  # the attempt to open it, and two requests
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "no url", "postgresql://host:port/x", ""])

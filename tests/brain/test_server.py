@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Site:
     address: str
     session: aiohttp.ClientSession
     now: Callable[[], datetime] = lambda: NOW
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     async def ask(self, request: Request[Any], token: str | None = None) -> Any:
         """Ask as the real client of masters does."""
@@ -63,11 +64,12 @@ async def serving(store: Store, folder: Path, reading: str = "", plans: bool = F
     (folder / "reading").write_text(reading)
     access = Access(folder / "key", folder / "reading" if reading else None)
     answers = Answers(store, ALGORITHMS, plans=plans)
+    registry = CollectorRegistry()
     async with (
-        Server(store, answers, access, lambda: NOW, CollectorRegistry()) as server,
+        Server(store, answers, access, lambda: NOW, registry) as server,
         aiohttp.ClientSession() as session,
     ):
-        yield Site(server.address, session)
+        yield Site(server.address, session, registry=registry)
 
 
 @pytest_asyncio.fixture
@@ -131,6 +133,16 @@ async def test_who_is_refused(site: Site) -> None:
     assert "`$.job.uid`" in problem.detail or "namespace" in problem.detail
     assert (await site.get("/v1/jobs/team/absent"))[0] == 404
     assert (await site.get("/v1/no"))[1]["code"] == "malformed"
+    await site.ask(AskSizes(job=JOB, stage=Stage.CREATE))
+    counts = {("other", "404"): 1, ("sizes", "200"): 1, ("sizes", "400"): 1, ("sizes", "401"): 4}
+    assert requests(site) == counts | {("read", "404"): 2}
+
+
+def requests(site: Site) -> dict[tuple[str, str], float]:
+    """Return how many requests with which verb had which answer."""
+    samples = (sample for family in site.registry.collect() for sample in family.samples)
+    counts = [each for each in samples if each.name == "elasticjob_brain_request_seconds_count"]
+    return {(each.labels["verb"], each.labels["code"]): each.value for each in counts}
 
 
 async def test_people_read_with_a_token(store: Store, tmp_path: Path) -> None:

@@ -173,6 +173,20 @@ async def test_no_error_of_the_api_server_is_one_of_ours(error: KubeError) -> No
         assert "ask again" in told["message"]
 
 
+async def test_calls_that_the_cluster_fails_are_counted() -> None:
+    async with (
+        served(service(Falling(Unreachable("connection refused")), None, JOBS, PODS)) as url,
+        aiohttp.ClientSession(url) as session,
+    ):
+        for data in (GPUS, b"no JSON"):
+            async with session.post("/v1alpha1/replicas", data=data):
+                pass
+        async with session.get("/metrics") as answer:
+            text = await answer.text()
+    assert 'elasticjob_di_server_failed_calls_total{reason="cluster"} 1.0' in text
+    assert 'elasticjob_di_server_failed_calls_total{reason="di-server"} 0.0' in text
+
+
 async def test_a_key_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
     async with (
         served(service(Counting(), tmp_path / "none", JOBS, PODS)) as url,

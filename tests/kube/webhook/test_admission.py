@@ -9,7 +9,7 @@ import itertools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -282,6 +282,10 @@ async def test_the_api_server_is_told_where_and_whom_to_trust() -> None:
             "controller_runtime_webhook_requests_total", {"webhook": "/validate/configmaps/v1", "code": "422"}
         )
         assert count == 1
+        name = "elasticjob_kube_webhook_certificate_expiry_timestamp_seconds"
+        expires = metrics.registry.get_sample_value(name, {"configuration": "webhooks"})
+        left = datetime.fromtimestamp(expires or 0, UTC) - SystemClock().now()
+        assert timedelta(days=6) < left < timedelta(days=8)
 
 
 async def test_the_terms_are_told() -> None:

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from elasticjob.api.rpc.nodes import Doing, Gpus, Report, Usage, WorkerState
+from elasticjob.api.rpc.nodes import Doing, Gpus, Kept, Report, Usage, WorkerState
+from elasticjob.master.progress import progress
 from elasticjob.master.serving.pages import NONE, JobCollector, render, status
 from elasticjob.master.state.job import Job
-from tests.kit.master.turns import Played, played, pod
+from tests.kit.master.turns import Played, played, pod, report
 
 DEVICES = Gpus(count=2, utilization=0.0, memory=3, memory_total=80)
 
@@ -75,6 +76,54 @@ def test_metrics_have_one_name_each_and_sums_are_counters() -> None:
     assert [name for name in names if "goodput" in name] == ["elasticjob_goodput_ratio"]
     gauges = [metric for metric in found if metric.type == "gauge"]
     assert [metric.name for metric in gauges if "in all" in metric.documentation] == []
+
+
+def shown(job: Job) -> dict[str, float]:
+    """The metrics that have no label but the job's."""
+    samples = [sample for metric in JobCollector(job).collect() for sample in metric.samples]
+    plain = [each for each in samples if set(each.labels) == {"job"}]
+    return {each.name.removeprefix("elasticjob_"): each.value for each in plain}
+
+
+def test_the_last_step_and_the_usual_one_are_shown() -> None:
+    game = played("node-0")
+    assert "last_step_timestamp_seconds" not in shown(game.job)
+    assert "usual_step_seconds" not in shown(game.job)
+    for step in (1, 2):
+        game.wait(2, "node-0")
+        game.ask(report("node-0", 1, step))
+    assert shown(game.job)["last_step_timestamp_seconds"] == game.now.timestamp()
+    assert shown(game.job)["usual_step_seconds"] == 2.0
+    game.wait(5, "node-0")
+    told = WorkerState(local_rank=0, doing=Doing.COMPUTING, idle=1.0, usual=0.25)
+    game.ask(Report(node="node-0", incarnation="node-0-life", round=1, workers=(told,)))
+    assert shown(game.job)["last_step_timestamp_seconds"] == game.now.timestamp() - 1
+    assert shown(game.job)["usual_step_seconds"] == 0.25
+
+
+def test_restarts_of_the_node_with_the_most_failures_are_left() -> None:
+    game = played("node-0", "node-1", replicas=2, restart_count=3)
+    assert (shown(game.job)["restarts_left"], shown(game.job)["restarts_allowed"]) == (3, 3)
+    for failures, left in ((1, 2), (3, 0), (4, 0)):
+        job = game.job.put(game.job.nodes["node-1"].but(failures=failures))
+        assert shown(job)["restarts_left"] == left
+    assert "restarts_left" not in shown(played("node-0").job)  # nodes without pods are not replaced
+
+
+def test_a_checkpoint_is_as_old_as_its_commit() -> None:
+    game = played("node-0")
+    assert "checkpoint_timestamp_seconds" not in shown(game.job)
+    ages = []
+    name = "checkpoint_timestamp_seconds"
+    for stored in (0, 0, 4, 4):
+        game.wait(1, "node-0")
+        kept = Kept(in_memory=8, stored=stored)
+        usage = Usage(cpu=1.0, memory=1)
+        game.ask(Report(node="node-0", incarnation="node-0-life", round=1, usage=usage, kept=kept))
+        ages.append(game.now.timestamp() - shown(game.job)[name])
+    assert ages == [0, 1, 0, 1]
+    moved = progress.moved(game.job, timedelta(hours=1))
+    assert shown(moved)[name] == shown(game.job)[name] + 3600
 
 
 def test_status_has_the_same_of_each_node() -> None:

@@ -1,0 +1,28 @@
+"""What is measured of a job beside its status, from what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.nodes.out_of_memory import Sizing
+from elasticjob.controllers.passes.conclusions import is_over
+
+
+def master_ready(seen: Seen) -> bool | None:
+    """Return whether the job's master is ready; None for a job without one, or that is not meant to run."""
+    job = seen.job
+    if not job.spec.needs_master or job.spec.suspend or seen.resource is None or is_over(job):
+        return None
+    return seen.master.latest is not None and seen.master.latest.ready
+
+
+def starved(seen: Seen) -> Mapping[str, datetime]:
+    """Return when nodes of which roles were killed last for lack of memory that may get no more."""
+    if seen.resource is None:
+        return {}
+    sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
+    ends = [(life, life.ended.at) for node in seen.wanted for life in node.lives if life.ended]
+    found = sorted((at, life.role) for life, at in ends if at and sizing.exhausted(life))
+    return {role: at for at, role in found}

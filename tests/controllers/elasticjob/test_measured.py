@@ -1,0 +1,54 @@
+"""What is measured of a job: its master, and nodes that may get no more memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.api.resources import Bytes
+from elasticjob.controllers.elasticjob.measured import master_ready, starved
+from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.nodes.machines import Largest
+from tests.kit.controllers.build import LONG_AGO, ended, job, life, master, oom, over, pending, resource
+
+RUNS: Any = {"resource": resource(), "masters": (master(),)}
+FULL = {"worker": Largest("m3", Bytes.parse("512Mi"))}
+LATER = LONG_AGO + timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "ready"),
+    [
+        (Seen(job(), **RUNS), True),
+        (Seen(job(), resource(), (pending(role="master"),)), False),
+        (Seen(job(), resource(), (ended(role="master"), master(1))), True),
+        (Seen(job(), resource(), (master(), ended(0, 1, role="master"))), False),
+        (Seen(job(), resource()), False),
+        (Seen(job()), None),  # it has not begun
+        (Seen(job(suspend=True), **RUNS), None),
+        (Seen(job(status=over()), **RUNS), None),
+        (Seen(job(distributionStrategy="Local"), resource()), None),
+    ],
+)
+def test_a_master_is_ready_or_not_where_one_is_meant_to_run(seen: Seen, ready: bool | None) -> None:
+    assert master_ready(seen) is ready
+
+
+@pytest.mark.parametrize(
+    ("seen", "roles"),
+    [
+        (Seen(job(), resource(), lives=(oom(0),)), {}),  # it gets more
+        (Seen(job(), resource(), lives=(oom(0),), largest=FULL), {"worker": LONG_AGO}),
+        (Seen(job(), resource(), lives=(oom(0), life(0, 1)), largest=FULL), {"worker": LONG_AGO}),
+        (Seen(job(), resource(), lives=(oom(0, at=LATER), oom(1)), largest=FULL), {"worker": LATER}),
+        (Seen(job(optimizeMode="manual"), resource(), lives=(oom(0),)), {"worker": LONG_AGO}),
+        (Seen(job(), resource(), lives=(ended(0),), largest=FULL), {}),
+        (Seen(job(), lives=(oom(0),), largest=FULL), {}),
+    ],
+)
+def test_a_role_is_starved_whose_nodes_were_killed_at_their_ceiling(
+    seen: Seen, roles: dict[str, Any]
+) -> None:
+    assert starved(seen) == roles
