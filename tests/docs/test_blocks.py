@@ -21,6 +21,8 @@ PAGES: Final = [
 BLOCKS: Final = [block for page in PAGES for block in blocks(page)]
 RUN: Final = {
     ("docs/walkthrough.md", "console"): "tests/docs/test_followed.py",
+    ("docs/tutorial.md", "console"): "tests/docs/test_followed.py",
+    ("docs/tutorial.md", "python"): "tests/docs/test_followed.py",
     ("docs/install.md", "console"): "tests/docs/test_followed.py",
     ("docs/framework.md", "python"): "tests/docs/test_framework.py",
     ("docs/framework.md", "yaml"): "tests/docs/test_framework.py",
@@ -97,7 +99,7 @@ def test_most_blocks_are_run_or_read() -> None:
         (
             "yaml",
             "spec: {replicaSpecs: {worker: {replicas: -1, template: {…}}}}",
-            "minReplicas",
+            "-1",
         ),
         ("python", "from elasticjob.trainer.torch import Elastik", "Elastik"),
         ("python", "for x in", "invalid syntax"),

@@ -1,5 +1,5 @@
-"""Pages that are run as they stand: docs/install.md and docs/walkthrough.md with the real kubectl (and Helm),
-and the script of docs/training.md.
+"""Pages that are run as they stand: docs/install.md, docs/walkthrough.md and docs/tutorial.md with the real
+kubectl (and Helm), and the script of docs/training.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ from tests.kit.helm import program
 from tests.kit.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PAUSE = "    time.sleep(0.1)\n"
+UNTIL = """\
+    import pathlib
+    gate = pathlib.Path({gate!r})
+    time.sleep(0 if gate.exists() else 0.3)
+    while step.epoch >= 149 and not gate.exists():
+        time.sleep(0.01)
+"""
 HELM = program()
 with_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the pages are written for kubectl")
 
@@ -69,6 +78,27 @@ async def test_walkthrough_shows_what_is_printed(kubeconfig: Path, tmp_path: Pat
 
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     await follow(ROOT / "docs" / "walkthrough.md", root, environment, open_gate)
+    assert gate.exists()
+
+
+@with_kubectl
+@pytest.mark.story
+@pytest.mark.timeout(1800)
+async def test_tutorial_shows_what_is_printed(kubeconfig: Path, tmp_path: Path) -> None:
+    """With the page's script, which waits before its last epoch until the page waits for its end."""
+    gate, folder = tmp_path / "gate", tmp_path / "folder"
+    (script,) = re.findall(r"^```python\n(.*?)^```", TUTORIAL.read_text(), re.MULTILINE | re.DOTALL)
+    assert script.count(PAUSE) == 1
+    folder.mkdir()
+    (folder / "train.py").write_text(script.replace(PAUSE, UNTIL.format(gate=str(gate))))
+
+    def open_gate(command: Command) -> None:
+        if command.command == "elasticjob wait line --timeout 10m":
+            gate.touch()
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
+    await follow(TUTORIAL, folder, environment, open_gate)
     assert gate.exists()
 
 
