@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
-from elasticjob.controllers.parts import environment, names
+from elasticjob.controllers.parts import agent, environment, names
 from elasticjob.controllers.parts.frameworks import framework_of
 from elasticjob.controllers.parts.gangs.apis import Carried, api_of, kept
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
@@ -109,7 +109,10 @@ def _spec(
         changed["affinity"] = _away_from(given.get("affinity") or {}, birth.avoid)
     if priority := class_of(job, birth.role, birth.index, nodes):
         changed["priorityClassName"] = priority
-    return {**IMPLIED, **given, **changed}
+    spec = {**IMPLIED, **given, **changed}
+    annotations = (replicas.template.get("metadata") or {}).get("annotations") or {}
+    image = annotations.get(agent.IMAGE)
+    return agent.carried(image, spec, main.get("name", "")) if image else spec
 
 
 def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:

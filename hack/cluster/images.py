@@ -1,6 +1,7 @@
 """The images of operator, Brain and trainer, from this checkout and its virtual environment, without Docker.
 
 Three layers each: the interpreter, what is installed, the project. Only the last one changes from day to day.
+The agent's image (carried.py) has the same first layer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hack.cluster import binaries, interpreter
+from hack.cluster import binaries, carried, interpreter
 from hack.cluster.interpreter import NOBODY, PREFIX, PROGRAM, SITE
 from hack.cluster.nodeconfig import PAUSE
 from hack.cluster.oci import Entries, Entry, File, Image, Recipe, Store
@@ -25,16 +26,25 @@ PACKAGE: Final = ROOT / "elasticjob"
 
 @dataclass(frozen=True)
 class Product:
-    """An image that we ship: the extras of the project in it, and what it runs."""
+    """An image that we ship: the extras of the project in it, what it runs, and its largest size in MB."""
 
     extras: tuple[str, ...]
     command: tuple[str, ...]
+    megabytes: int
+    entrypoint: tuple[str, ...] = ("elasticjob",)
+    about: str = ""
 
 
+AGENT: Final = "agent"
 PRODUCTS: Final[Mapping[str, Product]] = {
-    "operator": Product(("operator",), ("operator",)),
-    "brain": Product(("brain",), ("brain",)),
-    "trainer": Product(("examples",), ("run", "--help")),
+    "operator": Product(("operator",), ("operator",), 230, about="the operator of elastic training jobs"),
+    "brain": Product(("brain",), ("brain",), 500, about="sizes of jobs by the history of jobs like them"),
+    "trainer": Product(
+        ("examples",), ("run", "--help"), 3500, about="agent, job master and training library, with PyTorch"
+    ),
+    AGENT: Product(
+        (), (carried.TARGET,), 180, ("python3", "-I", "/copy.py"), "the agent, for images that lack it"
+    ),
 }
 GPU_ONLY: Final = ("nvidia-", "cuda-", "triton")
 """Distributions that processors do not use; torch is linked against some of their libraries all the same."""
@@ -45,21 +55,25 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob" / "images"
 
 
-def build(name: str, store: Store, version: str, *, gpu: bool = False) -> Image:
+def build(name: str, store: Store, version: str, *, gpu: bool = False, commit: str = "") -> Image:
     """Return the image elasticjob/<name>:<version>; layers that did not change are not written again.
 
     Without `gpu`, what only GPUs use is left out: half of torch's size.
     """
     without = () if gpu else GPU_ONLY
     product, ours = PRODUCTS[name], project()
-    layers = (
-        store.layer({**interpreter.system(), **interpreter.interpreter()}),
-        store.layer(interpreter.distributions(requirements(ours, product.extras), without)),
-        store.layer(package(ours, version)),
-    )
+    required, installed = requirements(ours, product.extras), package(ours, version, commit)
+    layers = [store.layer({**interpreter.system(), **interpreter.interpreter()})]
+    if name == AGENT:
+        layers += [
+            store.layer(carried.packages(required, store.folder / "carried")),
+            store.layer({**carried.starter(required), **carried.project(installed)}),
+        ]
+    else:
+        layers += [store.layer(interpreter.distributions(required, without)), store.layer(installed)]
     recipe = Recipe(
         name=f"docker.io/elasticjob/{name}:{version}",
-        entrypoint=("elasticjob",),
+        entrypoint=product.entrypoint,
         command=product.command,
         user=f"{NOBODY}:{NOBODY}",
         environment={
@@ -68,12 +82,22 @@ def build(name: str, store: Store, version: str, *, gpu: bool = False) -> Image:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-        labels={
-            "org.opencontainers.image.title": f"elasticjob {name}",
-            "org.opencontainers.image.version": version,
-        },
+        labels=_labels(name, ours, version, commit),
     )
     return store.image(recipe, layers)
+
+
+def _labels(name: str, project: Mapping[str, Any], version: str, commit: str) -> dict[str, str]:
+    """Return the annotations that the OCI specification defines, as far as they are known."""
+    known = {
+        "title": f"elasticjob {name}",
+        "description": PRODUCTS[name].about,
+        "licenses": project["license"],
+        "vendor": project["authors"][0]["name"],
+        "version": version,
+        "revision": commit,
+    }
+    return {f"org.opencontainers.image.{key}": value for key, value in known.items() if value}
 
 
 def pause(store: Store) -> Image:
@@ -111,14 +135,16 @@ def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[st
     return found
 
 
-def package(project: Mapping[str, Any], version: str) -> Entries:
-    """Return the project as it would be installed: the package, its metadata, its commands."""
+def package(project: Mapping[str, Any], version: str, commit: str = "") -> Entries:
+    """Return the project as it would be installed: the package, its metadata, its commands, its commit."""
     entries: dict[str, Entry] = {**interpreter.compiled(PACKAGE, f"{SITE}/{PACKAGE.name}")}
     metadata = f"{SITE}/elasticjob-{version}.dist-info"
     entries[f"{metadata}/METADATA"] = File(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n".encode()
     )
     entries[f"{metadata}/entry_points.txt"] = File(_entry_points(project).encode())
+    if commit:
+        entries[f"{SITE}/{PACKAGE.name}/commit.txt"] = File(f"{commit}\n".encode())
     for command, target in project["scripts"].items():
         entries[f"{PREFIX}/bin/{command}"] = File(_script(target), 0o755)
     return entries

@@ -109,6 +109,7 @@ class Store:
     """A folder of blobs, with a cache of the layers' digests by their entries."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._blobs = folder / "blobs" / "sha256"
         self._known = folder / "layers"
         self._images = folder / "images"

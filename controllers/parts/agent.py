@@ -1,0 +1,52 @@
+"""The agent in an image that lacks it: an init container copies it into a volume of the pod."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.kube.objects.kinds import Manifest
+
+IMAGE: Final = "elasticjob.dlrover/agent-image"
+"""Annotation of a role's template: the image elasticjob/agent of one's registry."""
+VOLUME: Final = "elasticjob-agent"
+PLACE: Final = "/elasticjob"
+SIZE: Final = {"cpu": "100m", "memory": "128Mi"}
+"""Of the init container, as requests and limits: it lowers the quality of service of no pod."""
+
+
+def carried(image: str, spec: Manifest, main: str) -> Manifest:
+    """Return a pod spec with the agent in its main container, at PLACE; `main` is that container's name.
+
+    A template that has the volume already says all of it itself, and stays as it is.
+    """
+    if any(volume.get("name") == VOLUME for volume in spec.get("volumes") or []):
+        return spec
+    mount = {"name": VOLUME, "mountPath": PLACE}
+    return {
+        **spec,
+        "volumes": [*(spec.get("volumes") or []), {"name": VOLUME, "emptyDir": {}}],
+        "initContainers": [_copying(image, mount), *(spec.get("initContainers") or [])],
+        "containers": [
+            {
+                **container,
+                "volumeMounts": [*(container.get("volumeMounts") or []), {**mount, "readOnly": True}],
+            }
+            if container.get("name") == main
+            else container
+            for container in spec.get("containers") or []
+        ],
+    }
+
+
+def _copying(image: str, mount: Manifest) -> Manifest:
+    return {
+        "name": VOLUME,
+        "image": image,
+        "resources": {"requests": SIZE, "limits": SIZE},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [mount],
+    }
