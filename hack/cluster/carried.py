@@ -30,6 +30,7 @@ from hack.cluster.oci import Entries, Entry, File
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 PLACE: Final = "/agent"
 FILES: Final = Path(__file__).with_name("agent")
+NO_LEAST: Final = 'LEAST: "dict[str, str]" = {}'
 TARGET: Final = "/elasticjob"
 """Where the volume is mounted in the init container; users may mount it elsewhere in theirs."""
 
@@ -40,23 +41,26 @@ def starter(requirements: Sequence[str]) -> Entries:
     for text in requirements:
         asked = Requirement(text)
         lowest[asked.name] = next(one.version for one in asked.specifier if one.operator == ">=")
-    start = (FILES / "start.py").read_text().replace("LEAST = {}", f"LEAST = {lowest!r}")
+    start = (FILES / "start.py").read_text()
+    told = start.replace(NO_LEAST, NO_LEAST.replace("{}", repr(lowest)))
+    if told == start:
+        raise ValueError(f"start.py has no line {NO_LEAST}")
     return {
         f"{PLACE}/run": File((FILES / "run").read_bytes(), 0o755),
-        f"{PLACE}/start.py": File(start.encode()),
+        f"{PLACE}/start.py": File(told.encode()),
         f"{PLACE}/machine": File(platform.machine().encode()),
         "/copy.py": File((FILES / "copy.py").read_bytes()),
     }
 
 
 def project(package: Entries) -> Entries:
-    """Return the project of an image at the agent's place, without bytecode: it is of one Python alone.
+    """Return the project of an image at the agent's place; no bytecode, which is of one Python alone.
 
     Its first module adds the packages that were brought along to the path.
     """
     moved: dict[str, Entry] = {}
     for place, entry in package.items():
-        if not place.startswith(interpreter.SITE) or "__pycache__" in place:
+        if not place.startswith(interpreter.SITE):
             continue
         inside = place.removeprefix(f"{interpreter.SITE}/")
         if (

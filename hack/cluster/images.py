@@ -62,7 +62,8 @@ def build(name: str, store: Store, version: str, *, gpu: bool = False, commit: s
     """
     without = () if gpu else GPU_ONLY
     product, ours = PRODUCTS[name], project()
-    required, installed = requirements(ours, product.extras), package(ours, version, commit)
+    required = requirements(ours, product.extras)
+    installed = package(ours, version, commit, bytecode=name != AGENT)
     layers = [store.layer({**interpreter.system(), **interpreter.interpreter()})]
     if name == AGENT:
         layers += [
@@ -135,9 +136,10 @@ def requirements(project: Mapping[str, Any], extras: tuple[str, ...]) -> list[st
     return found
 
 
-def package(project: Mapping[str, Any], version: str, commit: str = "") -> Entries:
+def package(project: Mapping[str, Any], version: str, commit: str = "", *, bytecode: bool = True) -> Entries:
     """Return the project as it would be installed: the package, its metadata, its commands, its commit."""
-    entries: dict[str, Entry] = {**interpreter.compiled(PACKAGE, f"{SITE}/{PACKAGE.name}")}
+    files = interpreter.compiled if bytecode else interpreter.plain
+    entries: dict[str, Entry] = {**files(PACKAGE, f"{SITE}/{PACKAGE.name}")}
     metadata = f"{SITE}/elasticjob-{version}.dist-info"
     entries[f"{metadata}/METADATA"] = File(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n".encode()

@@ -166,6 +166,12 @@ def compiled(package: Path, place: str) -> Entries:
         }
 
 
+def plain(package: Path, place: str) -> Entries:
+    """Return a package without bytecode, for any Python."""
+    files = (file for file in _files_below(package) if "__pycache__" not in file.parts)
+    return {f"{place}/{file.relative_to(package).as_posix()}": File(file.read_bytes()) for file in files}
+
+
 def _unchecked(compiled: bytes, source: Path) -> bytes | None:
     """Return bytecode that was valid by time and size in the form that is always valid (PEP 552)."""
     status = source.stat()
@@ -208,6 +214,13 @@ def installed(source: Path, place: str, known: str = "") -> Entries:
         place: file,
         importlib.util.cache_from_source(place): File(code, known=known and f"bytecode of {known}"),
     }
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield files of a folder, those behind links to folders too, in order."""
+    for root, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        yield from (Path(root, name) for name in sorted(names))
 
 
 def _files(folder: Path) -> Iterator[Path]:

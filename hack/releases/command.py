@@ -1,0 +1,247 @@
+"""`hack/release 0.2.0`: from a clean checkout to a tagged commit with all archives in dist/0.2.0/.
+
+Each step looks first whether its result is there, so that a release that was interrupted goes on where it
+was. Nothing leaves this machine: what is left for a person is printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from elasticjob import __version__
+from hack.cluster import images
+from hack.releases.texts import dated, parsed, versioned
+
+BINARY: Final = frozenset({".png", ".svg", ".woff2"})
+PUBLISH: Final = """left for a person, after a look at {out}:
+  git push {remote} HEAD {tag}
+  twine upload {out}/elasticjob-{version}-py3-none-any.whl {out}/elasticjob-{version}.tar.gz
+  helm push {out}/elasticjob-{version}.tgz oci://REGISTRY/charts
+{copies}"""
+COPY: Final = (
+    "  skopeo copy oci-archive:{out}/{name}-{version}.oci.tar docker://REGISTRY/elasticjob/{name}:{version}"
+)
+
+
+class Refused(Exception):
+    """The release cannot go on; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version that is released from a checkout."""
+
+    root: Path
+    version: str
+    names: tuple[str, ...]
+    day: str
+
+    @property
+    def tag(self) -> str:
+        """The tag of the commit."""
+        return f"v{self.version}"
+
+    @property
+    def out(self) -> Path:
+        """The folder of the archives."""
+        return self.root / "dist" / self.version
+
+    @property
+    def subject(self) -> str:
+        """The subject of the commit."""
+        return f"Release {self.version}"
+
+    def git(self, *words: str) -> str:
+        """Return what git prints. Raises Refused with what it complains of."""
+        done = subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Refused(f"git {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def committed(self) -> bool:
+        """Tell whether HEAD is the release's commit."""
+        return self.git("log", "-1", "--format=%s") == self.subject
+
+    def tagged(self) -> bool:
+        """Tell whether the tag is there. Raises Refused if it is on another commit."""
+        if not self.git("tag", "--list", self.tag):
+            return False
+        if self.git("rev-list", "-n1", self.tag) != self.git("rev-parse", "HEAD"):
+            raise Refused(f"{self.tag} is the tag of another commit: choose the next version")
+        return True
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: what it does, whether that is done, and the doing."""
+
+    title: str
+    done: Callable[[Release], bool]
+    do: Callable[[Release], object]
+
+
+def main(arguments: Sequence[str] | None = None, root: Path | None = None) -> int:
+    """Do what the command line says; return the exit code."""
+    asked = _parser().parse_args(arguments)
+    try:
+        names = tuple(name for name in asked.images.split(",") if name)
+        release = Release(
+            root or Path(__file__).resolve().parents[2],
+            parsed(asked.version),
+            names,
+            asked.date or datetime.now(UTC).date().isoformat(),
+        )
+        begin(release)
+        for step in STEPS:
+            if step.done(release):
+                print(f"done   {step.title}")
+            elif asked.dry_run:
+                print(f"would  {step.title}")
+            else:
+                print(f"doing  {step.title}", flush=True)
+                step.do(release)
+    except (Refused, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    copies = "\n".join(
+        COPY.format(out=release.out, name=name, version=release.version) for name in release.names
+    )
+    remote = (release.git("remote").splitlines() or ["REMOTE"])[0]
+    print(
+        PUBLISH.format(
+            out=release.out, version=release.version, tag=release.tag, remote=remote, copies=copies
+        )
+    )
+    return 0
+
+
+def begin(release: Release) -> None:
+    """Check that the checkout may be released as this version. Raises Refused."""
+    if unknown := sorted(set(release.names) - set(images.PRODUCTS)):
+        raise Refused(f"there is no image {unknown[0]}: {', '.join(images.PRODUCTS)}")
+    written = _written(release)
+    if Version(release.version) < Version(written):
+        raise Refused(f"{release.version} is older than {written}, the version of this checkout")
+    if release.committed():
+        return
+    changed = [line[3:] for line in release.git("status", "--porcelain").splitlines()]
+    if changed and written != release.version:
+        raise Refused(f"the checkout is not clean ({', '.join(changed[:5])}): commit or remove what changed")
+    if not changed and release.git("tag", "--list", release.tag):
+        raise Refused(f"{release.tag} is the tag of another commit: choose the next version")
+
+
+def _written(release: Release) -> str:
+    text = (release.root / "elasticjob" / "__init__.py").read_text()
+    return text.split('__version__ = "')[1].split('"')[0]
+
+
+def _is_written(release: Release) -> bool:
+    return _written(release) == release.version
+
+
+def _write(release: Release) -> None:
+    old = _written(release)
+    for name in release.git("ls-files").splitlines():
+        file = release.root / name
+        if (
+            file.is_symlink()
+            or file.suffix in BINARY
+            or name == "CHANGELOG.md"
+            or name.startswith("docs/design/")
+        ):
+            continue
+        text = file.read_text(encoding="utf-8")
+        if (new := versioned(text, old, release.version)) != text:
+            file.write_text(new, encoding="utf-8")
+
+
+def _is_generated(release: Release) -> bool:
+    return _is_written(release) and _generate(release, "--check") == 0
+
+
+def _generate(release: Release, *flags: str) -> int:
+    command = [sys.executable, "hack/generate.py", *flags]
+    environ = {**os.environ, "PYTHONPATH": str(release.root)}
+    done = subprocess.run(command, cwd=release.root, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode and not flags:
+        raise Refused(f"hack/generate.py failed:\n{done.stdout}{done.stderr}")
+    return done.returncode
+
+
+def _has_section(release: Release) -> bool:
+    return f"\n## {release.version} " in (release.root / "CHANGELOG.md").read_text()
+
+
+def _date(release: Release) -> None:
+    file = release.root / "CHANGELOG.md"
+    file.write_text(dated(file.read_text(), release.version, datetime.fromisoformat(release.day).date()))
+
+
+def _commit(release: Release) -> None:
+    release.git("commit", "--quiet", "--all", "--message", release.subject)
+
+
+def _is_built(release: Release) -> bool:
+    return release.committed() and (release.out / "SHA256SUMS").exists() and _build(release, "--check") == 0
+
+
+def _build(release: Release, *flags: str) -> int:
+    """Build in a process of its own: this one has imported what the steps before have changed."""
+    command = [sys.executable, "-m", "hack.releases.artifacts_command", str(release.out), *flags]
+    command += [
+        "--commit",
+        release.git("rev-parse", "HEAD"),
+        "--epoch",
+        release.git("log", "-1", "--format=%ct"),
+    ]
+    environ = {**os.environ, "PYTHONPATH": str(release.root)}
+    done = subprocess.run([*command, *release.names], cwd=release.root, env=environ, check=False)
+    if done.returncode and not flags:
+        raise Refused("the archives are not complete: see above")
+    return done.returncode
+
+
+def _tag(release: Release) -> None:
+    release.git("tag", "--annotate", release.tag, "--message", release.subject)
+
+
+STEPS: Final = (
+    Step("write the version: package, images in texts", _is_written, _write),
+    Step("generate: chart, tables, examples", _is_generated, _generate),
+    Step("give the changelog's section its version and date", _has_section, _date),
+    Step("commit", Release.committed, _commit),
+    Step(
+        "build wheel, sdist, chart, images, lists of parts, SHA256SUMS",
+        _is_built,
+        _build,
+    ),
+    Step("tag", lambda release: release.committed() and release.tagged(), _tag),
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/release", description=__doc__)
+    parser.add_argument("version", help=f"the new version; this checkout is {__version__}")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="tell which steps are done, and change nothing"
+    )
+    parser.add_argument(
+        "--images", default=",".join(images.PRODUCTS), help="which images, by commas (%(default)s)"
+    )
+    parser.add_argument("--date", default="", help="the date in the changelog (today)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
