@@ -53,6 +53,7 @@ class Site:
         apply = ("apply", "--server-side", "--force-conflicts")
         if program():
             kubectl(*apply, "-f", str(ROOT / "config" / "operator" / "namespace.yaml"))
+            self._forget_what_has_no_owner()
             flags = ("--install", "--reset-values", "--take-ownership", "--namespace", SYSTEM)
             helm("upgrade", "elasticjob", str(CHART), *flags, kubeconfig=self.kubectl.kubeconfig)
         else:
@@ -62,3 +63,14 @@ class Site:
             "-n", SYSTEM, "rollout", "restart", OPERATOR
         )  # the image of that tag may be another than last time
         kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
+
+    def _forget_what_has_no_owner(self) -> None:
+        """An earlier version on a node that was kept made objects that no release takes with it."""
+        kubectl = self.kubectl.run
+        made = ("leases/elasticjob-operator", "secrets/elasticjob-webhooks-certificate")
+        found = kubectl("-n", SYSTEM, "get", made[0], "-o", "name", "--ignore-not-found")
+        owned = "-o", "jsonpath={.metadata.ownerReferences}"
+        if found and not kubectl("-n", SYSTEM, "get", made[0], *owned):
+            words = ("uninstall", "elasticjob", "--namespace", SYSTEM, "--wait", "--ignore-not-found")
+            helm(*words, kubeconfig=self.kubectl.kubeconfig)
+            kubectl("-n", SYSTEM, "delete", "--ignore-not-found", *made)
