@@ -78,7 +78,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         operator.add(_admission(operator, settings))
     caches = _caches(operator, settings)
     counters = Counters(operator.metrics.registry)
-    counters.uses({"brain": bool(settings.brain), "di-server": bool(settings.di_server)})
+    counters.uses_brain(bool(settings.brain))
     now = operator.clock.now
 
     def applier(manager: str) -> Applier:

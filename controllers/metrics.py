@@ -77,14 +77,13 @@ class Counters:
             registry=registry,
             buckets=WAITS,
         )
-        text = "Whether the operator sends jobs to a part that is optional, 1 or 0."
-        self._uses = Gauge("elasticjob_operator_uses", text, ("part",), registry=registry)
+        text = "Whether the operator sends jobs to Brain, 1 or 0."
+        self._brain = Gauge("elasticjob_operator_uses_brain", text, registry=registry)
         self._known: dict[Key, _Known] = {}
 
-    def uses(self, parts: Mapping[str, bool]) -> None:
-        """Show which optional parts the operator sends jobs to."""
-        for part, there in parts.items():
-            self._uses.labels(part).set(there)
+    def uses_brain(self, brain: bool) -> None:
+        """Show whether jobs are sent to Brain, which is optional."""
+        self._brain.set(brain)
 
     def found(self, job: ElasticJob, now: datetime) -> None:
         """Note the phase of a job, and its first step unless it had trained before this process saw it."""

@@ -74,6 +74,7 @@ PHASE: Final = "elasticjob_job_phase_timestamp_seconds"
 STEP: Final = "elasticjob_last_step_timestamp_seconds"
 USUAL: Final = "elasticjob_usual_step_seconds"
 ERRORS: Final = operator("controller_runtime_reconcile_errors_total", controller="elasticjob")
+DIJOBS: Final = operator("elasticjob_kube_cache_objects", kind="DIJob")
 LOST: Final = master("elasticjob_badput_seconds_total", cause="pull")
 PRODUCTIVE: Final = master("elasticjob_productive_seconds_total")
 WORLD: Final = master("elasticjob_world_size")
@@ -379,13 +380,13 @@ CASES: Final = (
     ),
     Case(
         "ElasticJobBrainDown",
-        {operator("elasticjob_operator_uses", part="brain"): "1x40", up("brain"): "1x5 stale _x9 1x20"},
+        {operator("elasticjob_operator_uses_brain"): "1x40", up("brain"): "1x5 stale _x9 1x20"},
         fires=14,
         resolved=20,
         labels={},
         says="Prometheus reaches no replica of Brain. "
         "Jobs train on, and their masters decide sizes by themselves.",
-        silent={operator("elasticjob_operator_uses", part="brain"): "0x40"},
+        silent={operator("elasticjob_operator_uses_brain"): "0x40"},
     ),
     Case(
         "ElasticJobBrainDatabaseFails",
@@ -414,13 +415,13 @@ CASES: Final = (
     ),
     Case(
         "ElasticJobDIServerDown",
-        {operator("elasticjob_operator_uses", part="di-server"): "1x40", up("di-server"): "1x5 0x9 1x20"},
+        {DIJOBS: "1x40", up("di-server"): "1x5 0x9 1x20"},
         fires=14,
         resolved=20,
         labels={},
         says="Prometheus reaches no replica of di-server: "
         "coordinators of DIJobs get no collectors and learners.",
-        silent={operator("elasticjob_operator_uses", part="di-server"): "0x40"},
+        silent={DIJOBS: "0x40"},
     ),
     Case(
         "ElasticJobDIServerErrors",

@@ -42,7 +42,7 @@ NAME: Final = re.compile(
 SENTENCE: Final = re.compile(r"[A-Z][^.]*[a-z)0-9]\.")
 LABELS: Final = {
     *("job", "job_namespace", "job_name", "role", "node", "phase", "state", "doing", "reason", "cause"),
-    *("loop", "framework", "outcome", "part", "direction", "controller", "name", "priority", "result"),
+    *("loop", "framework", "outcome", "direction", "controller", "name", "priority", "result"),
     *("kind", "webhook", "configuration", "code", "method", "host", "fate", "verb", "call"),
 }
 """Names that mean one thing everywhere; `namespace`, `pod`, `instance` and `component` belong to targets."""
