@@ -129,7 +129,7 @@ def fail_after_the_deadline(seen: Seen, now: datetime) -> Plan | None:
 
 
 def fail_when_pending_too_long(seen: Seen, now: datetime) -> Plan | None:
-    """A job of which no node could start for pendingTimeoutSeconds is given up, with the cause."""
+    """A job fails when none of its nodes could start for pendingTimeoutSeconds; the message has the cause."""
     seconds, since = seen.job.spec.run_policy.pending_timeout_seconds, _pending_since(seen, now)
     if seconds is None or since is None or now < after(since, span(seconds)):
         return None
@@ -148,7 +148,7 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
 
 
 def fail_by_the_failure_policy(seen: Seen, now: datetime) -> Plan | None:
-    """A node that failed in a way for which failurePolicy says FailJob ends the job, whoever else goes on."""
+    """A failure for which failurePolicy says FailJob ends the job, even while other nodes run."""
     for node in seen.wanted:
         end = node.latest.ended if node.latest else None
         if end is not None and end.consequence.fails_job:
@@ -222,7 +222,7 @@ def _foundation(seen: Seen) -> tuple[Create, ...]:
 
 
 def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
-    """Token, rights, services and JobResource come with the first master, so that all start together."""
+    """Token, rights, services and JobResource are created together with the first master."""
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
@@ -270,7 +270,7 @@ def have_the_gang_follow(seen: Seen, now: datetime) -> Plan | None:
 
 
 def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
-    """A master that is gone is made again, at once after a kill and after a pause if it crashes."""
+    """A master that is gone is recreated: at once after a kill, after a back-off if it crashes."""
     if not seen.job.spec.needs_master:
         return None
     match seen.master.standing(policy(seen.job), now):
@@ -300,7 +300,7 @@ def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
 
 
 def move_the_master_before_its_machine_ends(seen: Seen, now: datetime) -> Plan | None:
-    """A master leaves a machine that ends within minutes: the next one goes on from its snapshot."""
+    """A master whose machine ends within minutes is recreated elsewhere, and continues from its snapshot."""
     life = seen.master.latest
     if life is None or not life.alive or life.terminating or not (life.notice and life.notice.at_once):
         return None

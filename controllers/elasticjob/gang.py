@@ -42,7 +42,7 @@ def looks_for_an_api(seen: Seen) -> bool:
 
 
 def wait_for_a_gang_scheduler(seen: Seen, now: datetime) -> Plan | None:
-    """A job whose gang no API can place has no pods, unless its gang is only preferred."""
+    """A job that requires a gang has no pods while no API can place one."""
     word = seen.job.spec.run_policy.scheduling.gang
     if not seen.begins or word in (Word.NONE, Word.PREFERRED) or chosen(seen.job, seen.served):
         return None

@@ -24,7 +24,7 @@ WAITING: Final = (None, PlanPhase.PENDING)
 
 
 def follow_the_templates(seen: Seen, now: datetime) -> Plan | None:
-    """What the user changed in a template takes the place of what a plan gave, before pods are made."""
+    """Values that the user edited in a template replace those of earlier plans, before pods are created."""
     if seen.resource is None:
         return None
     name = names.template_plan(seen.job.metadata.name, seen.job.metadata.generation)

@@ -179,14 +179,14 @@ def wait_for_its_job(seen: Seen, now: datetime) -> Plan | None:
 
 
 def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
-    """A job that is over keeps the pods that its cleanPodPolicy says."""
+    """When a job is over, its pods are kept or deleted by its cleanPodPolicy."""
     if seen.job is None or not is_over(seen.job):
         return None
     return clean_up(seen.job, seen.lives, now)
 
 
 def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
-    """A job whose end can be seen gets no more pods, though its controller has not written the end yet."""
+    """A job that is about to end gets no more pods, even before its controller has written the end."""
     standings = (node.standing(seen.policy(node.role), now) for node in seen.wanted.values())
     if seen.job is None or Standing.DUE not in standings:
         return None
@@ -221,7 +221,7 @@ def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
 
 
 def converge(seen: Seen, now: datetime) -> Plan | None:
-    """Each node is brought one step closer to what it should be, all of them at once."""
+    """Each node is brought one step closer to what it should be; all nodes at the same time."""
     steps = tuple(_steps(seen, now))
     actions = tuple(action for step in steps for action in step.actions)
     notes = tuple(step.note for step in steps if step.note)

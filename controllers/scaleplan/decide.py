@@ -84,7 +84,7 @@ def adopt_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
-    """A newer plan supersedes an older one that changes the same, but an automatic one never a manual one.
+    """A newer plan supersedes an older one that changes the same; an automatic one never a manual one.
 
     An automatic plan for a size that a manual one is changing rests on the size before: it gives way as well.
     """
@@ -100,7 +100,7 @@ def close_plans_that_give_way(seen: Seen, now: datetime) -> Plan | None:
 
 
 def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
-    """The oldest plan that waits for no other is folded into the JobResource."""
+    """The oldest plan that waits for no other is written into the JobResource."""
     if seen.job is None or seen.resource is None:
         return None
     held = {new.metadata.name for old, new in _pairs(seen.open) if old.manual and not new.manual}
@@ -136,7 +136,7 @@ def finish_plans(seen: Seen, now: datetime) -> Plan | None:
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
-    """Only the last finished plans are kept; how one ended can be read for some seconds in any case."""
+    """Only the last finished plans are kept, each of them for some seconds at least."""
     old = [plan for plan in _surplus(seen) if _kept_until(plan, now) <= now]
     deletions = tuple(Delete(SCALEPLAN, plan.metadata.name, plan.metadata.uid) for plan in old)
     return Plan("PlansForgotten", "old plans are deleted", groups=(deletions,), quiet=True) if old else None
