@@ -1,8 +1,8 @@
 """Admission webhooks: one file for each kind; the checks are in api/v1alpha1/checks.
 
-Defaults are in the schemas of the CRDs. Mutation adds labels and what older forms mean (api/v1alpha1/older):
-if it changed a field of today's form, GitOps tools would see a difference that never goes away. They see one
-for older words, pod names and `replicas: 0`, until the manifest says what is stored.
+Nothing that a user wrote is changed: GitOps tools would see a difference that never goes away. Mutation adds
+labels. Defaults are in the schemas of the CRDs, and what older forms mean is found where they are read
+(api/v1alpha1/older).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The webhooks of DIJobs and AggregatorConfigs: the default policy, checks, and warnings."""
+"""The webhooks of DIJobs and AggregatorConfigs: checks, and warnings."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from collections.abc import Sequence
 
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG, AggregatorConfig
 from elasticjob.api.diengine.checks import config_problems, problems, template_advice, templates, warnings
-from elasticjob.api.diengine.dijob import DIJOB, CleanPodPolicy, DIJob
+from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
 from elasticjob.webhooks.repeated import refuse_repeated
 
 
 def mutate(review: Review[DIJob]) -> Sequence[JsonPatchOperation]:
-    """Write the default for an empty cleanPodPolicy; an absent one has it from the schema.
-
-    Raises Refusal for members of templates that are there twice.
-    """
+    """Change nothing. Raises Refusal for members of templates that are there twice."""
     if review.new is not None:
         refuse_repeated(dict(templates(review.new)), dict(templates(review.old)) if review.old else {})
-    if (review.raw.get("spec") or {}).get("cleanPodPolicy") != "":
-        return ()
-    return [{"op": "replace", "path": "/spec/cleanPodPolicy", "value": CleanPodPolicy.RUNNING.value}]
+    return ()
 
 
 def validate(review: Review[DIJob]) -> Sequence[Problem]:

@@ -1,4 +1,4 @@
-"""The webhook of ElasticJobs: reads older forms, validates, and warns of what has no effect."""
+"""The webhook of ElasticJobs: validates, and warns of what has no effect."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from functools import partial
 from elasticjob.api.v1alpha1.checks.advice import advice
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.api.v1alpha1.older import job_changes
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
-from elasticjob.webhooks.patches import changed_spec
 from elasticjob.webhooks.repeated import refuse_repeated
 
 
 def mutate(review: Review[ElasticJob]) -> Sequence[JsonPatchOperation]:
-    """Write what older forms mean into today's fields. Raises Refusal for members that are there twice."""
-    if review.new is None:
-        return ()
-    refuse_repeated(dict(templates(review.new)), dict(templates(review.old)) if review.old else {})
-    roles = review.new.spec.replica_specs if review.old is None else review.old.spec.replica_specs
-    numbered = {role for role, spec in roles.items() if spec.replicas is not None}
-    return changed_spec(job_changes(review.raw["spec"], numbered if review.operation != "CREATE" else ()))
+    """Change nothing. Raises Refusal for members that are there twice, before the server's schema does."""
+    if review.new is not None:
+        refuse_repeated(dict(templates(review.new)), dict(templates(review.old)) if review.old else {})
+    return ()
 
 
 def templates(job: ElasticJob) -> Iterator[tuple[str, Manifest]]:
@@ -42,7 +37,18 @@ def warn(review: Review[ElasticJob], *, brain: bool = True) -> Sequence[str]:
     """Return a sentence for each thing that is accepted without effect; a refused job needs none."""
     if review.new is None or problems(review.new, review.old):
         return ()
-    return [str(each) for each in advice(review.new, review.old, brain=brain)]
+    found = [*advice(review.new, review.old, brain=brain), *left_to_the_optimizer(review)]
+    return [str(each) for each in found]
+
+
+def left_to_the_optimizer(review: Review[ElasticJob]) -> Iterator[Problem]:
+    """Find the roles in which a number becomes 0 and means that the optimizer decides."""
+    before = review.old.spec.replica_specs if review.old else {}
+    for role, spec in review.raw["spec"].get("replicaSpecs", {}).items():
+        undecided = review.new is not None and review.new.spec.replica_specs[role].replicas is None
+        if spec.get("replicas") == 0 and undecided and role in before and before[role].replicas is not None:
+            why = "0 leaves the number to the optimizer: for none write minReplicas: 0, or suspend: true"
+            yield Problem(f"spec.replicaSpecs[{role}].replicas", why)
 
 
 WEBHOOK = Webhook(ELASTICJOB, mutate=mutate, validate=validate, warn=warn)

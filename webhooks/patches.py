@@ -1,11 +1,10 @@
-"""The patches of mutating webhooks: missing labels, and changed fields of a spec."""
+"""The patches of mutating webhooks: missing labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review
 
 
@@ -19,11 +18,6 @@ def missing_labels(review: Review[Any], wanted: Mapping[str, str]) -> list[JsonP
         for name, value in wanted.items()
         if name not in present
     ]
-
-
-def changed_spec(changes: Manifest) -> list[JsonPatchOperation]:
-    """Return the patch that sets fields of the spec."""
-    return [{"op": "add", "path": f"/spec/{field}", "value": value} for field, value in changes.items()]
 
 
 def _escaped(name: str) -> str:

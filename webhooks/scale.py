@@ -1,4 +1,7 @@
-"""The webhook of an ElasticJob's scale: a user asks again for a size that a plan has changed since.
+"""The webhook of an ElasticJob's scale: no workers, or again a size that a plan has changed since.
+
+`replicas: 0` in a spec leaves the number to the optimizer, unless minReplicas is 0. `kubectl scale` to 0
+means none, so that is refused with what to write instead.
 
 `kubectl scale` to the number that the spec has already stores nothing, so no watch tells it. The API server
 asks webhooks even so: the size becomes a manual ScalePlan, as a change of the spec would. It asks twice where
@@ -54,6 +57,14 @@ def asked_again(review: Review[Scale]) -> int | None:
     return new.spec.replicas
 
 
+def none_is_allowed(job: ElasticJob | None) -> Sequence[Problem]:
+    """Return why a job cannot be scaled to no workers."""
+    spec = job.spec.roles.get(WORKER) if job else None
+    if spec is None or spec.min_replicas == 0:
+        return ()
+    return [Problem("spec.replicas", "0 workers: set suspend: true to stop the job, or minReplicas: 0 first")]
+
+
 def plan(job: ElasticJob, resource: JobResource, replicas: int) -> Manifest:
     """Return the ScalePlan; asking again before the JobResource has changed gives the same name."""
     about = job.metadata
@@ -72,9 +83,11 @@ def webhook(writer: Writer) -> Webhook[Scale]:
 
     async def carry_out(review: Review[Scale], reader: Reader) -> Sequence[Problem]:
         replicas = asked_again(review)
-        if replicas is None:
+        if replicas is None and (review.new is None or review.new.spec.replicas):
             return ()
         job = await reader.find(ELASTICJOB, review.name, review.namespace)
+        if replicas is None:
+            return none_is_allowed(job)
         resource = await reader.find(JOBRESOURCE, review.name, review.namespace)
         if job is None or resource is None or WORKER not in job.spec.roles:
             return ()

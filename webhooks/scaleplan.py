@@ -1,4 +1,4 @@
-"""The webhook of ScalePlans: reads older forms, adds labels, and validates against the job."""
+"""The webhook of ScalePlans: adds labels, and validates against the job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from elasticjob.api.v1alpha1.checks.common import is_label
 from elasticjob.api.v1alpha1.checks.scaleplan import problems
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.older import plan_changes
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
 from elasticjob.kube.webhook.review import JsonPatchOperation, Reader, Review, Webhook
-from elasticjob.webhooks.patches import changed_spec, missing_labels
+from elasticjob.webhooks.patches import missing_labels
 
 SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 """How the names of users begin that are service accounts; their namespace and name follow."""
@@ -23,13 +22,12 @@ OPERATOR: Final = "elasticjob"
 
 
 def mutate(review: Review[ScalePlan]) -> Sequence[JsonPatchOperation]:
-    """Add the labels of the job and of the scale type, manual or auto; write older forms into today's."""
+    """Add the labels of the job and of the scale type, manual or auto."""
     plan = review.new
     if plan is None or not is_label(plan.spec.owner_job):
         return ()
     scale_type = "manual" if plan.manual else "auto"
-    labels = missing_labels(review, {LABEL_JOB: plan.spec.owner_job, LABEL_SCALE_TYPE: scale_type})
-    return [*labels, *changed_spec(plan_changes(review.raw["spec"]))]
+    return missing_labels(review, {LABEL_JOB: plan.spec.owner_job, LABEL_SCALE_TYPE: scale_type})
 
 
 async def master_of(user: str, namespace: str, reader: Reader) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.diengine.names import GROUP, VERSION, Role
@@ -70,8 +70,10 @@ class DIJobSpec(Part):
     priority_class_name: Annotated[str, Field(max_length=253)] = ""
     """The PriorityClass of all pods."""
 
-    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
-    """Which pods are deleted when the job has ended: Running, All or None."""
+    clean_pod_policy: Annotated[
+        CleanPodPolicy, WithJsonSchema({"type": "string", "enum": [*map(str, CleanPodPolicy), ""]})
+    ] = CleanPodPolicy.RUNNING
+    """Which pods are deleted when the job has ended: Running (also where it is empty), All or None."""
 
     volumes: Annotated[list[Manifest], Field(max_length=256, json_schema_extra=ATOMIC)] = []
     """Volumes of coordinator, collectors and learners."""

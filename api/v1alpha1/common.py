@@ -20,6 +20,15 @@ MASTER: Final = "dlrover-master"
 """The role of the job's master; users may write `master` instead."""
 MASTER_ALIAS: Final = "master"
 
+
+def is_master(role: str) -> bool:
+    """Whether a role name means the job's master."""
+    return role in (MASTER, MASTER_ALIAS)
+
+
+PARAMETER_SERVERS: Final = "ParameterServerStrategy"
+"""The strategy of a job that names none and has parameter servers."""
+
 RESTARTS_SPENT: Final = "RestartsSpent"
 """Reason of a failed job: nodes have spent their restarts, and too few are left."""
 

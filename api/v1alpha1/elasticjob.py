@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema, model_validator
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.sizes.facts import Mode
@@ -19,13 +19,16 @@ from elasticjob.api.v1alpha1.common import (
     MASTER,
     MASTER_ALIAS,
     MOST_ROLES,
+    PARAMETER_SERVERS,
     VERSION,
     WORKER,
     Count,
     FailureAction,
     Replicas,
     Resource,
+    is_master,
 )
+from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.kube.crd.model import (
     ATOMIC,
     IMPLIED,
@@ -40,6 +43,7 @@ from elasticjob.kube.crd.model import (
     Scale,
     Time,
     list_map,
+    ruled,
 )
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -48,7 +52,7 @@ class DistributionStrategy(StrEnum):
     """How the nodes of a job work together."""
 
     ALLREDUCE = "AllreduceStrategy"
-    PARAMETER_SERVER = "ParameterServerStrategy"
+    PARAMETER_SERVER = PARAMETER_SERVERS
     CUSTOM = "CustomStrategy"
     LOCAL = "Local"
 
@@ -61,6 +65,22 @@ class DistributionStrategy(StrEnum):
 
 
 OptimizeMode = Mode
+
+
+def _spelled(words: str, told: str) -> dict[str, Any]:
+    """The schema of a word in any of its spellings: readers know them, and what a user wrote is stored."""
+    return {
+        "type": "string",
+        "maxLength": 64,
+        **ruled(Rule(f"self.matches('(?i)^({words})$')", f"write {told}")),
+    }
+
+
+_STRATEGIES: Final = _spelled(
+    "(all[-_ ]?reduce|parameter[-_ ]?server|ps|custom|local)([-_ ]?strategy)?",
+    "AllreduceStrategy, ParameterServerStrategy, CustomStrategy or Local",
+)
+_MODES: Final = _spelled("manual|single[-_ ]?job|cluster", "manual, single-job or cluster")
 
 
 def _plain(word: object) -> str:
@@ -274,7 +294,8 @@ _SIZES = (
         ".minReplicas",
     ),
     Rule(
-        "!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas",
+        "!has(self.replicas) || self.replicas == 0 || !has(self.minReplicas) "
+        "|| self.minReplicas <= self.replicas",
         "replicas is less than minReplicas: write a number from minReplicas to maxReplicas",
         ".replicas",
     ),
@@ -292,9 +313,8 @@ class ReplicaSpec(Part):
     RULES = _SIZES
 
     replicas: Replicas | None = None
-    """Number of nodes; absent means that the optimizer decides, and so does 0 in a role that had no number
-    before or has a minReplicas of 1 or more. Where there was a number, 0 means none. kubectl scale sets it
-    for role worker."""
+    """Number of nodes; absent or 0 means that the optimizer decides. With minReplicas: 0, 0 means none.
+    kubectl scale sets it for role worker."""
 
     min_replicas: Count | None = None
     """Minimum number of nodes; absent means replicas. Less than maxReplicas makes the role elastic."""
@@ -367,30 +387,44 @@ class OlderRole(Part):
     """The command line of the role's container."""
 
 
-_IMPLIED_STRATEGY: Final = DistributionStrategy.ALLREDUCE
-
-
-def _immutable(field: str, implied_value: str) -> Rule:
-    """A CEL rule: `field`, or its default, is immutable."""
-    now, before = (
-        f"(has({word}.{field}) ? {word}.{field} : '{implied_value}')" for word in ("self", "oldSelf")
-    )
+def _immutable(field: str, meaning: str) -> Rule:
+    """A CEL rule: what `field` means is immutable; `meaning` is an expression over SELF."""
+    now, before = (meaning.replace("SELF", word) for word in ("self", "oldSelf"))
     message = f"{field} cannot change while a job exists: delete the job and create it again"
-    return Rule(f"{now} == {before}", message, f".{field}", "FieldValueForbidden")
+    return Rule(f"({now}) == ({before})", message, f".{field}", "FieldValueForbidden")
+
+
+_MANAGER: Final = "has(SELF.managedBy) ? SELF.managedBy : ''"
+_HAS_SERVERS: Final = (
+    "has(SELF.parameter_server) || has(SELF.parameterServer)"
+    + " || (has(SELF.replicaSpecs) && 'ps' in SELF.replicaSpecs)"
+)
+_FIRST_LETTER: Final = (
+    "has(SELF.distributionStrategy) ? SELF.distributionStrategy.lowerAscii().substring(0, 1) : "
+    f"({_HAS_SERVERS}) ? 'p' : 'a'"
+)
+"""Of the strategy: enough to tell them apart, however they are spelled."""
 
 
 class ElasticJobSpec(Part):
     """The training to run: its nodes, policies and limits."""
 
-    RULES = (_immutable("distributionStrategy", _IMPLIED_STRATEGY), _immutable("managedBy", ""))
+    RULES = (_immutable("distributionStrategy", _FIRST_LETTER), _immutable("managedBy", _MANAGER))
 
-    distribution_strategy: Annotated[DistributionStrategy, Field(json_schema_extra=IMPLIED)] = (
-        _IMPLIED_STRATEGY
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_forms(cls, given: Any) -> Any:
+        """What is stored is what the user wrote; what it means is found whenever it is read."""
+        return todays_job(given) if isinstance(given, dict) else given
+
+    distribution_strategy: Annotated[DistributionStrategy, WithJsonSchema({**_STRATEGIES, **IMPLIED})] = (
+        DistributionStrategy.ALLREDUCE
     )
-    """How the nodes work together: AllreduceStrategy (the default), ParameterServerStrategy, CustomStrategy
-    (your own roles), or Local (no master; the pods decide the end). Immutable."""
+    """How the nodes work together: AllreduceStrategy (the default, unless there are parameter servers),
+    ParameterServerStrategy, CustomStrategy (your own roles), or Local (no master; the pods decide the end).
+    Immutable."""
 
-    optimize_mode: OptimizeMode = OptimizeMode.SINGLE_JOB
+    optimize_mode: Annotated[OptimizeMode, WithJsonSchema(_MODES)] = OptimizeMode.SINGLE_JOB
     """Source of sizes and resources: manual (you), single-job (the job's master), cluster (Brain)."""
 
     brain_service: str = ""
@@ -433,12 +467,11 @@ class ElasticJobSpec(Part):
     """Accepted for older manifests, without effect: configure it in the training script."""
 
     command: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the command line of roles without one, split into words without a shell. Read when
-    the job is created; write replicaSpecs instead."""
+    """Older (EasyDL) form: the command line of roles without one, split into words without a shell; write
+    replicaSpecs instead."""
 
     image: Annotated[str, Field(json_schema_extra=NULLABLE)] | None = None
-    """Older (EasyDL) form: the image of roles without one. Read when the job is created; write replicaSpecs
-    instead."""
+    """Older (EasyDL) form: the image of roles without one; write replicaSpecs instead."""
 
     parameter_server: Annotated[OlderRole | None, Field(alias="parameter_server")] = None
     """Older (EasyDL) form of replicaSpecs.ps."""
@@ -654,8 +687,3 @@ DECLARATION: Final = Declaration(
         ),
     ),
 )
-
-
-def is_master(role: str) -> bool:
-    """Whether a role name means the job's master."""
-    return role in (MASTER, MASTER_ALIAS)

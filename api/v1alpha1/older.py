@@ -1,28 +1,27 @@
-"""What older manifests mean in today's fields. The mutating webhook asks, before the server checks schemas.
+"""What older manifests mean in today's fields. Models ask whenever they read a spec; nothing is rewritten.
 
     distributionStrategy: parameter_server        ParameterServerStrategy, and so on for every spelling
     no strategy, beside parameter servers         ParameterServerStrategy
     parameter_server, worker, evaluator (EasyDL)  the roles ps, worker and evaluator of one container each
     image, command (EasyDL)                       those of roles whose main container has none
-    replicas: 0, in a role without a number       absent: the optimizer decides
-    replicas: 0, minReplicas: 1 or more           the same, also when it is applied again
+    replicas: 0                                   absent: the optimizer decides
+    replicas: 0, minReplicas: 0                   none
     <job>-edljob-<role>-<index> in a ScalePlan    <job>-<role>-<index>
     _ in a pod's name in a ScalePlan              -, as pod names have no _
     type: Worker of a pod in a ScalePlan          worker, as roles are in small letters
     replicaResourceSpec in a ScalePlan            replicaResourceSpecs
 
-Only what can mean one thing is here; checks/ refuses the rest. The older fields stay beside what is made of
-them, so a manifest that is applied again changes nothing.
+The same spec means the same whatever was there before. Only what can mean one thing is here; checks/ refuses
+the rest. Words are read by their enums. Other types are left to the models, which say what is wrong.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
-from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, OptimizeMode, is_master
+from elasticjob.api.v1alpha1.common import EVALUATOR, PARAMETER_SERVERS, PS, WORKER, is_master
 from elasticjob.kube.objects.kinds import Manifest
 
 OLDER_ROLES: Final = (
@@ -34,41 +33,40 @@ OLDER_ROLES: Final = (
 """The fields of the EasyDL form, and the roles that they describe."""
 
 
-def job_changes(spec: Manifest, numbered: Container[str] = ()) -> Manifest:
-    """Return the fields of an ElasticJob's spec that differ once older forms are read.
-
-    `numbered` are the roles that had a number of nodes before this write: there, `replicas: 0` means none,
-    unless minReplicas forbids it.
-    """
+def todays_job(spec: Manifest) -> Manifest:
+    """Return an ElasticJob's spec in today's form; it may be the same object."""
     given = spec.get("replicaSpecs") or {}
-    roles = {**_older_roles(spec), **{role: _filled(role, one, spec) for role, one in given.items()}}
-    roles = {role: _undecided(one, numbered=role in numbered) for role, one in roles.items()}
-    read = {
-        "replicaSpecs": roles,
-        "distributionStrategy": _strategy(spec.get("distributionStrategy"), roles),
-        "optimizeMode": str(OptimizeMode(spec["optimizeMode"])) if spec.get("optimizeMode") else None,
+    if not isinstance(given, dict):
+        return spec
+    roles = {
+        role: _undecided(_filled(role, one, spec)) for role, one in _with_older_roles(given, spec).items()
     }
-    return {field: value for field, value in read.items() if value and value != spec.get(field)}
+    read: Manifest = {**spec, "replicaSpecs": roles} if roles else spec
+    if PS in roles and spec.get("distributionStrategy") is None:
+        return {**read, "distributionStrategy": PARAMETER_SERVERS}
+    return read
 
 
-def plan_changes(spec: Manifest) -> Manifest:
-    """Return the fields of a ScalePlan's spec that differ once older forms are read."""
-    job = spec["ownerJob"]
-    read: Manifest = {
-        field: [_renamed(job, pod) for pod in spec.get(field) or ()]
-        for field in ("createPods", "removePods", "migratePods")
-    }
-    read["replicaResourceSpecs"] = spec.get("replicaResourceSpecs") or spec.get("replicaResourceSpec")
-    return {field: value for field, value in read.items() if value and value != spec.get(field)}
+def todays_plan(spec: Manifest) -> Manifest:
+    """Return a ScalePlan's spec in today's form."""
+    job, read = spec.get("ownerJob"), dict(spec)
+    for field in ("createPods", "removePods", "migratePods"):
+        if isinstance(spec.get(field), list):
+            read[field] = [_renamed(job, pod) for pod in spec[field]]
+    if not spec.get("replicaResourceSpecs") and spec.get("replicaResourceSpec"):
+        read["replicaResourceSpecs"] = spec["replicaResourceSpec"]
+    return read
 
 
-def _older_roles(spec: Manifest) -> Manifest:
-    roles: Manifest = {}
+def _with_older_roles(given: Manifest, spec: Manifest) -> Manifest:
+    """The roles, and those of the EasyDL form; of a role with both, the older form is the template if it has
+    none: `kubectl scale` writes a number of workers and nothing else."""
+    roles = dict(given)
     for field, role in OLDER_ROLES:
-        older = spec.get(field)
-        if older is not None and role not in roles:
-            container = _with_defaults({"name": "main"} | older_container(older), spec)
-            roles[role] = {"template": {"spec": {"containers": [container]}}}
+        older, now = spec.get(field), roles.get(role) or {}
+        if isinstance(older, dict) and isinstance(now, dict) and not now.get("template"):
+            container = {"name": "main"} | older_container(older)
+            roles[role] = {**now, "template": {"spec": {"containers": [container]}}}
     return roles
 
 
@@ -86,23 +84,25 @@ def command_words(line: str | None) -> list[str] | None:
     """Split a command line as a shell does; None if its quotation marks do not match."""
     try:
         return shlex.split(line or "")
-    except ValueError:
+    except (ValueError, AttributeError):
         return None
 
 
-def _filled(role: str, one: Manifest, spec: Manifest) -> Manifest:
+def _filled(role: str, one: Any, spec: Manifest) -> Any:
     """Give the main container of a role what the EasyDL form says for all roles."""
-    template = one.get("template") or {}
-    pod = template.get("spec") or {}
+    if is_master(role) or not (spec.get("image") or spec.get("command")):
+        return one
+    template = one.get("template") if isinstance(one, dict) else None
+    pod = template.get("spec") if isinstance(template, dict) else None
     containers = pod.get("containers") if isinstance(pod, dict) else None
-    if is_master(role) or not isinstance(containers, list) or not containers:
+    if not isinstance(containers, list) or not containers:
         return one
     if not all(isinstance(container, dict) for container in containers):
         return one
     names = [container.get("name") for container in containers]
     main = names.index("main") if "main" in names else 0
     filled = [_with_defaults(each, spec) if at == main else each for at, each in enumerate(containers)]
-    return {**one, "template": {**template, "spec": {**pod, "containers": filled}}}
+    return {**one, "template": {**template, "spec": {**pod, "containers": filled}}}  # type: ignore[dict-item]
 
 
 def _with_defaults(container: Manifest, spec: Manifest) -> Manifest:
@@ -114,28 +114,21 @@ def _with_defaults(container: Manifest, spec: Manifest) -> Manifest:
     return container | missing
 
 
-def _undecided(one: Manifest, *, numbered: bool) -> Manifest:
-    """Leave out `replicas: 0`, unless it may mean none: where minReplicas or maxReplicas is 0 as well.
-
-    In a role that had a number it means none also without minReplicas; with one, it would never be allowed.
-    """
-    if one.get("replicas") != 0 or 0 in (one.get("minReplicas"), one.get("maxReplicas")):
+def _undecided(one: Any) -> Any:
+    """Leave out `replicas: 0`, unless the role may have no nodes: where minReplicas or maxReplicas is 0."""
+    if not isinstance(one, dict) or one.get("replicas") != 0 or isinstance(one["replicas"], bool):
         return one
-    if numbered and not one.get("minReplicas"):
+    if 0 in (one.get("minReplicas"), one.get("maxReplicas")):
         return one
     return {field: value for field, value in one.items() if field != "replicas"}
 
 
-def _strategy(word: str | None, roles: Container[str]) -> str | None:
-    if word is not None:
-        return str(DistributionStrategy(word))
-    return str(DistributionStrategy.PARAMETER_SERVER) if PS in roles else None
-
-
-def _renamed(job: str, pod: Any) -> Any:
+def _renamed(job: Any, pod: Any) -> Any:
     """Return a pod, or its name, without the word that the original system's names have."""
     if isinstance(pod, dict):
-        role = {"type": str(pod["type"]).lower()} if pod.get("type") else {}
-        return pod | {"name": _renamed(job, pod["name"])} | role
+        role = {"type": pod["type"].lower()} if isinstance(pod.get("type"), str) else {}
+        return pod | role | ({"name": _renamed(job, pod["name"])} if "name" in pod else {})
+    if not isinstance(pod, str):
+        return pod
     name, marked = pod.replace("_", "-"), f"{job}-edljob-"
     return f"{job}-{name.removeprefix(marked)}" if name.startswith(marked) else name

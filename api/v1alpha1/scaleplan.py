@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from elasticjob.api.v1alpha1.common import (
     GROUP,
@@ -21,6 +21,7 @@ from elasticjob.api.v1alpha1.common import (
     ReplicaResourceSpec,
     Resource,
 )
+from elasticjob.api.v1alpha1.older import todays_plan
 from elasticjob.kube.crd.model import (
     ATOMIC,
     OPAQUE,
@@ -100,6 +101,12 @@ class ScalePlanSpec(Part):
             reason="FieldValueForbidden",
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_forms(cls, given: Any) -> Any:
+        """What is stored is what the user wrote; what it means is found whenever it is read."""
+        return todays_plan(given) if isinstance(given, dict) else given
 
     owner_job: Annotated[str, Field(min_length=1, max_length=63)]
     """The ElasticJob to change, in the same namespace."""

@@ -71,14 +71,14 @@ def check(manifest: Manifest, old: Manifest) -> list[Problem]:
     match manifest["kind"]:
         case "ElasticJob":
             new = ELASTICJOB.convert(manifest)
-            older.job_changes(manifest["spec"])
+            older.todays_job(manifest["spec"])
             return elasticjob.problems(new) + elasticjob.problems(new, ELASTICJOB.convert(old))
         case "JobResource":
             resource = JOBRESOURCE.convert(manifest)
             return jobresource.problems(resource) + jobresource.problems(resource, JOBRESOURCE.convert(old))
         case _:
             plan = SCALEPLAN.convert(manifest)
-            older.plan_changes(manifest["spec"])
+            older.todays_plan(manifest["spec"])
             return scaleplan.problems(plan, job=job()) + scaleplan.problems(
                 plan, SCALEPLAN.convert(old), job=None
             )

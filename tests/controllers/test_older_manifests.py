@@ -1,4 +1,4 @@
-"""Manifests of the original system, through the API server: admission comes before the schema."""
+"""Manifests of the original system, through the API server: what is stored, and what it means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobSpec
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
@@ -31,26 +31,43 @@ async def stored(site: Site) -> Manifest:
     return found
 
 
-async def test_older_words_and_sizes_are_stored_as_todays_however_often_they_are_applied(site: Site) -> None:
+async def read(site: Site) -> ElasticJobSpec:
+    return (await site.client.get(ELASTICJOB, "digits", site.namespace)).spec
+
+
+async def test_older_words_and_sizes_stay_as_written_and_mean_todays_however_often_applied(
+    site: Site,
+) -> None:
     for _ in range(2):
         await site.apply(spec(replicas=0))
         found = await stored(site)
-        assert found["distributionStrategy"] == "AllreduceStrategy"
-        assert "replicas" not in found["replicaSpecs"]["worker"]
-    await site.scale(0)
-    assert (await stored(site))["replicaSpecs"]["worker"]["replicas"] == 0
-    await site.apply(spec(replicas=0))
-    assert (await stored(site))["replicaSpecs"]["worker"]["replicas"] == 0
+        assert (found["distributionStrategy"], found["replicaSpecs"]["worker"]["replicas"]) == (
+            "allreduce",
+            0,
+        )
+        meant = await read(site)
+        assert (meant.distribution_strategy, meant.roles["worker"].replicas) == ("AllreduceStrategy", None)
+    with pytest.raises(Invalid, match="set suspend: true to stop the job"):
+        await site.scale(0)
+    await site.patch({"distributionStrategy": "AllreduceStrategy"})  # another spelling of the same
+    with pytest.raises(Invalid, match="distributionStrategy cannot change"):
+        await site.patch({"distributionStrategy": "Local"})
 
 
-async def test_the_easydl_form_is_stored_with_its_roles(site: Site) -> None:
+async def test_the_easydl_form_stays_as_written_and_means_roles(site: Site) -> None:
     flat = {"suspend": True, "command": "python -m iris", "image": None, "parameter_server": {"image": "a"}}
     await site.create({**flat, "worker": {"image": "a"}})
-    found = await stored(site)
-    assert found["distributionStrategy"] == "ParameterServerStrategy"
+    assert "replicaSpecs" not in await stored(site)
+    meant = await read(site)
+    assert meant.distribution_strategy == "ParameterServerStrategy"
     main = {"name": "main", "image": "a", "command": ["python", "-m", "iris"]}
-    pods = {role: one["template"]["spec"] for role, one in found["replicaSpecs"].items()}
-    assert pods == {"ps": {"containers": [main]}, "worker": {"containers": [main]}}
+    assert {role: one.pod for role, one in meant.roles.items()} == {
+        "ps": {"containers": [main]},
+        "worker": {"containers": [main]},
+    }
+    await site.scale(3)
+    scaled = (await read(site)).roles["worker"]
+    assert (scaled.replicas, scaled.pod) == (3, {"containers": [main]})
 
 
 async def test_a_word_without_a_meaning_is_refused_with_those_that_have_one(site: Site) -> None:

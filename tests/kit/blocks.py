@@ -23,7 +23,7 @@ import yaml
 from elasticjob.api.v1alpha1.checks import elasticjob as jobs
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.older import job_changes
+from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.cli.main import application
 from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
 from elasticjob.devcluster.server.schema.pruning import prune
@@ -116,7 +116,7 @@ def _object_problems(given: Manifest) -> list[str]:
     ]
     if found or declaration.kind is not ELASTICJOB:
         return found
-    spec = {**whole["spec"], **job_changes(whole["spec"])}
+    spec = dict(todays_job(whole["spec"]))
     if not spec.get("replicaSpecs"):
         spec["replicaSpecs"] = yaml.safe_load(f"{{worker: {{template: {TEMPLATE}}}}}")
     return [

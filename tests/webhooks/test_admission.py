@@ -348,26 +348,31 @@ def one_container(*command: str) -> Manifest:
     return {"template": {"spec": {"containers": [main]}}}
 
 
-async def admitted(webhook: Webhook[Any], new: Manifest, old: Manifest | None = None) -> Manifest:
-    """Return what is stored of a write that both webhooks let through."""
+async def admitted(webhook: Webhook[Any], new: Manifest, old: Manifest | None = None) -> Any:
+    """Return what readers see of a write that both webhooks let through, and that neither changes."""
     stored = applied(changed(new, {}), await mutated(webhook, request(new, old)))
+    assert stored["spec"] == new["spec"]
     found = await validated(webhook, request(stored, old), Jobs(job()))
     assert found.allowed, found.problems
-    return stored
+    return webhook.kind.convert(stored)
 
 
-async def test_the_easydl_form_becomes_roles() -> None:
-    stored = await admitted(elasticjob.WEBHOOK, EASYDL)
-    assert stored["spec"] == EASYDL["spec"] | {
-        "distributionStrategy": "ParameterServerStrategy",
-        "replicaSpecs": {
-            "ps": one_container("python", "-m", "model zoo.iris"),
-            "worker": one_container("python", "work.py"),
-            "evaluator": one_container("python", "-m", "model zoo.iris"),
-        },
+async def test_the_easydl_form_is_read_as_roles() -> None:
+    read = await admitted(elasticjob.WEBHOOK, EASYDL)
+    assert read.spec.distribution_strategy == "ParameterServerStrategy"
+    assert {role: spec.template for role, spec in read.spec.replica_specs.items()} == {
+        "ps": one_container("python", "-m", "model zoo.iris")["template"],
+        "worker": one_container("python", "work.py")["template"],
+        "evaluator": one_container("python", "-m", "model zoo.iris")["template"],
     }
-    again = changed(stored, {"metadata/labels": {"a": "b"}})
-    assert await admitted(elasticjob.WEBHOOK, again, stored) == again
+    assert await admitted(elasticjob.WEBHOOK, changed(EASYDL, {"metadata/labels": {"a": "b"}}), EASYDL)
+
+
+async def test_scaling_a_job_in_the_easydl_form_leaves_its_template() -> None:
+    scaled = changed(EASYDL, {"spec/replicaSpecs": {"worker": {"replicas": 3}}})
+    read = await admitted(elasticjob.WEBHOOK, scaled, EASYDL)
+    assert read.spec.roles["worker"].replicas == 3
+    assert read.spec.roles["worker"].template == one_container("python", "work.py")["template"]
 
 
 W = "spec/replicaSpecs/worker"
@@ -401,29 +406,35 @@ OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("0 without bounds", {f"{W}/replicas": 0, **NO_BOUNDS}, {f"{W}/replicas": ABSENT}),
     ("0 where none is allowed", {f"{W}/replicas": 0, f"{W}/minReplicas": 0}, {}),
 ]
-"""Cases, what is written, and what of it is stored as something else, or beside it."""
+"""Cases, what is written, and what of it is read as something else, or beside it."""
 
 
-@pytest.mark.parametrize(("written", "stored"), [row[1:] for row in OLDER], ids=[row[0] for row in OLDER])
-async def test_older_forms_are_stored_as_todays(written: dict[str, Any], stored: dict[str, Any]) -> None:
-    base = declared(elasticjob.WEBHOOK.kind)
-    new, wanted = changed(base, written), changed(base, {**written, **stored})
+@pytest.mark.parametrize(("written", "read"), [row[1:] for row in OLDER], ids=[row[0] for row in OLDER])
+async def test_older_forms_are_stored_as_written_and_read_as_todays(
+    written: dict[str, Any], read: dict[str, Any]
+) -> None:
+    base, kind = declared(elasticjob.WEBHOOK.kind), elasticjob.WEBHOOK.kind
+    new, wanted = changed(base, written), kind.convert(changed(base, {**written, **read}))
     assert await admitted(elasticjob.WEBHOOK, new) == wanted
-    assert await admitted(elasticjob.WEBHOOK, new, wanted) == wanted, "the same manifest again"
+    assert await admitted(elasticjob.WEBHOOK, new, new) == wanted, "the same manifest again"
 
 
-async def test_0_where_there_was_a_number_means_none() -> None:
+@pytest.mark.parametrize("before", [2, 0, ABSENT])
+async def test_0_means_the_same_whatever_was_there_before(before: Any) -> None:
     base = declared(elasticjob.WEBHOOK.kind)
-    for bounds in ({f"{W}/minReplicas": ABSENT}, NO_BOUNDS):
-        none = changed(base, {f"{W}/replicas": 0, **bounds})
-        assert await admitted(elasticjob.WEBHOOK, none, changed(base, bounds)) == none
+    for least, read in ((0, 0), (1, None), (ABSENT, None)):
+        bounds = changed(base, {f"{W}/minReplicas": least})
+        old, new = (changed(bounds, {f"{W}/replicas": count}) for count in (before, 0))
+        found = await admitted(elasticjob.WEBHOOK, new, old)
+        assert found.spec.roles["worker"].replicas == read
 
 
-async def test_0_below_the_minimum_leaves_it_to_the_optimizer_also_where_there_was_a_number() -> None:
-    base = declared(elasticjob.WEBHOOK.kind)
-    undecided = {f"{W}/minReplicas": 1, f"{W}/replicas": ABSENT}
-    again = changed(base, {f"{W}/minReplicas": 1, f"{W}/replicas": 0})
-    assert await admitted(elasticjob.WEBHOOK, again, base) == changed(base, undecided)
+async def test_a_number_that_becomes_0_and_means_no_number_is_told() -> None:
+    bounds = {f"{W}/minReplicas": ABSENT}
+    found = await answer(elasticjob.WEBHOOK, {**bounds, f"{W}/replicas": 0}, bounds)
+    why = "0 leaves the number to the optimizer: for none write minReplicas: 0, or suspend: true"
+    assert found == Answer(True, warnings=[f"spec.replicaSpecs[worker].replicas: {why}"])
+    assert not (await answer(elasticjob.WEBHOOK, {f"{W}/replicas": 0})).warnings
 
 
 DIFFERENT = "it differs from spec.replicaSpecs[worker], which decides: leave spec.worker out"
@@ -474,18 +485,21 @@ OLDER_PLANS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("written", "stored"), [row[1:] for row in OLDER_PLANS], ids=[row[0] for row in OLDER_PLANS]
+    ("written", "read"), [row[1:] for row in OLDER_PLANS], ids=[row[0] for row in OLDER_PLANS]
 )
-async def test_older_plans_are_stored_as_todays(written: dict[str, Any], stored: dict[str, Any]) -> None:
+async def test_older_plans_are_stored_as_written_and_read_as_todays(
+    written: dict[str, Any], read: dict[str, Any]
+) -> None:
     base = changed(declared(scaleplan.WEBHOOK.kind), {"metadata/labels": {"scale-type": "manual"}})
     labels = {
         "scale-type": "manual",
         "elasticjob.dlrover/name": "digits",
         "elasticjob.dlrover/scale-type": "manual",
     }
-    new, wanted = changed(base, written), changed(base, {"metadata/labels": labels, **stored})
-    assert await admitted(scaleplan.WEBHOOK, new) == wanted
-    assert await admitted(scaleplan.WEBHOOK, new, wanted) == wanted, "the same manifest again"
+    new, wanted = changed(base, written), changed(base, {"metadata/labels": labels, **read})
+    assert await admitted(scaleplan.WEBHOOK, new) == scaleplan.WEBHOOK.kind.convert(wanted)
+    again = changed(new, {"metadata/labels": labels})
+    assert await admitted(scaleplan.WEBHOOK, again, again) == scaleplan.WEBHOOK.kind.convert(wanted)
 
 
 async def test_a_change_of_a_finished_job_is_let_through_with_a_warning() -> None:

@@ -12,7 +12,9 @@ from elasticjob.kube.errors import AlreadyExists, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.review import Review
 from elasticjob.webhooks.scale import SCALE, Scale, Size, webhook
+from tests.kit import manifests
 from tests.kit.controllers.build import job, resource
+from tests.kit.manifests import ABSENT
 
 JOB, NODES = job(generation=3), resource({"worker": 4}, generation=7)
 
@@ -63,7 +65,6 @@ async def test_a_size_that_is_asked_for_again_becomes_a_plan() -> None:
     ("cluster", "old", "new", "dry"),
     [
         (whole(), 2, 3, False),  # the operator sees a change of the spec
-        (whole(), 0, 0, False),  # or no size at all
         (whole(), 4, 4, False),  # a plan for it is carried out already
         (whole(), 2, 2, True),
         (Cluster((ELASTICJOB.plural, JOB)), 2, 2, False),
@@ -73,6 +74,17 @@ async def test_a_size_that_is_asked_for_again_becomes_a_plan() -> None:
 async def test_other_requests_make_none(cluster: Cluster, old: int, new: int, *, dry: bool) -> None:
     assert await asked(cluster, old, new, dry_run=dry) == []
     assert cluster.made == []
+
+
+@pytest.mark.parametrize(("least", "allowed"), [(None, False), (1, False), (0, True)])
+async def test_none_is_allowed_where_the_job_may_have_none(least: int | None, *, allowed: bool) -> None:
+    """In a spec, 0 without minReplicas: 0 would leave the number to the optimizer."""
+    spec = {"spec/replicaSpecs/worker/minReplicas": ABSENT if least is None else least}
+    cluster = Cluster((ELASTICJOB.plural, manifests.job(**spec)))
+    for before in (2, 0):
+        told = await asked(cluster, before, 0)
+        assert bool(told) is not allowed
+        assert all("suspend: true" in each for each in told)
 
 
 async def test_it_is_made_once_and_a_failure_is_told() -> None:

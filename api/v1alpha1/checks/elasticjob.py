@@ -32,7 +32,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     what_the_server_would_refuse_later,
 )
 from elasticjob.api.v1alpha1.checks.times import times_are_bounded
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER, is_master
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
     ElasticJob,
@@ -40,7 +40,6 @@ from elasticjob.api.v1alpha1.elasticjob import (
     OlderRole,
     ReplicaSpec,
     SuccessPolicy,
-    is_master,
 )
 from elasticjob.api.v1alpha1.gangs import ANY, OFFERS, PRIORITIES, needs
 from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_container
@@ -122,7 +121,7 @@ def older_form(job: ElasticJob) -> list[tuple[str, str, OlderRole]]:
 
 
 def the_older_form_says_the_same(job: ElasticJob, old: ElasticJob | None = None) -> Iterator[Problem]:
-    """The webhook makes roles of the EasyDL form once; from then on the roles decide."""
+    """A role that has a template of its own decides; the EasyDL form may only say the same."""
     before = older_form(old) if old is not None else []
     fresh = [one for one in older_form(job) if one not in before]
     lines = {f"spec.{field}.command": older.command for field, _, older in fresh}
@@ -134,11 +133,7 @@ def the_older_form_says_the_same(job: ElasticJob, old: ElasticJob | None = None)
     for field, role, older in fresh:
         spec = job.spec.replica_specs.get(role)
         main = (spec.main_container if spec is not None else None) or {}
-        if spec is None:
-            yield Problem(
-                f"spec.{field}", f"no role was made of it: write spec.replicaSpecs[{role}] with a template"
-            )
-        elif not older_container(older.manifest()).items() <= main.items():
+        if not older_container(older.manifest()).items() <= main.items():
             yield Problem(
                 f"spec.{field}",
                 f"it differs from spec.replicaSpecs[{role}], which decides: leave spec.{field} out",

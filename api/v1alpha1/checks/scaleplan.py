@@ -17,7 +17,8 @@ from elasticjob.api.v1alpha1.checks.common import (
     parsed,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, is_master
+from elasticjob.api.v1alpha1.common import is_master
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.kube.objects.problem import Problem

@@ -9,7 +9,8 @@ from typing import Final
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
 from elasticjob.api.v1alpha1.checks.common import is_label, label_problems, parsed, resource_problems
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, is_master
+from elasticjob.api.v1alpha1.common import is_master
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
