@@ -65,6 +65,8 @@ class Handlers:
         self._clock = clock
         self._metrics = metrics
         self._threads = Threads(THREADS, "webhook")
+        self.parting = False
+        """Whether each response is the last of its connection."""
 
     def app(self) -> web.Application:
         """The application; its paths are those of registration.py."""
@@ -83,6 +85,12 @@ class Handlers:
         """`handle`, given the body, if there is room for it."""
 
         async def bounded(http: web.Request) -> web.Response:
+            response = await answered(http)
+            if self.parting:
+                response.force_close()
+            return response
+
+        async def answered(http: web.Request) -> web.Response:
             size = largest if http.content_length is None else http.content_length
             if size > largest:
                 return _refused(413, f"a review of {size} bytes is more than {largest}")

@@ -61,6 +61,9 @@ KEEP_ALIVE = 120.0
 sends into a connection that we are closing."""
 DRAIN = 10.0
 """Seconds that reviews under way have when the server stops."""
+PARTING = 2.0
+"""Seconds in which a server behind a Service still answers when it stops, each response the last of its
+connection: one that is closed while a review is on its way would fail the write."""
 REPAIR = Backoff(first=0.5, limit=30.0, reset_after=120.0)
 """Between two repairs of the registration: two versions of a program may be of different minds about it."""
 
@@ -160,6 +163,9 @@ class WebhookServer:
                 tasks.create_task(self._keep_trusted())
         finally:
             self._problem = "the webhook server has stopped"
+            self._answering.parting = True
+            if self._service and runner.transports:
+                await asyncio.sleep(PARTING)
             await runner.cleanup()
 
     async def _keep_trusted(self) -> None:

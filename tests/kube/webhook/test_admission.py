@@ -466,6 +466,30 @@ async def test_odd_requests_are_refused(body: bytes, code: int) -> None:
                 assert await posted(session, url, data) == code
 
 
+async def test_a_server_behind_a_service_stops_without_an_unanswered_review() -> None:
+    said: list[str] = []
+
+    async def ask(url: str) -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.post(url, data=b"{}", ssl=False) as response:
+                        said.append(response.headers.get("Connection", ""))
+                except aiohttp.ClientConnectorError:
+                    return  # nobody listens any more: the Service has other pods
+
+    async with Shelf() as shelf, serving(shelf, SystemClock(), service=ServiceRef("sys", "hooks")) as server:
+        await server.wait_started()
+        asking = asyncio.create_task(ask(server.url + "/validate/configmaps/v1"))
+        await waiting.until(lambda: _have(said), "reviews are answered")
+    await asyncio.wait_for(asking, waiting.PATIENCE)  # raises what an unanswered one would
+    assert (said[0], said[-1]) == ("", "close")
+
+
+async def _have(said: list[str]) -> bool:
+    return bool(said)
+
+
 async def test_who_announces_a_review_and_does_not_send_it_keeps_nobody_out() -> None:
     clock = VirtualClock()
     async with Shelf() as shelf, serving(shelf, clock) as server, aiohttp.ClientSession() as session:
