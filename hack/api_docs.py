@@ -44,6 +44,7 @@ def page(declaration: Declaration) -> str:
     names = [definition["names"]["plural"], *definition["names"].get("shortNames", ())]
     about = [
         f"# {declaration.kind.name}\n",
+        HEADER,
         f"{schema.get('description', '')}\n",
         table(
             ("", ""),
@@ -59,7 +60,7 @@ def page(declaration: Declaration) -> str:
         "`kubectl explain` prints the same descriptions. A field marked * is required.\n",
         *(_sections(name, part) for name, part in schema["properties"].items() if name in ("spec", "status")),
     ]
-    return HEADER + "\n".join(about)
+    return "\n".join(about)
 
 
 def _columns(version: Schema) -> str:
