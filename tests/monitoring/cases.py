@@ -45,6 +45,16 @@ def master(name: str, /, pod: str = "digits-master-0", **labels: str) -> str:
     return series(name, component="elasticjob-master", namespace="lab", job="digits", pod=pod, **labels)
 
 
+def brain(name: str, /, **labels: str) -> str:
+    """Return a series of Brain."""
+    return series(name, component="elasticjob-brain", **labels)
+
+
+def di_server(name: str, /, **labels: str) -> str:
+    """Return a series of di-server."""
+    return series(name, component="elasticjob-di-server", **labels)
+
+
 def series(name: str, /, **labels: str) -> str:
     """Return the name of a series."""
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
@@ -390,27 +400,27 @@ CASES: Final = (
     ),
     Case(
         "ElasticJobBrainDatabaseFails",
-        {series("elasticjob_brain_database_errors_total"): "0+2x20 40x30"},
+        {brain("elasticjob_brain_database_errors_total"): "0+2x20 40x30"},
         fires=15,
         resolved=30,
         labels={},
         says="The database has failed 10 of Brain's transactions within 5 minutes: no history is kept, "
         "and masters decide sizes by themselves.",
-        silent={series("elasticjob_brain_database_errors_total"): "7x60"},
+        silent={brain("elasticjob_brain_database_errors_total"): "7x60"},
     ),
     Case(
         "ElasticJobBrainErrors",
         {
-            series("elasticjob_brain_request_seconds_count", verb="tell", code="500"): "0+1x30 30x60",
-            series("elasticjob_brain_request_seconds_count", verb="tell", code="200"): "0+9x90",
+            brain("elasticjob_brain_request_seconds_count", verb="tell", code="500"): "0+1x30 30x60",
+            brain("elasticjob_brain_request_seconds_count", verb="tell", code="200"): "0+9x90",
         },
         fires=25,
         resolved=50,
         labels={},
         says="Brain answers 10% of its requests with an error of its own.",
         silent={
-            series("elasticjob_brain_request_seconds_count", verb="tell", code="401"): "0+9x90",
-            series("elasticjob_brain_request_seconds_count", verb="tell", code="200"): "0+9x90",
+            brain("elasticjob_brain_request_seconds_count", verb="tell", code="401"): "0+9x90",
+            brain("elasticjob_brain_request_seconds_count", verb="tell", code="200"): "0+9x90",
         },
     ),
     Case(
@@ -426,8 +436,8 @@ CASES: Final = (
     Case(
         "ElasticJobDIServerErrors",
         {
-            series("elasticjob_di_server_failed_calls_total", reason="cluster"): "0+1x30 30x60",
-            series("elasticjob_di_server_request_seconds_count", call="post", code="200"): "0+5x90",
+            di_server("elasticjob_di_server_failed_calls_total", reason="cluster"): "0+1x30 30x60",
+            di_server("elasticjob_di_server_request_seconds_count", call="post", code="200"): "0+5x90",
         },
         fires=25,
         resolved=50,
@@ -435,8 +445,8 @@ CASES: Final = (
         says="20% of the calls to di-server fail: "
         "coordinators of DIJobs wait for their collectors and learners.",
         silent={
-            series("elasticjob_di_server_failed_calls_total", reason="cluster"): "3x90",
-            series("elasticjob_di_server_request_seconds_count", call="post", code="400"): "0+5x90",
+            di_server("elasticjob_di_server_failed_calls_total", reason="cluster"): "3x90",
+            di_server("elasticjob_di_server_request_seconds_count", call="post", code="400"): "0+5x90",
         },
     ),
 )

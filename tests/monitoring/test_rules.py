@@ -29,6 +29,9 @@ SUFFIXES: Final = re.compile(r"_(bucket|count|sum)$")
 METRIC: Final = re.compile(
     r"\b(?:up|(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+)\b"
 )
+FROM: Final = re.compile(
+    r'component(="elasticjob-(operator|brain|di-server)"|=~"elasticjob-\(operator\|brain\|di-server\)")'
+)
 RECORDED: Final = re.compile(r"\belasticjob:\w+:\w+")
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
@@ -72,6 +75,15 @@ def test_what_a_rule_asks_for_exists(rule: Manifest) -> None:
     names = {SUFFIXES.sub("", name) for name in METRIC.findall(asked)} - {"up"}
     assert names <= {each.name for part in PARTS for each in declared(part)}
     assert set(RECORDED.findall(asked)) <= {rule["record"] for rule in RULES if "record" in rule}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_no_job_s_master_can_raise_an_alert_about_others(rule: Manifest) -> None:
+    """A tenant's master may serve any series; only its target says that it is a master."""
+    masters = {each.name for each in declared("master")}
+    asked = re.findall(rf"({METRIC.pattern})(\{{[^}}]*\}})?", rule["expr"])
+    others = [(name, selector) for name, selector in asked if name not in {*masters, "up"}]
+    assert [name for name, selector in others if not FROM.search(selector)] == []
 
 
 def test_what_is_recorded_is_asked_for_or_is_for_panels() -> None:
