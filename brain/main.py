@@ -20,8 +20,14 @@ from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.events import Pace
 from elasticjob.brain.fulfilment.planners import PLANNERS
-from elasticjob.brain.monitor.sources import Masters, Prometheus, Source
+from elasticjob.brain.memory import StoredJobs
+from elasticjob.brain.monitor import sources
+from elasticjob.brain.monitor.sources import Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
+from elasticjob.brain.page.masters import Masters, Way
+from elasticjob.brain.page.pages import Pages, Shown
+from elasticjob.brain.page.remembered import Remembered
+from elasticjob.brain.page.watch import Caches, Watch
 from elasticjob.brain.plans import Plans
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
@@ -42,6 +48,7 @@ from elasticjob.kube.operator.operator import Group, Operator
 from elasticjob.sizing.table import installed
 
 NAME: Final = "elasticjob-brain"
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-model", "worker-growth")
 """They decide numbers of workers by what one job gains: a planner of the whole cluster takes their place."""
 
@@ -59,19 +66,43 @@ async def run(settings: Settings) -> None:
         found = await config.load(settings.kubeconfig, settings.context)
         async with Client(found, user_agent=NAME) as client, aiohttp.ClientSession() as session:
             operator = compose(client, settings, store, session)
-            async with served(settings, store, operator.metrics.registry):
+            watch = shown_of(operator, settings, store, session)
+            async with served(settings, store, operator.metrics.registry, watch):
                 await operator.run()
 
 
 @asynccontextmanager
-async def served(settings: Settings, store: Store, registry: CollectorRegistry) -> AsyncIterator[Server]:
-    """Serve masters and readers."""
+async def served(
+    settings: Settings, store: Store, registry: CollectorRegistry, shown: Shown | None = None
+) -> AsyncIterator[Server]:
+    """Serve masters and readers.
+
+    Logs of pods are for readers with a token, unless Brain listens on this machine alone.
+    """
     answers = Answers(store, installed(), plans=settings.cluster)
     access = Access(settings.key_file, settings.reading_token_file)
     now = SystemClock().now
     async with AsyncExitStack() as stack:
-        server = Server(store, answers, access, now, registry, host=settings.host, port=settings.port)
+        shown = shown or Remembered(StoredJobs(store, SystemClock()), SystemClock())
+        pages = Pages(shown, logs=settings.reading_token_file is not None or settings.host in LOOPBACK)
+        server = Server(
+            store, answers, access, now, registry, pages=pages, host=settings.host, port=settings.port
+        )
         yield await stack.enter_async_context(server)
+
+
+def shown_of(operator: Operator, settings: Settings, store: Store, session: aiohttp.ClientSession) -> Watch:
+    """Return what the page shows; the operator feeds and runs it, on standbys too."""
+    caches = Caches(
+        operator.cache(ELASTICJOB), operator.cache(SCALEPLAN), operator.cache(POD), operator.cache(NODE)
+    )
+    masters = Masters(operator.client, session, Way.DIRECT)
+    memory = StoredJobs(store, operator.clock)
+    watch = Watch(
+        operator.client, caches, masters, operator.clock, namespace=settings.namespace, memory=memory
+    )
+    operator.add(watch)
+    return watch
 
 
 def compose(
@@ -99,8 +130,8 @@ def compose(
     jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
     row = PLANNERS.get(settings.share)
     pods = operator.cache(POD, labels=LABEL_JOB if row is None else "")
-    sources: Mapping[From, Source | None] = {
-        From.MASTERS: Masters(session),
+    by_setting: Mapping[From, Source | None] = {
+        From.MASTERS: sources.Masters(session),
         From.PROMETHEUS: Prometheus(settings.prometheus, session),
         From.NONE: None,
     }
@@ -111,7 +142,7 @@ def compose(
         jobs,
         pods,
         operator.cache(NODE),
-        sources[settings.source],
+        by_setting[settings.source],
         settings.retention,
         settings.every,
         operator.clock,

@@ -2,7 +2,7 @@
 
 POST /v1/brain/<verb>                            masters; typed (api/rpc/brain.py), with the token of the job
 GET  /v1/jobs, /v1/jobs/<namespace>/<name>       readers; JSON: jobs; one with its samples, decisions and pods
-GET  /, /openapi.json                            readers; the page, and the description of all this
+GET  /, /page/…, /openapi.json                   readers; the page (page/), and the description of all this
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -28,6 +27,7 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.clocks import Clocks, timed
+from elasticjob.brain.page.pages import Pages
 from elasticjob.brain.store import DatabaseAway, NoSuchJob, Store
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
@@ -38,11 +38,6 @@ VERBS: Final[Mapping[str, type[Request[Any]]]] = {each.PATH: each for each in (A
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a request."""
 BOUNDS: Final = Bounds(connections=8192)
-PAGE: Final = Path(__file__).with_name("page.html").read_text()
-POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-)
-"""The page loads nothing from elsewhere."""
 AWAY: Final = "The database is away"
 MOST_JOBS: Final = 1000
 MOST_SAMPLES: Final = 500
@@ -52,7 +47,7 @@ POD_FIELDS: Final = ("name", "role", "machine", "phase", "reason", "began", "end
 
 
 class Server:
-    """Serves at host:port while it is entered. `now` is the clock."""
+    """Serves at host:port while it is entered. `now` is the clock, `pages` what people look at."""
 
     def __init__(
         self,
@@ -62,11 +57,12 @@ class Server:
         now: Callable[[], datetime],
         registry: CollectorRegistry,
         *,
+        pages: Pages | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         self._store, self._answers, self._access, self._now = store, answers, access, now
-        self._host, self._port = host, port
+        self._host, self._port, self._shown = host, port, pages
         self._stack = AsyncExitStack()
         self._clocks = Clocks()
         self._seconds = request_seconds(registry)
@@ -97,7 +93,7 @@ class Server:
     @property
     def _pages(self) -> Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]:
         return {
-            "/": self._page,
+            **(self._shown.routes if self._shown else {}),
             "/v1/jobs": self._jobs,
             "/v1/jobs/{namespace}/{name}": self._job,
             "/openapi.json": self._openapi,
@@ -150,10 +146,6 @@ class Server:
             return refused
 
         return guarded
-
-    async def _page(self, _: web.Request) -> web.Response:
-        headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
-        return web.Response(text=PAGE, content_type="text/html", headers=headers)
 
     async def _jobs(self, request: web.Request) -> web.Response:
         rows = await self._store.newest_jobs(MOST_JOBS, running="running" in request.query)

@@ -10,13 +10,13 @@ GET /page/logs/<namespace>/<pod>          the last lines of a pod; ?container=
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from aiohttp import web
 
 from elasticjob.brain.page.files import INDEX, Body, body_of, files
-from elasticjob.brain.page.watch import NoSuchPod, Watch
+from elasticjob.brain.page.watch import NoSuchPod
 from elasticjob.kube.errors import KubeError
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -36,10 +36,23 @@ HEADERS: Final = {
 """Of all responses: nothing is loaded from elsewhere, run from a string, framed, or kept unasked."""
 
 
-class Pages:
-    """Answers the requests of the page from a Watch. Without `logs` no log is shown."""
+class Shown(Protocol):
+    """What the page shows, as JSON: a Watch, or what a Brain without a cluster remembers."""
 
-    def __init__(self, watch: Watch, *, logs: bool = True) -> None:
+    async def fleet(self) -> bytes:
+        """Return all jobs."""
+
+    async def job(self, namespace: str, name: str) -> bytes:
+        """Return one job."""
+
+    async def log(self, namespace: str, name: str, container: str = "") -> bytes:
+        """Return the last lines of a pod. Raises NoSuchPod, KubeError, TimeoutError."""
+
+
+class Pages:
+    """Answers the requests of the page. Without `logs` no log is shown."""
+
+    def __init__(self, watch: Shown, *, logs: bool = True) -> None:
         self._watch, self._logs = watch, logs
 
     @property

@@ -50,6 +50,11 @@ class Series:
     def __len__(self) -> int:
         return len(self._values) // WIDTH
 
+    def last(self, many: int) -> list[Point]:
+        """Return the last points."""
+        values = self._values[-many * WIDTH :]
+        return [Point(*values[at : at + WIDTH]) for at in range(0, len(values), WIDTH)]
+
     def __iter__(self) -> Iterator[Point]:
         values = self._values
         return (Point(*values[at : at + WIDTH]) for at in range(0, len(values), WIDTH))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from math import isnan
 from typing import Any, Final
 
@@ -212,10 +213,15 @@ def _node(node: Node, pods: Sequence[Pod]) -> View:
     }
 
 
-def _amounts(given: Mapping[str, Any]) -> dict[str, float]:
+def _amounts(given: Mapping[str, Any]) -> Mapping[str, float]:
+    return _numbers(tuple((name, str(amount)) for name, amount in given.items()))
+
+
+@lru_cache(4096)
+def _numbers(given: tuple[tuple[str, str], ...]) -> Mapping[str, float]:
     """Return amounts as numbers; a cluster's own words for something else are left out."""
     try:
-        parsed = Resources.parse({name: str(amount) for name, amount in given.items()})
+        parsed = Resources.parse(dict(given))
     except MalformedQuantity:
         return {}
     return {name: float(amount.value) for name, amount in parsed.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from elasticjob.brain.page.masters import Masters
 from elasticjob.brain.page.seen import Cluster, Fleet, Master, One, Past, Standing
 from elasticjob.brain.page.series import Point, Series
 from elasticjob.brain.page.status import Status
-from elasticjob.brain.page.view import fleet, one
+from elasticjob.brain.page.view import SPARK, fleet, one
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client.client import Client
@@ -140,10 +140,28 @@ class Watch:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._pulse())
-            tasks.create_task(self._note_all())
-            tasks.create_task(self._follow(tasks))
+        async with self._looking(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._again(PULSE, self._pulse))
+            tasks.create_task(self._again(NOTE_EVERY, self._note_all))
+            tasks.create_task(self._again(LOOK_EVERY, self._follow))
+
+    async def _again(self, every: float, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await _kept_going(step())
+            await self._clock.sleep(every)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many jobs are looked at, and how many answers are kept."""
+        return len(self._looks), len(self._fresh)
+
+    @asynccontextmanager
+    async def _looking(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            for key in list(self._looks):
+                self._forget(key)
 
     # what is asked
 
@@ -175,7 +193,9 @@ class Watch:
             while len(self._fresh) >= MOST_FRESH:
                 self._fresh.pop(next(iter(self._fresh)))
             self._fresh.pop(key, None)
-            found = self._fresh[key] = _Fresh(now + FRESH, asyncio.ensure_future(make()))
+            made = asyncio.ensure_future(make())
+            made.add_done_callback(_noted)
+            found = self._fresh[key] = _Fresh(now + FRESH, made)
         return await asyncio.shield(found.found)
 
     async def _fleet(self) -> bytes:
@@ -193,7 +213,7 @@ class Watch:
             self._caches.jobs.list(),
             [pod for pod in self._caches.pods.list() if LABEL_JOB in pod.metadata.labels],
             self._caches.nodes.list(),
-            {uid: [*series] for uid, series in self._series.items()},
+            {uid: series.last(SPARK) for uid, series in self._series.items()},
             past,
         )
         return msgspec.json.encode(fleet(seen, self._clock.now()))
@@ -254,12 +274,9 @@ class Watch:
     # whether the API server answers
 
     async def _pulse(self) -> None:
-        while True:
-            self._cluster = replace(self._cluster, api=self._since(self._cluster.api, await self._trouble()))
-            if not self._caches.nodes.synced:
-                why = await self._refusal(NODE.path())
-                self._cluster = replace(self._cluster, nodes_away=why)
-            await self._clock.sleep(PULSE)
+        self._cluster = replace(self._cluster, api=self._since(self._cluster.api, await self._trouble()))
+        if not self._caches.nodes.synced:
+            self._cluster = replace(self._cluster, nodes_away=await self._refusal(NODE.path()))
 
     async def _trouble(self) -> str:
         """Return why the jobs of the cluster cannot be read now; "" if they can."""
@@ -285,13 +302,11 @@ class Watch:
     # series
 
     async def _note_all(self) -> None:
-        while True:
-            jobs = self._caches.jobs.list()
-            here = {job.metadata.uid for job in jobs}
-            self._series = {uid: each for uid, each in self._series.items() if uid in here}
-            for job in jobs:
-                self._note(job)
-            await self._clock.sleep(NOTE_EVERY)
+        jobs = self._caches.jobs.list()
+        here = {job.metadata.uid for job in jobs}
+        self._series = {uid: each for uid, each in self._series.items() if uid in here}
+        for job in jobs:
+            self._note(job)
 
     def _note(self, job: ElasticJob) -> None:
         """Add a point of a job that goes on, from its status, unless its master is followed."""
@@ -325,15 +340,13 @@ class Watch:
         if look.task:
             look.task.cancel()
 
-    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        while True:
-            now = self._clock.monotonic()
-            for key, look in list(self._looks.items()):
-                if now - look.asked > LOOKED_AT_FOR or not self._caches.jobs.meta(key):
-                    self._forget(key)
-                elif look.task is None or look.task.done():
-                    look.task = tasks.create_task(self._ask(key, look))
-            await self._clock.sleep(LOOK_EVERY)
+    async def _follow(self) -> None:
+        now = self._clock.monotonic()
+        for key, look in list(self._looks.items()):
+            if now - look.asked > LOOKED_AT_FOR or not self._caches.jobs.meta(key):
+                self._forget(key)
+            elif look.task is None or look.task.done():
+                look.task = asyncio.create_task(_kept_going(self._ask(key, look)))
 
     async def _ask(self, key: Key, look: _Look) -> None:
         """Ask the master of a job, and now and then for its events."""
@@ -389,6 +402,20 @@ class Watch:
         """Return the pods whose events say most: those that do not run, and the newest."""
         pods = sorted(self._pods(key), key=_since_when, reverse=True)
         return sorted(pods, key=lambda pod: pod.status.phase == "Running")[:TROUBLED_PODS]
+
+
+def _noted(made: asyncio.Future[bytes]) -> None:
+    """Take note of an error that nobody may wait for any more: it is told to those that do."""
+    if not made.cancelled():
+        made.exception()
+
+
+async def _kept_going(step: Awaitable[None]) -> None:
+    """Wait for a step; an error of it, such as an object that no rule expects, costs that step alone."""
+    try:
+        await step
+    except Exception:  # the page is a guest in Brain's process
+        log.exception("the page goes on after an error")
 
 
 def _since_when(pod: Pod) -> float:

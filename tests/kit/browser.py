@@ -107,11 +107,18 @@ class Tab:
     async def shows(self, *wanted: str) -> None:
         """Wait until all of these are in the page's text."""
 
+        found = ""
+
         async def is_there() -> bool:
+            nonlocal found
             found = await self.text()
             return all(each in found for each in wanted)
 
-        await until(is_there, f"the page shows {wanted}")
+        try:
+            await until(is_there, f"the page shows {wanted}")
+        except AssertionError as error:
+            missing = [each for each in wanted if each not in found]
+            raise AssertionError(f"the page does not show {missing}: {found[:3000]}") from error
 
     async def picture(self, path: Path, whole: bool = False) -> None:
         """Write what is seen, or with `whole` all of the page, as PNG."""

@@ -29,7 +29,7 @@ export function chart({ label, unit, colour, stepped = false, group, digits = 3 
       cursor: { sync: { key: group }, points: { size: 7 }, y: false, drag: { x: false, y: false } },
       scales: { x: { time: true, range: () => range }, y: { range: (_, low, high) => [0, Math.max(high * 1.15, stepped ? 2 : 1e-6)] } },
       axes: [
-        { ...axis, size: 30, grid: { show: false }, values: (_, at) => at.map(clock), space: 90 },
+        { ...axis, size: 30, grid: { show: false }, values: (_, at) => at.map(clock), space: 72 },
         { ...axis, size: 52, values: (_, at) => at.map(value => number(value, digits)),
           incrs: stepped ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000] : undefined },
       ],

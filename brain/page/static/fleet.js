@@ -127,7 +127,7 @@ function row() {
     const over = job.phase === "Succeeded", reason = job.deleted ? "deleted" : over ? "" : job.reason
     say(why, reason && job.message && !job.message.startsWith(reason) ? `${reason}: ${job.message}` : reason); set(why, { title: job.message || null })
     const most = job.most ?? job.desired
-    workers.to(job.desired ? job.active / Math.max(job.desired, most ?? 1) : 0, job.workers || (job.desired != null ? `${job.active}/${job.desired}` : NONE),
+    workers.to(over ? 1 : job.desired ? job.active / job.desired : 0, job.workers || (job.desired != null ? `${job.active}/${job.desired}` : NONE),
       most ? `${job.active} of ${job.desired} run; ${job.least} to ${most} allowed` : null)
     curve.to(job.spark ?? [])
     say(speed, job.samples ? `${number(job.samples)}/s` : job.steps ? `${number(job.steps)} steps/s` : NONE)

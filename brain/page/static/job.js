@@ -52,7 +52,8 @@ export function jobPage(route, ask) {
     time.to(job.spent ?? {}); say(cost, job.cost)
     rounds.to([...(job.rounds ?? [])].reverse(), each => each.round, roundItem)
     plans.to(job.plans ?? [], each => each.name, planItem)
-    const told = [...(job.findings ?? []).map(each => ({ ...each, type: "Warning", kind: "Master", name: "", count: 1 })), ...(job.events ?? [])].sort((a, b) => b.at - a.at)
+    const said = new Set((job.events ?? []).map(each => each.message))  // the operator repeats findings as events
+    const told = [...(job.findings ?? []).filter(each => !said.has(each.message)).map(each => ({ ...each, type: "Warning", kind: "Master", name: "", count: 1 })), ...(job.events ?? [])].sort((a, b) => b.at - a.at)
     events.to(told, each => `${each.kind} ${each.name} ${each.reason} ${each.message}`, eventItem)
     say(eventsSay, job.eventsAway); show(eventsSay, !!job.eventsAway)
     pods.to(job.pods ?? { rows: [], more: 0 }, pod => logs.open(pod))

@@ -1,0 +1,134 @@
+"""Brain's page: what it remembers of jobs that are gone, to those who may read."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from elasticjob.api.sizes.facts import Sample, Use
+from elasticjob.brain.access import Access
+from elasticjob.brain.answers import Answers
+from elasticjob.brain.main import served
+from elasticjob.brain.memory import StoredJobs, cost
+from elasticjob.brain.page.pages import Pages
+from elasticjob.brain.page.remembered import Remembered
+from elasticjob.brain.server import Server
+from elasticjob.brain.settings import Settings
+from elasticjob.brain.store import DatabaseAway, Kept, SeenJob, SeenPod, Store
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.sizing.table import ALGORITHMS
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def sample(minutes: int, cpu: float = 2.0, cores: float = 4.0) -> Sample:
+    node = Use(name="digits-worker-0", role="worker", cpu=cpu, cores=cores)
+    at = NOW - timedelta(minutes=minutes)
+    return Sample(at=at, workers=3, steps=5.0, samples=320.0, nodes=(node,), goodput=0.8)
+
+
+async def filled(store: Store) -> None:
+    """Keep a job that has ended, with all that there is of one."""
+    began = NOW - timedelta(hours=1)
+    await store.see_job(
+        SeenJob("u1", "team", "digits", began, phase="Succeeded", ended=NOW, status={"goodput": 0.8}), NOW
+    )
+    await store.add_samples("u1", [sample(60), sample(30), sample(0)])
+    await store.see_pod(
+        SeenPod("p1", "u1", "digits-worker-0", "worker", began, reason="OOMKilled", log="last words")
+    )
+    decision = Kept(NOW, "Start", "start", "the smallest size", plan="digits-1", outcome="Succeeded")
+    assert await store.keep("u1", decision, 0) == 1
+
+
+async def read(shown: Remembered, *job: str) -> Any:
+    return msgspec.json.decode(await (shown.job(*job) if job else shown.fleet()))
+
+
+async def test_a_job_that_is_gone_is_remembered(store: Store) -> None:
+    await filled(store)
+    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    (row,) = (await read(shown))["jobs"]
+    assert (row["name"], row["deleted"], row["goodput"]) == ("digits", True, 0.8)
+    found = await read(shown, "team", "digits")
+    assert found["series"]["samples"] == [320.0] * 3
+    assert found["pastPods"][0]["log"] == "last words"
+    assert found["decisions"][0]["reason"] == "the smallest size"
+    assert found["cost"].startswith("2.00 core-hours used of 4.00 asked for (50%)")
+    assert (await read(shown, "team", "letters"))["missing"]
+
+
+async def test_a_database_that_is_away_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> None:
+        raise DatabaseAway("it is away")
+
+    monkeypatch.setattr(store, "newest_jobs", away)
+    monkeypatch.setattr(store, "find", away)
+    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    for found in (await read(shown), await read(shown, "team", "digits")):
+        assert found["cluster"]["brain"]["why"] == "it is away"
+
+
+@pytest.mark.parametrize(
+    ("samples", "sentence"),
+    [
+        ((), ""),
+        ((sample(0),), ""),
+        ((sample(60), sample(0, cores=0.0)), "2.00 core-hours used, as far as Brain has measured"),
+        ((sample(60, 0.0), sample(0, 0.0)), ""),
+    ],
+)
+def test_cost_in_a_sentence(database: str, samples: tuple[Sample, ...], sentence: str) -> None:
+    assert cost(samples) == sentence
+
+
+@asynccontextmanager
+async def page(store: Store, token: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    answers, access = Answers(store, ALGORITHMS), Access(None, token)
+    server = Server(store, answers, access, lambda: NOW, CollectorRegistry(), pages=Pages(shown))
+    async with server, aiohttp.ClientSession() as session:
+        yield session, f"http://{server.address}"
+
+
+async def test_the_page_is_for_readers(store: Store, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("readers")
+    right = {"Authorization": f"Basic {base64.b64encode(b'ada:readers').decode()}"}
+    async with page(store, token) as (session, url):
+        for path in ("/", "/page/app.js", "/page/fleet", "/page/jobs/team/digits", "/page/logs/team/pod"):
+            async with session.get(url + path) as response:
+                assert response.status == 401
+                assert "Basic" in response.headers["WWW-Authenticate"]
+            async with session.get(url + path, headers=right) as response:
+                assert response.status == (404 if "logs" in path else 200)
+                assert "script-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    ("alone", "token", "status"), [(True, "", 404), (False, "", 403), (False, "readers", 404)]
+)
+async def test_logs_are_for_readers_with_a_token_where_others_reach_brain(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool, token: str, status: int
+) -> None:
+    if not alone:
+        monkeypatch.setattr("elasticjob.brain.main.LOOPBACK", ())
+    (tmp_path / "token").write_text(token)
+    settings = Settings(port=0, reading_token_file=tmp_path / "token" if token else None, cluster=False)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        served(settings, store, CollectorRegistry()) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{server.address}/page/logs/team/pod", headers=headers) as response,
+    ):
+        assert response.status == status
