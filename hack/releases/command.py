@@ -198,15 +198,16 @@ def _is_built(release: Release) -> bool:
 
 def _build(release: Release, *flags: str) -> int:
     """Build in a process of its own: this one has imported what the steps before have changed."""
-    command = [sys.executable, "-m", "hack.releases.artifacts_command", str(release.out), *flags]
-    command += [
+    about = [
         "--commit",
         release.git("rev-parse", "HEAD"),
         "--epoch",
         release.git("log", "-1", "--format=%ct"),
     ]
+    command = [sys.executable, "-m", "hack.releases.artifacts_command", *about, *flags]
     environ = {**os.environ, "PYTHONPATH": str(release.root)}
-    done = subprocess.run([*command, *release.names], cwd=release.root, env=environ, check=False)
+    given = [*command, str(release.out), *release.names]
+    done = subprocess.run(given, cwd=release.root, env=environ, check=False)
     if done.returncode and not flags:
         raise Refused("the archives are not complete: see above")
     return done.returncode
