@@ -66,7 +66,7 @@ class Release:
         done = subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Refused(f"git {' '.join(words)}: {done.stderr.strip()}")
-        return done.stdout.strip()
+        return done.stdout.rstrip()
 
     def committed(self) -> bool:
         """Tell whether HEAD is the release's commit."""
@@ -135,14 +135,23 @@ def begin(release: Release) -> None:
     if release.committed():
         return
     changed = [line[3:] for line in release.git("status", "--porcelain").splitlines()]
-    if changed and written != release.version:
+    interrupted = written == release.version
+    if interrupted and _version(release.git("show", "HEAD:elasticjob/__init__.py")) == written:
+        changed = [
+            name for name in changed if name != "CHANGELOG.md"
+        ]  # the one file that we have changed then
+        interrupted = False
+    if changed and not interrupted:
         raise Refused(f"the checkout is not clean ({', '.join(changed[:5])}): commit or remove what changed")
-    if not changed and release.git("tag", "--list", release.tag):
+    if not interrupted and release.git("tag", "--list", release.tag):
         raise Refused(f"{release.tag} is the tag of another commit: choose the next version")
 
 
 def _written(release: Release) -> str:
-    text = (release.root / "elasticjob" / "__init__.py").read_text()
+    return _version((release.root / "elasticjob" / "__init__.py").read_text())
+
+
+def _version(text: str) -> str:
     return text.split('__version__ = "')[1].split('"')[0]
 
 
