@@ -116,12 +116,13 @@ def image_parts(name: str, image: Image, when: datetime) -> str:
 
 def _distributions(name: str) -> Iterator[Distribution]:
     required = images.requirements(images.project(), images.PRODUCTS[name].extras)
-    if name == images.AGENT:  # those of all Pythons have the same versions
-        yield from interpreter.closure(required)
+    closure = interpreter.closure(required)  # the agent's are of the same versions for each Python
+    if not any(each.name.startswith(images.GPU_ONLY) for each in closure):
+        yield from closure
         return
     entries = interpreter.distributions(required, images.GPU_ONLY).values()
     there = {entry.content for entry in entries if isinstance(entry, File)}
-    for each in interpreter.closure(required):
+    for each in closure:
         files = (Path(str(each.locate_file(file))) for file in each.files or ())
         if not each.name.startswith(images.GPU_ONLY) or not there.isdisjoint(files):
             yield each

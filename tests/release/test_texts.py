@@ -14,6 +14,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from elasticjob import __version__
+from hack.chart import CHART
 from hack.releases import command
 from hack.releases.artifacts import SUMS, checked, digest, packaged_chart, wheel_parts
 from hack.releases.distributions import ROOT
@@ -83,7 +84,7 @@ def test_the_charts_archive_is_the_same_each_time() -> None:
         names = archive.getnames()
         assert {member.mtime for member in archive} == {1_700_000_000}
     assert names[0].startswith("elasticjob/")
-    assert "elasticjob/Chart.yaml" in names
+    assert f"{CHART.name}/Chart.yaml" in names
 
 
 def test_parts_are_valid_cyclonedx_and_the_same_each_time() -> None:
