@@ -78,6 +78,9 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
         assert standstills(steps) == ()
         usual, longest = pauses(steps)
         print(f"{title}: {len(steps)} steps, {usual:.3f} s apart, {longest:.3f} s at most; {asked}")
+        others = [step for step in watched.steps if step.round == steps[0].round and step not in steps]
+        if len(others) > 1:
+            print("the rest of that round: {:.3f} s apart, {:.3f} s at most".format(*pauses(others)))
         assert asked.refusals == []
         assert asked.times > 0
 

@@ -67,10 +67,10 @@ class Site:
     def _forget_what_has_no_owner(self) -> None:
         """An earlier version on a node that was kept made objects that no release takes with it."""
         kubectl = self.kubectl.run
-        made = ("leases/elasticjob-operator", "secrets/elasticjob-webhooks-certificate")
-        found = kubectl("-n", SYSTEM, "get", made[0], "-o", "name", "--ignore-not-found")
+        lease = "leases/elasticjob-operator"
+        found = kubectl("-n", SYSTEM, "get", lease, "-o", "name", "--ignore-not-found")
         owned = "-o", "jsonpath={.metadata.ownerReferences}"
-        if found and not kubectl("-n", SYSTEM, "get", made[0], *owned):
+        if found and not kubectl("-n", SYSTEM, "get", lease, *owned):
             words = ("uninstall", "elasticjob", "--namespace", SYSTEM, "--wait", "--ignore-not-found")
             helm(*words, kubeconfig=self.kubectl.kubeconfig)
-            kubectl("-n", SYSTEM, "delete", "--ignore-not-found", *made)
+            kubectl("-n", SYSTEM, "delete", "leases,secrets", "--all")
