@@ -77,6 +77,8 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
         steps = [step for step in watched.steps if played.began <= step.at <= played.ended]
         assert standstills(steps) == ()
         usual, longest = pauses(steps)
+        at = max(pairwise(steps), key=lambda pair: pair[1].at - pair[0].at)[0].at
+        print(f"{title}: the longest pause began {at - played.began:.1f} s after the command, at {at:.3f}")
         print(f"{title}: {len(steps)} steps, {usual:.3f} s apart, {longest:.3f} s at most; {asked}")
         others = [step for step in watched.steps if step.round == steps[0].round and step not in steps]
         if len(others) > 1:
