@@ -105,7 +105,7 @@ def schema_text() -> str:
     """Return values.schema.json, by which Helm refuses values that are not there."""
     draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
     found = schema_of("", yaml.safe_load(VALUES.read_text()), {row.path: row.about for row in rows()})
-    either = {"description": "Or, as before 0.2, whether the release brings them.", "type": "boolean"}
+    either = {"description": "Or, as in earlier charts, whether the release brings them.", "type": "boolean"}
     found["properties"]["crds"] = {"anyOf": [found["properties"]["crds"], either]}
     types = built_in(AFFINITY, TOLERATION, SPREAD, VARIABLE, RESOURCES, *inner())
     return json.dumps(draft | found | {"$defs": dict(sorted(types.items()))}, indent=2) + "\n"

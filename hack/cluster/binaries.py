@@ -274,7 +274,11 @@ def go_mod(program: Program, published: str) -> str:
 
 
 def linked(program: Program) -> list[str]:
-    """Flags of the linker: no symbols, and the version that Kubernetes' own programs tell."""
+    """Flags of the linker: no symbols, and the version of Kubernetes that its own programs and Helm tell."""
+    major, minor, _ = catalog().version.split(".")
+    if program.name == "helm":  # `helm template` takes that for the cluster's version
+        there = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+        return ["-s", "-w", f"-X {there}Major={major}", f"-X {there}Minor={minor}"]
     if program.module != "k8s.io/kubernetes":
         return ["-s", "-w"]
     major, minor, _ = program.version.split(".")

@@ -141,6 +141,7 @@ def test_kubernetes_programs_are_told_their_version() -> None:
     flags = linked(replace(APISERVER, version="1.35.4"))
     assert "-X k8s.io/component-base/version.gitVersion=v1.35.4" in flags
     assert linked(ETCD) == ["-s", "-w"]
+    assert "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=35" in linked(KNOWN.programs["helm"])
 
 
 FAKE_GO = f"""#!{sys.executable}

@@ -14,7 +14,7 @@ CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "elasticjob"
 
 SYSTEM: Final = "elasticjob-system"
 KUBERNETES: Final = ("--kube-version", catalog().version)
-"""Helm as Go builds it takes a cluster that it cannot ask for one of Kubernetes 1.20."""
+"""A Helm that is built without flags takes a cluster that it cannot ask for one of Kubernetes 1.20."""
 
 
 class HelmFailed(AssertionError):
