@@ -249,7 +249,9 @@ class Client:
                             return ELASTICJOB.convert(last)
         except TimeoutError as error:
             waited = f"{timeout:g} s" if timeout is not None else "its time"
-            message = f"{_of(key)}: not {wanted.text} within {waited}: {state(last)}"
+            message = (
+                f"{_of(key)}: not {wanted.text} within {waited}: {state(last) if last else 'no answer yet'}"
+            )
             step = f"elasticjob describe {name} -n {key.namespace} shows why"
             raise errors.TimedOut(message, object=_of(key), next_step=step) from error
         except errors.NotFound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Coroutine, Iterable
@@ -97,4 +98,5 @@ def pairs(flag: str, given: Iterable[str], *, from_here: bool = False) -> dict[s
 
 def run(verb: Coroutine[Any, Any, T]) -> T:
     """Return what a coroutine returns."""
+    logging.getLogger("kubernetes_asyncio").setLevel(logging.ERROR)  # its warning is our error, told better
     return asyncio.run(verb)
