@@ -15,6 +15,11 @@ from hack.crd_docs import cell, table
 Schema = Mapping[str, Any]
 
 HEADER: Final = "<!-- Made by `make generate` from the models in api/; do not edit. -->\n"
+ABOUT: Final = """\
+`kubectl explain` prints the same descriptions. A field marked * is required. The tables show what the API
+server checks. [Admission](../walkthrough.md#invalid-specs-are-refused) refuses more, with the
+field and what to write.
+"""
 OPAQUE: Final = frozenset({"template", "metadata"})
 """Fields whose content Kubernetes documents."""
 INT32: Final = 2**31 - 1
@@ -57,7 +62,7 @@ def page(declaration: Declaration) -> str:
                 *(("`kubectl scale`", f"`{each['specReplicasPath']}`") for each in _scales(version)),
             ),
         ),
-        "`kubectl explain` prints the same descriptions. A field marked * is required.\n",
+        ABOUT,
         *(_sections(name, part) for name, part in schema["properties"].items() if name in ("spec", "status")),
     ]
     return "\n".join(about)
