@@ -57,6 +57,8 @@ class Measures:
         self.seconds = Histogram(f"{name}_plan_seconds", "Time of one plan for all jobs.", registry=registry)
         what = "Workers that plans added to jobs and took from them."
         self.steps = Counter(f"{name}_instances", what, ["direction"], registry=registry)
+        for direction in ("added", "taken"):  # a rate needs a 0 to begin with
+            self.steps.labels(direction)
         self.waiting = Gauge(
             f"{name}_waiting_jobs", "Jobs without room for their minimum.", registry=registry
         )

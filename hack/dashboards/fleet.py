@@ -180,7 +180,7 @@ USE: Final = Row(
             "GPU utilization",
             "How busy the GPUs of each job are: the ten jobs with the least.",
             Query(
-                f"bottomk(10, avg by (namespace, job) (elasticjob_node_gpu_utilization{{{HERE}}}))",
+                f"bottomk(10, avg by (namespace, job) (elasticjob_node_gpu_utilization_ratio{{{HERE}}}))",
                 "{{namespace}}/{{job}}",
             ),
             unit=Unit.RATIO,

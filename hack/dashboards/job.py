@@ -19,6 +19,8 @@ from hack.dashboards.panels import (
 )
 
 THIS: Final = '{namespace="$namespace",job="$job"}'
+OWNED: Final = '{job_namespace="$namespace",job_name="$job"}'
+"""The same job in the operator's series, whose namespace is the operator's."""
 
 
 def of(name: str) -> str:
@@ -55,10 +57,11 @@ NOW: Final = Row(
             width=3,
         ),
         number(
-            "Restarts",
-            "Workers that ended badly since the job began.",
-            of("worker_restarts_total"),
-            steps={1: AMBER, 10: RED},
+            "Restarts left",
+            "How often the node with the most failures may still fail before it is not replaced any more.",
+            f"min(elasticjob_restarts_left{THIS})",
+            base=RED,
+            steps={1: AMBER, 2: GREEN},
             width=3,
         ),
         number("Slow workers", "Workers that are slow now.", of("stragglers"), steps={1: AMBER}, width=3),
@@ -67,7 +70,7 @@ NOW: Final = Row(
 PROGRESS: Final = Row(
     "Progress",
     (
-        graph("Loss", "As the training reports it.", Query(of("loss"), "loss")),
+        graph("Loss", "As the training reports it.", Query(of("loss"), "loss"), signed=True),
         graph(
             "Speed",
             "Optimizer steps a second in the present round; no line while the job makes none.",
@@ -88,18 +91,27 @@ WORLD: Final = Row(
             "Nodes by what they do: a job that grows has some that start or wait.",
             Query(f"sum by (state) (elasticjob_nodes{THIS})", "{{state}}"),
             stacked=True,
+            width=6,
         ),
         graph(
             "Workers and rounds",
             "Each change of the world is a round.",
             Query(of("world_size"), "workers"),
             Query(of("round"), "round"),
+            width=6,
+        ),
+        graph(
+            "Plans",
+            "ScalePlans of the job that ended, by their outcome.",
+            Query(f"max by (outcome) (elasticjob_plans_total{OWNED})", "{{outcome}}"),
+            width=6,
         ),
         graph(
             "Standstill",
             "Share of the time without a step since the world changed.",
             Query(f"sum({pace('standstill_seconds_total')})", "standstill"),
             unit=Unit.RATIO,
+            width=6,
         ),
     ),
 )
@@ -115,10 +127,35 @@ TIME: Final = Row(
             width=12,
         ),
         graph(
+            "Time since the last step",
+            "A line that rises is a job that makes no step; `hanging` is 1 while its master says so.",
+            Query(f"time() - {of('last_step_timestamp_seconds')}", "since the last step"),
+            Query(of("usual_step_seconds"), "usual step"),
+            Query(of("hanging"), "hanging"),
+            unit=Unit.SECONDS,
+            width=12,
+        ),
+    ),
+)
+TROUBLE: Final = Row(
+    "Trouble",
+    (
+        graph(
             "Findings",
             "Verdicts about workers and nodes since the job began, by reason.",
             Query(f"max by (reason) (elasticjob_findings_total{THIS})", "{{reason}}"),
-            width=12,
+        ),
+        graph(
+            "Worker restarts",
+            "Workers that ended with an error since the job began, and restarts that are left.",
+            Query(of("worker_restarts_total"), "worker restarts"),
+            Query(f"min(elasticjob_restarts_left{THIS})", "restarts left"),
+        ),
+        graph(
+            "Workers by what they do",
+            "As they told last.",
+            Query(f"sum by (doing) (elasticjob_workers{THIS})", "{{doing}}"),
+            stacked=True,
         ),
     ),
 )
@@ -139,9 +176,11 @@ CHECKPOINTS: Final = Row(
             unit=Unit.SECONDS,
         ),
         graph(
-            "Checkpoint failing",
-            "1 while the last checkpoint is not in storage.",
+            "Age of the newest checkpoint",
+            "Time since the newest checkpoint reached storage; `failing` is 1 while the last one did not.",
+            Query(f"time() - {of('checkpoint_timestamp_seconds')}", "age"),
             Query(of("checkpoint_failing"), "failing"),
+            unit=Unit.SECONDS,
         ),
     ),
 )
@@ -183,7 +222,7 @@ NODES: Final = Row(
         graph(
             "GPU utilization",
             "How busy the GPUs of each node are on average.",
-            Query(of_nodes("gpu_utilization"), "{{node}}"),
+            Query(of_nodes("gpu_utilization_ratio"), "{{node}}"),
             unit=Unit.RATIO,
         ),
         graph(
@@ -203,13 +242,17 @@ MASTER: Final = Row(
             "For how long the job's state could not be saved: a new master would lack what came since.",
             Query(of("snapshot_unsaved_seconds"), "unsaved"),
             unit=Unit.SECONDS,
-            width=12,
+        ),
+        graph(
+            "Ready",
+            "1 while the operator finds the master ready, and while Prometheus reads its metrics.",
+            Query(f"max(elasticjob_job_master_ready{OWNED})", "ready"),
+            Query('max(up{component="elasticjob-master",namespace="$namespace",job="$job"})', "read"),
         ),
         graph(
             "Failed passes",
             "Passes of the master's loops that met an unexpected error.",
             Query(f"max by (loop) (elasticjob_failed_passes_total{THIS})", "{{loop}}"),
-            width=12,
         ),
     ),
 )
@@ -222,5 +265,5 @@ BOARD: Final = Board(
         choice("namespace", "Namespace", "label_values(elasticjob_step, namespace)"),
         choice("job", "Job", 'label_values(elasticjob_step{namespace="$namespace"}, job)'),
     ),
-    (NOW, PROGRESS, WORLD, TIME, CHECKPOINTS, NODES, MASTER),
+    (NOW, PROGRESS, WORLD, TIME, TROUBLE, CHECKPOINTS, NODES, MASTER),
 )

@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 Panel = Builder[dashboard.Panel]
 
 SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${DS_PROMETHEUS}")
-GRAPH, STAT, TABLE = 8, 4, 9
+GRAPH, STAT, TABLE = 8, 4, 7
 """Heights in rows of Grafana's grid."""
 WIDTH: Final = 24
 """Of the grid."""
@@ -53,11 +53,17 @@ Steps = Mapping[float, str]
 
 
 def graph(
-    title: str, about: str, *queries: Query, unit: Unit = Unit.NUMBER, stacked: bool = False, width: int = 8
+    title: str,
+    about: str,
+    *queries: Query,
+    unit: Unit = Unit.NUMBER,
+    stacked: bool = False,
+    signed: bool = False,
+    width: int = 8,
 ) -> Panel:
-    """Return lines over time, or areas one upon the other."""
+    """Return lines over time, or areas one upon another; the axis begins at 0 unless values are `signed`."""
     legend = looks.VizLegendOptions().show_legend(True)
-    panel = timeseries.Panel().title(title).description(about).datasource(SOURCE).unit(unit).min(0)
+    panel = timeseries.Panel().title(title).description(about).datasource(SOURCE).unit(unit)
     panel = panel.height(GRAPH).span(width).line_width(1).show_points(common.VisibilityMode.NEVER)
     panel = panel.legend(
         legend.display_mode(common.LegendDisplayMode.LIST).placement(common.LegendPlacement.BOTTOM)
@@ -65,6 +71,8 @@ def graph(
     panel = panel.tooltip(
         looks.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
     )
+    if not signed:
+        panel = panel.min(0)
     if stacked:
         panel = panel.stacking(looks.StackingConfig().mode(common.StackingMode.NORMAL)).fill_opacity(40)
     for letter, query in zip(_letters(), queries, strict=False):
@@ -81,12 +89,13 @@ def number(
     steps: Steps | None = None,
     base: str = GREEN,
     width: int = 4,
+    height: int = STAT,
 ) -> Panel:
     """Return one large number, with its course behind it."""
     limits = [dashboard.Threshold(value=None, color=base)]
     limits += [dashboard.Threshold(value=value, color=colour) for value, colour in (steps or {}).items()]
     panel = stat.Panel().title(title).description(about).datasource(SOURCE).unit(unit).no_value("–")
-    panel = panel.height(STAT).span(width).graph_mode(common.BigValueGraphMode.AREA)
+    panel = panel.height(height).span(width).graph_mode(common.BigValueGraphMode.AREA)
     panel = panel.reduce_options(looks.ReduceDataOptions().calcs(["lastNotNull"]))
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)).thresholds(
         builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -14,8 +15,12 @@ import yaml
 
 from hack.dashboards.boards import BOARDS, FOLDER
 from hack.dashboards.panels import WIDTH, Board
+from hack.metrics import PARTS, Declared, declared
 
 Panel = dict[str, Any]
+METRIC = re.compile(
+    r"\b(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+"
+)
 LARGEST = 1 << 20
 """Bytes of a ConfigMap."""
 
@@ -59,6 +64,24 @@ def test_each_dashboard_has_the_variables_by_which_its_series_are_chosen() -> No
         assert (model["uid"], names) == (f"elasticjob-{board.name}", wanted)
         ids = [panel["id"] for panel in model["panels"]]
         assert len(ids) == len(set(ids))
+
+
+@named
+def test_each_metric_of_a_dashboard_is_one_of_a_program(board: Board) -> None:
+    known = {each.name + suffix for part in PARTS for each in declared(part) for suffix in suffixes(each)}
+    asked = {
+        name
+        for panel in panels_of(board)
+        for each in panel.get("targets", ())
+        for name in METRIC.findall(each["expr"])
+    }
+    assert asked
+    assert not asked - known
+
+
+def suffixes(metric: Declared) -> tuple[str, ...]:
+    """Return what the names of its series have behind its own."""
+    return ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
 
 
 def test_the_component_makes_a_labelled_config_map_of_each_dashboard(tmp_path: Path) -> None:
