@@ -23,3 +23,10 @@ def outputs() -> Mapping[Path, Callable[[], str]]:
 def text(board: Board) -> str:
     """Return a dashboard as JSON, always the same."""
     return JSONEncoder(sort_keys=True, indent=1, ensure_ascii=False).encode(board.build()) + "\n"
+
+
+def filled(expr: str, variables: Mapping[str, str], interval: str = "15s") -> str:
+    """Return an expression with Grafana's variables replaced, $__rate_interval by `interval`."""
+    for name, value in {**variables, "__rate_interval": interval}.items():
+        expr = expr.replace(f"${name}", value)
+    return expr

@@ -30,12 +30,12 @@ QUIET: Final = (
 )
 
 
-async def dom(url: str, folder: Path, picture: Path | None = None) -> str:
+async def dom(url: str, folder: Path, picture: Path | None = None, height: int = 1900) -> str:
     """Return the page at a URL as HTML, after its scripts have run for some seconds; with its picture."""
     program = shutil.which("chromium") or lacking("chromium")
     wanted = ["--dump-dom", "--virtual-time-budget=3000", f"--user-data-dir={folder / 'browser'}"]
     if picture:
-        wanted += [f"--screenshot={picture}", "--window-size=1160,1900"]
+        wanted += [f"--screenshot={picture}", f"--window-size=1160,{height}"]
     process = await asyncio.create_subprocess_exec(
         program,
         *QUIET,

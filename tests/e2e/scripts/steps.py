@@ -19,6 +19,7 @@ parser.add_argument("--gate", type=Path)
 parser.add_argument("--leak", type=int, default=0, help="MiB that each step keeps")
 parser.add_argument("--note", type=Path, help="gets the number of each step")
 parser.add_argument("--checkpoint")
+parser.add_argument("--save-every", type=int, default=1000)
 args = parser.parse_args()
 
 
@@ -31,7 +32,8 @@ def take_time(number: int, world: int) -> None:
 
 
 model, kept = torch.nn.Linear(1, 1), []
-elastic = Elastic(model, torch.optim.SGD(model.parameters(), 0.0), checkpoint=args.checkpoint)
+optimizer = torch.optim.SGD(model.parameters(), 0.0)
+elastic = Elastic(model, optimizer, checkpoint=args.checkpoint, save_every=args.save_every)
 data = elastic.loader(torch.utils.data.TensorDataset(torch.ones(BATCH * args.steps, 1)), global_batch=BATCH)
 for step in elastic.steps(data):
     with step:

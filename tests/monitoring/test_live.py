@@ -1,0 +1,315 @@
+"""Alerts that fire for real, and dashboards of a job: a cluster with all programs, Prometheus, Alertmanager.
+
+One alert of each class is caused, reaches the receiver of an Alertmanager, and ends with its cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.laptop.ports import free_port
+from elasticjob.cli.story.processes import workers_of
+from elasticjob.devcluster import DevCluster
+from elasticjob.devcluster.node.heartbeat import VirtualNode
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.errors import ApiError
+from elasticjob.kube.objects.views import POD
+from hack.dashboards.boards import BOARDS, FOLDER, filled
+from hack.dashboards.picture import Span, height, page
+from tests.kit.brain.process import BrainProcess, brain_of
+from tests.kit.browser import dom
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.controllers.site import Site
+from tests.kit.dijob.server import DiServerProcess, di_server_of
+from tests.kit.e2e import TRAINS, Job, Stage, local, role, staged, trainer
+from tests.kit.monitoring.rig import Rig, monitoring, rules
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
+
+CAPACITY: Final = {"cpu": "2", "memory": "32Gi", "pods": "110"}
+ROOT: Final = Path(__file__).parents[2]
+PYTHONPATH: Final = f"{ROOT / 'tests' / 'kit' / 'monitoring' / 'device'}{os.pathsep}{ROOT}"
+"""Agents find a GPU in the first folder; supervisor and pods have the same, or no worker would be a fork."""
+TEAM, SYSTEM = "team", "elasticjob-system"
+SHARES: Final = {
+    "ELASTICJOB_BRAIN_SHARE": "fulfilment",
+    "ELASTICJOB_BRAIN_SETTLE": "1",
+    "ELASTICJOB_BRAIN_EVERY": "1",
+}
+PATIENT: Final = ("HANG", "SILENCE")
+"""A worker that is stopped would be replaced within seconds, before an alert could fire."""
+PICTURES: Final = os.environ.get("ELASTICJOB_PICTURES", "")
+"""A folder for pictures of the dashboards, which are made over two minutes; without it none are."""
+
+
+@dataclass
+class Scene:
+    """All programs, a job that trains, and the monitoring of both."""
+
+    stage: Stage
+    site: Site
+    job: Job
+    rig: Rig
+    brain: BrainProcess
+    di_server: DiServerProcess
+    database: Path
+    checkpoints: Path
+    began: float
+
+    def masters(self, change: Change | None = None) -> None:
+        """Tell Prometheus which masters run, as the API server would."""
+        for name in self.site.running():
+            pod = self.site.pods()[name]
+            if name == "digits-master-0" and pod.status.pod_ip:
+                labels = {"namespace": TEAM, "job": "digits", "pod": name}
+                self.rig.targets.set("masters", [f"{pod.status.pod_ip}:50001"], **labels)
+
+    def programs(self, brain: str) -> None:
+        """Tell Prometheus where the others are."""
+        operator, di_server = (
+            each.url.removeprefix("http://") for each in (self.stage.operator, self.di_server)
+        )
+        places = {"operator": operator, "brain": brain, "di-server": di_server}
+        for name, address in places.items():
+            self.rig.targets.set(name, [address], namespace=SYSTEM, job=f"elasticjob-{name}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """A cluster with operator, Brain and di-server, and a job that trains until the end of the module."""
+    folder = tmp_path_factory.mktemp("cluster")
+    key, port, probes, di_port = folder / "key", free_port(), f"127.0.0.1:{free_port()}", free_port()
+    key.write_text("a key of this test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ELASTICJOB_OPERATOR_BRAIN", f"127.0.0.1:{port}")
+        patch.setenv("ELASTICJOB_OPERATOR_BRAIN_KEY_FILE", str(key))
+        patch.setenv("ELASTICJOB_OPERATOR_DI_SERVER", f"http://127.0.0.1:{di_port}")
+        patch.setenv("PYTHONPATH", PYTHONPATH)
+        async with (
+            DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)], supervisor=TRAINS) as cluster,
+            staged(cluster, folder) as stage,
+            brain_of(folder / "operator.kubeconfig", folder, key, port, probes=probes, **SHARES) as brain,
+            di_server_of(cluster.kubeconfig, folder, di_port) as di_server,
+            monitoring(folder, "masters", "operator", "brain", "di-server") as rig,
+        ):
+            await new_namespace(stage.client, TEAM)
+            site = Site(stage.client, stage.onlooker, TEAM)
+            checkpoints = folder / "checkpoints"
+            found = Scene(
+                stage, site, Job(site), rig, brain, di_server, folder / "brain.db", checkpoints, time.time()
+            )
+            await begin(found, probes)
+            yield found
+            await stage.client.delete(ELASTICJOB, "digits", TEAM)
+            await site.until(lambda: not found.job.pods())
+
+
+async def begin(scene: Scene, probes: str) -> None:
+    """Have everything scraped, and the job train with two workers."""
+    flags: dict[str, object] = {"--steps": 100_000, "--seconds": 0.2, "--save-every": 25}
+    flags["--checkpoint"] = scene.checkpoints
+    worker = trainer(
+        *(word for flag in flags.items() for word in flag),
+        minReplicas=1,
+        maxReplicas=2,
+        resources={"requests": {"cpu": "300m", "memory": "1Gi"}},
+    )
+    del worker["replicas"]
+    (container,) = worker["template"]["spec"]["containers"]
+    container["env"] = [{"name": "PYTHONPATH", "value": PYTHONPATH}]
+    scene.stage.onlooker.cache(POD).subscribe(scene.masters)
+    scene.programs(probes)
+    envs = {f"ELASTICJOB_MASTER__{name}": {"value": "300"} for name in PATIENT}
+    await scene.site.apply({"optimizeMode": "cluster", "envs": envs, "replicaSpecs": {"worker": worker}})
+    await scene.site.until(lambda: {"worker-0", "worker-1"} <= scene.job.running())
+
+
+# dashboards
+
+
+def expressions() -> list[tuple[str, str, str]]:
+    """Return dashboard, panel and expression of each query."""
+    return [
+        (board.name, panel["title"], target["expr"])
+        for board in BOARDS
+        for panel in json.loads((FOLDER / f"{board.name}.json").read_text())["panels"]
+        for target in panel.get("targets", ())
+    ]
+
+
+def chosen(board: str) -> dict[str, str]:
+    """Return the values of a dashboard's variables."""
+    return {"namespace": TEAM, "job": "digits"} if board == "job" else {"namespace": ".*", "job": ".*"}
+
+
+async def test_each_query_of_each_dashboard_returns_series(scene: Scene) -> None:
+    scene.stage.line.cut()  # watches are opened again
+    async with aiohttp.ClientSession() as session:
+        await session.get(f"{scene.di_server.url}/v1alpha2/replicas?namespace={TEAM}&coordinator=none")
+    asked = expressions()
+    for board, title, expr in asked:
+
+        async def returns_series(query: str = filled(expr, chosen(board), "10s")) -> bool:
+            return bool(await scene.rig.prometheus.query(query))
+
+        await until(returns_series, f"{board}: {title}: {expr} returns series")
+    print(f"{len(asked)} expressions of {len(BOARDS)} dashboards return series")
+
+
+async def test_variables_of_dashboards_have_the_values_of_what_runs(scene: Scene) -> None:
+    for board, wanted in (("fleet", {TEAM}), ("job", {TEAM}), ("operator", {SYSTEM}), ("brain", {SYSTEM})):
+        for variable in json.loads((FOLDER / f"{board}.json").read_text())["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            selector, label = (
+                variable["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+            )
+            found = await scene.rig.prometheus.values(label, filled(selector, chosen(board)))
+            jobs = {"job": {"digits"}, "operator": {"elasticjob-operator"}, "brain": {"elasticjob-brain"}}
+            assert set(found) == (wanted if label == "namespace" else jobs[board]), (board, variable["name"])
+
+
+# alerts
+
+Cause = Callable[[Scene], AbstractAsyncContextManager[None]]
+
+
+def signalled(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@asynccontextmanager
+async def paused(pids: list[int]) -> AsyncIterator[None]:
+    signalled(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        signalled(pids, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def an_image_that_nobody_has(scene: Scene) -> AsyncIterator[None]:
+    await scene.site.apply(local(role(["train"], image="registry.example/trianer:1")), "stuck")
+    yield
+    await scene.stage.client.delete(ELASTICJOB, "stuck", TEAM)
+
+
+def a_master_that_is_stopped(scene: Scene) -> AbstractAsyncContextManager[None]:
+    return paused([each.pid for each in scene.job.processes("master-0")])
+
+
+def a_worker_that_is_stopped(scene: Scene) -> AbstractAsyncContextManager[None]:
+    return paused([each.pid for each in workers_of(scene.job.processes("worker-1"))])
+
+
+@asynccontextmanager
+async def storage_that_is_no_folder(scene: Scene) -> AsyncIterator[None]:
+    kept = scene.checkpoints.rename(scene.checkpoints.with_suffix(".kept"))
+    scene.checkpoints.touch()
+    yield
+    scene.checkpoints.unlink()
+    kept.rename(scene.checkpoints)
+
+
+def an_operator_that_is_stopped(scene: Scene) -> AbstractAsyncContextManager[None]:
+    return paused([scene.stage.operator.pid])
+
+
+@asynccontextmanager
+async def an_operator_without_api_server(scene: Scene) -> AsyncIterator[None]:
+    """Its webhook for ScalePlans cannot read their jobs."""
+    plan = {"apiVersion": SCALEPLAN.api_version, "kind": "ScalePlan", "metadata": {"generateName": "plan-"}}
+    plan |= {"spec": {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": 2}}}}
+
+    async def ask() -> None:
+        while True:
+            with suppress(ApiError):
+                await scene.stage.client.create(SCALEPLAN.untyped(), plan, TEAM, dry_run=True)
+            await asyncio.sleep(0.3)
+
+    ports, scene.stage.line.ports = scene.stage.line.ports, [free_port()]
+    scene.stage.line.cut()
+    asking = asyncio.create_task(ask())
+    try:
+        yield
+    finally:
+        scene.stage.line.ports = ports
+        asking.cancel()
+
+
+@asynccontextmanager
+async def a_database_that_is_locked(scene: Scene) -> AsyncIterator[None]:
+    with sqlite3.connect(scene.database, timeout=60, isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.execute("ROLLBACK")
+    other.close()
+
+
+def a_di_server_that_is_stopped(scene: Scene) -> AbstractAsyncContextManager[None]:
+    assert scene.di_server.process
+    return paused([scene.di_server.process.pid])
+
+
+HERE: Final = {"namespace": TEAM, "job": "digits"}
+CAUSES: Final[dict[str, tuple[str, Cause, dict[str, str]]]] = {
+    "job": ("ElasticJobPending", an_image_that_nobody_has, HERE | {"job": "stuck"}),
+    "master": ("ElasticJobMasterUnreachable", a_master_that_is_stopped, HERE),
+    "training": ("ElasticJobHangs", a_worker_that_is_stopped, HERE),
+    "durability": ("ElasticJobCheckpointFails", storage_that_is_no_folder, HERE),
+    "webhooks": ("ElasticJobWebhookErrors", an_operator_without_api_server, {}),
+    "brain": ("ElasticJobBrainDatabaseFails", a_database_that_is_locked, {}),
+    "di-server": ("ElasticJobDIServerDown", a_di_server_that_is_stopped, {}),
+    "operator": ("ElasticJobOperatorDown", an_operator_that_is_stopped, {}),
+}
+
+
+@pytest.mark.parametrize("class_", CAUSES)
+async def test_an_alert_fires_reaches_its_receiver_and_is_resolved(scene: Scene, class_: str) -> None:
+    alert, cause, labels = CAUSES[class_]
+    await scene.rig.is_calm(alert, labels)
+    began = time.monotonic()
+    async with cause(scene):
+        told = await scene.rig.fires(alert, labels, datetime.now(UTC))
+        fired = time.monotonic()
+    await scene.rig.resolves(alert, labels)
+    owner = "trainers" if told.labels["class"] in ("job", "training", "durability") else "platform"
+    assert told.receiver == owner
+    assert alert in told.annotations["runbook_url"].partition("docs/runbooks/")[2]
+    assert all(value in told.annotations["description"] for value in labels.values())
+    seconds = f"fired after {fired - began:.1f} s, resolved after {time.monotonic() - fired:.1f} s"
+    print(f"{class_}: {alert} {seconds}")
+
+
+async def test_each_class_of_alerts_has_one_that_fires() -> None:
+    shipped = {rule["labels"]["class"] for group in rules() for rule in group["rules"] if "alert" in rule}
+    assert shipped <= {*CAUSES}
+
+
+@pytest.mark.skipif(not PICTURES, reason="ELASTICJOB_PICTURES names no folder")
+async def test_pictures_of_the_dashboards(scene: Scene, tmp_path: Path) -> None:
+    span = Span(scene.began, time.time())
+    for board in BOARDS:
+        file, picture = tmp_path / f"{board.name}.html", Path(PICTURES) / f"board-{board.name}.png"
+        file.write_text(await page(board.name, scene.rig.prometheus, chosen(board.name), span))
+        await dom(file.as_uri(), tmp_path, picture, height(board.name))
