@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -221,6 +222,24 @@ async def stays(kubectl: Kubectl, site: Site, side: str) -> None:
     await carried_out(site, *jobs)
     assert {plan.spec.owner_job for plan in site.plans().values() if plan.status.changes} > set()
     assert await kubectl(f"diff {side}-f -", whole) == "", "plans of users and of optimizers"
+    if path := os.environ.get("LIVES"):
+        keep(path, await lives(kubectl, [*examples(), *OLDER]))
+
+
+def keep(path: str, pairs: list[Manifest]) -> None:
+    """Write them for hack/argocd-gate: LIVES=tests/argocd/lives.yaml."""
+    Path(path).write_text(yaml.safe_dump(json.loads(json.dumps(pairs)), width=110))
+
+
+async def lives(kubectl: Kubectl, manifests: list[Manifest]) -> list[Manifest]:
+    """What was applied, and what became of it."""
+    pairs = []
+    for given in (each for each in manifests if "." in each["apiVersion"]):
+        live = json.loads(await kubectl(f"get {given['kind']} {given['metadata']['name']} -o json"))
+        namespace = live["metadata"]["namespace"]
+        config = {**given, "metadata": {**given["metadata"], "namespace": namespace}}
+        pairs.append({"config": config, "live": live})
+    return pairs
 
 
 async def test_the_end_of_a_training_leaves_no_drift(stage: Stage, site: Site) -> None:
