@@ -82,8 +82,8 @@ def cost(samples: Sequence[Sample]) -> str:
     asked = sum(time * node.cores for time, nodes in hours for node in nodes)
     if not used:
         return ""
-    share = f" of {asked:.2f} asked for ({used / asked:.0%})" if asked else ""
-    return f"{used:.2f} core-hours used{share}, as far as Brain has measured"
+    share = f" of {asked:.3g} asked for ({used / asked:.0%})" if asked else ""
+    return f"{used:.3g} core-hours used{share}, as far as Brain has measured"
 
 
 def _fields(row: Row[Any], names: Sequence[str]) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ async def test_a_job_that_is_gone_is_remembered(store: Store) -> None:
     assert found["series"]["samples"] == [320.0] * 3
     assert found["pastPods"][0]["log"] == "last words"
     assert found["decisions"][0]["reason"] == "the smallest size"
-    assert found["cost"].startswith("2.00 core-hours used of 4.00 asked for (50%)")
+    assert found["cost"].startswith("2 core-hours used of 4 asked for (50%)")
     assert (await read(shown, "team", "letters"))["missing"]
 
 
@@ -84,7 +84,7 @@ async def test_a_database_that_is_away_is_said(store: Store, monkeypatch: pytest
     [
         ((), ""),
         ((sample(0),), ""),
-        ((sample(60), sample(0, cores=0.0)), "2.00 core-hours used, as far as Brain has measured"),
+        ((sample(60), sample(0, cores=0.0)), "2 core-hours used, as far as Brain has measured"),
         ((sample(60, 0.0), sample(0, 0.0)), ""),
     ],
 )

@@ -43,7 +43,7 @@ export function chart({ label, unit, colour, stepped = false, group, digits = 3 
   }
   const read = at => {
     const last = data[0].length - 1, index = at ?? last
-    said.textContent = index < 0 ? "" : `${number(data[1][index], digits)} ${unit}${at == null ? "" : " at " + clock(data[0][index])}`
+    said.textContent = index < 0 || data[1][index] == null ? "" : `${number(data[1][index], digits)} ${unit}${at == null ? "" : " at " + clock(data[0][index])}`
   }
   const redraw = () => { plot?.destroy(); plot = null; if (place.isConnected && data[0].length) plot = new uPlot(options(), data, place) }
   const size = new ResizeObserver(() => plot && place.clientWidth && Math.abs(plot.width - place.clientWidth) > 1

@@ -17,17 +17,17 @@ export function jobPage(route, ask) {
   const speed = chart({ label: "Speed", unit: "samples/s", colour: "--speed", group })
   const world = chart({ label: "World", unit: "workers", colour: "--world", stepped: true, group })
   const time = spent("No time is accounted yet.")
-  const rounds = feed("No change of the world yet."), plans = feed("No plan has changed this job's size yet.")
+  const rounds = feed("No change of the world is known: the job's master tells them while it runs."), plans = feed("No plan has changed this job's size yet.")
   const events = feed("No events in the last hour."), eventsSay = h("p.muted")
   const pods = podTable(), logs = logPane(route, ask)
   const decisions = feed(""), past = feed(""), decisionCard = card("Decisions of Brain", decisions.element)
-  const pastCard = card("Pods that are gone, and their last lines", past.element), cost = h("p.muted")
+  const pastCard = card("Pods that are gone, and their last lines", past.element), cost = h("p.small.muted.gap")
   const charts = h("div.two", {}, card(null, speed.element), card(null, world.element))
   const body = h("div.body", {}, alert, masterSays, progress,
     h("section.tiles", { "aria-label": "Now" }, ...Object.values(tiles).map(each => each.element)), charts,
-    h("div.two.uneven", {}, card("Where the workers' time went", time.element, cost), card("Changes of the world", rounds.element)),
-    card("Pods", pods.element), logs.element,
-    h("div.two", {}, card("Plans, and why", plans.element), card("Findings and events", eventsSay, events.element)), decisionCard, pastCard)
+    h("div.two", {}, h("div.stack", {}, card("Where the workers' time went", time.element, cost), card("Plans, and why", plans.element)),
+      card("Changes of the world", rounds.element)),
+    decisionCard, card("Pods", pods.element), logs.element, card("Findings and events", eventsSay, events.element), pastCard)
   const missing = h("div.empty", {}), element = h("div.page", {},
     h("nav.crumbs", { "aria-label": "Breadcrumb" }, h("a", { href: "#/" }, "All jobs"), h("span.muted", {}, ` / ${route.namespace}`)),
     h("div.title", {}, title, phase), facts, sentence, missing, body)
@@ -49,7 +49,7 @@ export function jobPage(route, ask) {
     ended(job)
     numbers(job)
     curves(job)
-    time.to(job.spent ?? {}); say(cost, job.cost)
+    time.to(job.spent ?? {}); say(cost, job.cost); show(cost, !!job.cost)
     rounds.to([...(job.rounds ?? [])].reverse(), each => each.round, roundItem)
     plans.to(job.plans ?? [], each => each.name, planItem)
     const said = new Set((job.events ?? []).map(each => each.message))  // the operator repeats findings as events
@@ -172,7 +172,7 @@ function podTable() {
 }
 
 function podRow(open) {
-  const name = h("th", { scope: "row" }), phase = h("span.badge"), why = h("span.why"), node = h("td"), step = h("td.num"), cpu = bar(), memory = bar(), restarts = h("td.num.right"), age = h("td.num.right.muted")
+  const name = h("th", { scope: "row" }), phase = h("span.badge"), why = h("span.why"), node = h("td.node-name"), step = h("td.num"), cpu = bar(), memory = bar(), restarts = h("td.num.right"), age = h("td.num.right.muted")
   let shown = null
   const button = h("button.small", { type: "button", onclick: () => open(shown) }, "Log")
   const element = h("tr", {}, name, h("td", {}, phase, why), node, step, h("td", {}, cpu.element), h("td", {}, memory.element), restarts, age, h("td.right", {}, button))
