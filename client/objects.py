@@ -208,16 +208,21 @@ def _installer(wanted: Wanted, mount: Manifest) -> Manifest:
 
 
 INSTALL: Final = f"""\
-import os, subprocess, sys, sysconfig
-prefix = "{PACKAGES}/installed"
-options = ["--no-cache-dir", "--no-warn-script-location", "--prefix", prefix]
-subprocess.run([sys.executable, "-m", "pip", "install", *options, *sys.argv[1:]], check=True)
-base = {{"base": prefix, "installed_base": prefix, "platbase": prefix, "installed_platbase": prefix}}
-site = sysconfig.get_path("purelib", sysconfig.get_preferred_scheme("prefix"), base)
-os.makedirs(site, exist_ok=True)
+import os, pathlib, subprocess, sys, sysconfig, venv
+venv.create("{PACKAGES}/env", system_site_packages=True, clear=True)
+base = {{"base": "{PACKAGES}/env", "platbase": "{PACKAGES}/env"}}
+site = pathlib.Path(sysconfig.get_path("purelib", "venv", base))
+image = [path for path in sys.path if path.endswith("-packages")]
+(site / "image.pth").write_text("\\n".join(image))
+install = ["{PACKAGES}/env/bin/python", "-m", "pip", "install", "--no-cache-dir", *sys.argv[1:]]
+subprocess.run(install, check=True)
 os.path.lexists("{PACKAGES}/site") or os.symlink(site, "{PACKAGES}/site")
 """
-"""Installs what the image lacks: with --target pip would install again what is there, torch above all."""
+"""Installs what the image lacks, in an environment of its own that sees what the image has.
+
+Without one, pip would either install all that a package needs again, torch above all (`--target`), or remove
+another version from the image first (`--prefix`).
+"""
 
 
 def _resources(wanted: Wanted) -> Manifest:

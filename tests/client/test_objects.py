@@ -83,6 +83,7 @@ def test_packages_are_installed_before_a_node_starts() -> None:
     (installer,), (main,) = found["initContainers"], found["containers"]
     assert installer["command"][-1] == "numpy==2.1"
     assert installer["image"] == "python:3"
+    compile(installer["command"][2], "install", "exec")
     assert main["env"] == [{"name": "PYTHONPATH", "value": "/packages/site"}]
     assert "runAsUser" not in found["securityContext"]
 
