@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 PLACE: Final = "/agent"
 FILES: Final = Path(__file__).with_name("agent")
 NO_LEAST: Final = 'LEAST: "dict[str, str]" = {}'
+LEFT_OUT: Final = re.compile(r"^\.\./|^bin/|__pycache__|\.dist-info/(RECORD|INSTALLER|REQUESTED|\w+\.json)$")
+"""Scripts, and what tells how a package was installed: the layer has the same digest everywhere."""
 TARGET: Final = "/elasticjob"
 """Where the volume is mounted in the init container; users may mount it elsewhere in theirs."""
 
@@ -87,7 +90,7 @@ def packages(requirements: Sequence[str], folder: Path, pythons: Sequence[str] =
             for line in (metadata / "RECORD").read_text().splitlines():
                 name = line.rsplit(",", 2)[0].strip('"')
                 source = site / name
-                if name.startswith("..") or "__pycache__" in name or not source.is_file():
+                if LEFT_OUT.search(name) or not source.is_file():
                     continue
                 entries[f"{PLACE}/{'common' if pure else f'lib/{version}'}/{name}"] = File(source)
     return entries

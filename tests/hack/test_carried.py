@@ -60,6 +60,12 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "venv" / "bin" / "python3"
 
 
+def test_the_folder_tells_not_where_it_was_installed(brought: Path) -> None:
+    files = [file.relative_to(brought) for file in brought.rglob("*") if file.is_file()]
+    assert [str(file) for file in files if file.name == "RECORD" or "bin" in file.parts] == []
+    assert "common/typer/main.py" in {str(file) for file in files}
+
+
 def run(brought: Path, python: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a script under the agent as the main container of a pod does, in an empty folder."""
     folder = python.parents[2] / "work"
