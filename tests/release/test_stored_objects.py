@@ -12,7 +12,7 @@ import yaml
 
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifests
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.crd.installing import install, upgrades
+from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from hack.releases.distributions import ROOT
 
@@ -124,7 +124,6 @@ async def test_objects_of_the_release_before_are_read_and_written_after_an_upgra
     assert {kind.name for kind, _ in stored} >= {"ElasticJob", "ScalePlan", "JobResource"}
 
     newer = manifests()
-    assert [change.sentence() for one in await upgrades(client, newer) for change in one.changes] == []
     await install(client, newer, "test")
 
     for kind, before in stored:
