@@ -22,6 +22,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.laptop.ports import free_port
@@ -39,6 +40,8 @@ from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.controllers.site import Site
 from tests.kit.dijob.server import DiServerProcess, di_server_of
 from tests.kit.e2e import TRAINS, Job, Stage, local, role, staged, trainer
+from tests.kit.manifests import DIJOB as MANIFEST
+from tests.kit.manifests import changed
 from tests.kit.monitoring.rig import Rig, monitoring, rules
 from tests.kit.waiting import until
 
@@ -266,9 +269,15 @@ async def a_database_that_is_locked(scene: Scene) -> AsyncIterator[None]:
     other.close()
 
 
-def a_di_server_that_is_stopped(scene: Scene) -> AbstractAsyncContextManager[None]:
+@asynccontextmanager
+async def a_di_server_that_is_stopped(scene: Scene) -> AsyncIterator[None]:
+    """It is missed where there is a DIJob."""
     assert scene.di_server.process
-    return paused([scene.di_server.process.pid])
+    job = changed(MANIFEST, {"metadata/name": "cartpole", "metadata/namespace": TEAM})
+    await scene.stage.client.create(DIJOB.untyped(), job, TEAM)
+    async with paused([scene.di_server.process.pid]):
+        yield
+    await scene.stage.client.delete(DIJOB, "cartpole", TEAM)
 
 
 HERE: Final = {"namespace": TEAM, "job": "digits"}
