@@ -99,7 +99,13 @@ def shown_of(operator: Operator, settings: Settings, store: Store, session: aioh
     masters = Masters(operator.client, session, Way.DIRECT)
     memory = StoredJobs(store, operator.clock)
     watch = Watch(
-        operator.client, caches, masters, operator.clock, namespace=settings.namespace, memory=memory
+        operator.client,
+        caches,
+        masters,
+        operator.clock,
+        passes=Passes("page", operator.clock, operator.metrics),
+        namespace=settings.namespace,
+        memory=memory,
     )
     operator.add(watch)
     return watch

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -31,11 +30,11 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.errors import Forbidden, KubeError, NotFound, Unreachable
+from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, NODE, POD, Event, Node, Pod
-
-log = logging.getLogger("elasticjob.page")
 
 PULSE: Final = 3.0
 """Seconds between two looks whether the API server answers."""
@@ -122,9 +121,12 @@ class Watch:
         masters: Masters,
         clock: Clock,
         *,
+        passes: Passes,
         namespace: str = "",
         memory: Memory | None = None,
     ) -> None:
+        """Errors cost a pass of `passes`: the page is a guest in Brain's process."""
+        self._passes = passes
         self._client, self._caches, self._masters, self._clock = client, caches, masters, clock
         self._memory = memory
         self._cluster = Cluster(
@@ -141,13 +143,14 @@ class Watch:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with self._looking(), asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._again(PULSE, self._pulse))
-            tasks.create_task(self._again(NOTE_EVERY, self._note_all))
-            tasks.create_task(self._again(LOOK_EVERY, self._follow))
+            tasks.create_task(self._again("pulse", PULSE, self._pulse))
+            tasks.create_task(self._again("series", NOTE_EVERY, self._note_all))
+            tasks.create_task(self._again("looks", LOOK_EVERY, self._follow))
 
-    async def _again(self, every: float, step: Callable[[], Awaitable[None]]) -> None:
+    async def _again(self, name: str, every: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await _kept_going(step())
+            with self._passes.over(name):
+                await step()
             await self._clock.sleep(every)
 
     @property
@@ -346,17 +349,18 @@ class Watch:
             if now - look.asked > LOOKED_AT_FOR or not self._caches.jobs.meta(key):
                 self._forget(key)
             elif look.task is None or look.task.done():
-                look.task = asyncio.create_task(_kept_going(self._ask(key, look)))
+                look.task = asyncio.create_task(self._ask(key, look))
 
     async def _ask(self, key: Key, look: _Look) -> None:
         """Ask the master of a job, and now and then for its events."""
         job = self._job(key)
         if job is None:
             return
-        if self._clock.monotonic() - look.events_at >= EVENTS_EVERY:
-            look.events_at = self._clock.monotonic()
-            await self._ask_events(key, look)
-        await self._ask_master(job, look)
+        with self._passes.over(str(key)):
+            if self._clock.monotonic() - look.events_at >= EVENTS_EVERY:
+                look.events_at = self._clock.monotonic()
+                await self._ask_events(key, look)
+            await self._ask_master(job, look)
 
     async def _ask_master(self, job: ElasticJob, look: _Look) -> None:
         pod = self._master_of(job.key)
@@ -410,14 +414,6 @@ def _noted(made: asyncio.Future[bytes]) -> None:
         made.exception()
 
 
-async def _kept_going(step: Awaitable[None]) -> None:
-    """Wait for a step; an error of it, such as an object that no rule expects, costs that step alone."""
-    try:
-        await step
-    except Exception:  # the page is a guest in Brain's process
-        log.exception("the page goes on after an error")
-
-
 def _since_when(pod: Pod) -> float:
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created else 0.0
@@ -433,7 +429,8 @@ async def watching(
 ) -> AsyncIterator[Watch]:
     """Watch a cluster with caches of one's own, until exit."""
     caches = Caches.of(namespace)
-    watch = Watch(client, caches, masters, clock, namespace=namespace)
+    passes = Passes("page", clock, Metrics())
+    watch = Watch(client, caches, masters, clock, passes=passes, namespace=namespace)
     followers: list[Informer[Any]] = [
         Informer(client, each, clock=clock) for each in (caches.jobs, caches.plans, caches.pods, caches.nodes)
     ]
