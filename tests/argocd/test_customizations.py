@@ -11,8 +11,9 @@ import pytest
 
 from elasticjob.api.diengine.dijob import DIJobPhase
 from elasticjob.api.paddle.trainingjob import TrainingJobPhase
+from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.crds import DECLARATIONS
-from elasticjob.api.v1alpha1.elasticjob import Phase
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.kube.objects.kinds import Manifest
 from tests.argocd.upstream import CUSTOMIZATIONS, LuaError, acted, discovered, health, read
@@ -86,3 +87,45 @@ def test_each_action_that_is_offered_has_a_script_and_a_test() -> None:
         offered = {each["name"] for row in tests["discoveryTests"] for each in row["result"]}
         scripts = {each.parent.name for each in file.parent.glob("*/action.lua")}
         assert offered == scripts == {row["action"] for row in tests["actionTests"]}
+
+
+FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True"}], "observedGeneration": 1}
+
+
+def retried(**spec: Any) -> Manifest:
+    job = {
+        "apiVersion": ELASTICJOB.api_version,
+        "kind": ELASTICJOB.name,
+        "metadata": {"name": "train", "namespace": "team", "uid": "1"},
+        "spec": {"suspend": False, **spec},
+        "status": FAILED,
+    }
+    (made,) = acted(job, "retry")
+    return made
+
+
+def test_a_retried_job_in_the_easydl_form_keeps_roles_that_say_nothing() -> None:
+    made = retried(image="a", command="python x.py", parameter_server={}, worker={})
+    assert problems(ELASTICJOB.convert(made)) == []
+    assert set(ELASTICJOB.convert(made).spec.roles) == {"ps", "worker"}
+
+
+def test_a_retried_job_has_no_list_in_the_place_of_an_empty_object() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    main = {"name": "main", "image": "a", "resources": {"limits": {}, "requests": {}}, "args": []}
+    pod = {"containers": [main], "affinity": affinity, "tolerations": [{}, {"key": "a"}]}
+    template = {"metadata": {"annotations": {}}, "spec": pod | {"volumes": [{"name": "v", "emptyDir": {}}]}}
+    worker = retried(replicaSpecs={"worker": {"replicas": 1, "template": template}})["spec"]["replicaSpecs"][
+        "worker"
+    ]
+    everything: Manifest = {"matchExpressions": []}
+    kept = {"topologyKey": "zone", "labelSelector": everything, "namespaceSelector": everything}
+    assert worker["template"] == {
+        "spec": {
+            "containers": [{"name": "main", "image": "a"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [kept]}},
+            "tolerations": [{"key": "a"}],
+            "volumes": [{"name": "v", "emptyDir": {"medium": ""}}],
+        }
+    }

@@ -4,20 +4,25 @@
 local NUMBER = "elasticjob.dlrover/retry"
 local FIRST = "elasticjob.dlrover/retry-of"
 
--- Argo CD writes an empty table as a list, so empty tables are left out; an emptyDir is given its default.
-local function copied(value)
+-- Argo CD writes an empty table as a list. So empty tables are left out, and tables of nothing else, but for
+-- those that mean something: they say the same in a field.
+local MEANT = {
+  emptyDir = { medium = "" },
+  labelSelector = { matchExpressions = {} },
+  namespaceSelector = { matchExpressions = {} },
+}
+local function copied(value, key)
   if type(value) ~= "table" then
     return value
   end
   local found = {}
-  for key, item in pairs(value) do
-    if key == "emptyDir" and type(item) == "table" and next(item) == nil then
-      found[key] = { medium = "" }
-    elseif type(item) ~= "table" or next(item) ~= nil then
-      found[key] = copied(item)
-    end
+  for _, item in ipairs(value) do
+    found[#found + 1] = copied(item)
   end
-  return found
+  for name, item in pairs(#value == 0 and value or {}) do
+    found[name] = copied(item, name)
+  end
+  return next(found) ~= nil and found or MEANT[key]
 end
 
 local annotations = obj.metadata.annotations or {}
