@@ -129,3 +129,11 @@ def test_a_retried_job_has_no_list_in_the_place_of_an_empty_object() -> None:
             "volumes": [{"name": "v", "emptyDir": {"medium": ""}}],
         }
     }
+
+
+def test_a_retried_job_outlives_one_that_is_deleted_after_its_end() -> None:
+    worker = {"worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}}
+    assert retried(replicaSpecs=worker)["metadata"]["ownerReferences"]
+    made = retried(replicaSpecs=worker, runPolicy={"ttlSecondsAfterFinished": 60})
+    assert "ownerReferences" not in made["metadata"]
+    assert made["spec"]["runPolicy"] == {"ttlSecondsAfterFinished": 60}

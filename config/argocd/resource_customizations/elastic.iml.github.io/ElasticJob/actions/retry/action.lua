@@ -39,10 +39,13 @@ job.metadata = {
   name = first .. "-retry-" .. number,
   namespace = obj.metadata.namespace,
   annotations = { [FIRST] = first, [NUMBER] = tostring(number) },
-  ownerReferences = {
-    { apiVersion = obj.apiVersion, kind = obj.kind, name = obj.metadata.name, uid = obj.metadata.uid },
-  },
 }
+-- A job that is deleted some time after its end would take the new one with it, which may train by then.
+if (obj.spec.runPolicy or {}).ttlSecondsAfterFinished == nil then
+  job.metadata.ownerReferences = {
+    { apiVersion = obj.apiVersion, kind = obj.kind, name = obj.metadata.name, uid = obj.metadata.uid },
+  }
+end
 -- The labels of the user, without the mark by which Argo CD would take the new job for one of git.
 for name, value in pairs(obj.metadata.labels or {}) do
   if name ~= "app.kubernetes.io/instance" and name ~= "argocd.argoproj.io/instance" then
