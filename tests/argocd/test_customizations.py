@@ -15,6 +15,7 @@ from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
+from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from tests.argocd.upstream import CUSTOMIZATIONS, LuaError, acted, discovered, health, read
 
@@ -92,11 +93,11 @@ def test_each_action_that_is_offered_has_a_script_and_a_test() -> None:
 FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True"}], "observedGeneration": 1}
 
 
-def retried(**spec: Any) -> Manifest:
+def retried(annotations: Manifest | None = None, **spec: Any) -> Manifest:
     job = {
         "apiVersion": ELASTICJOB.api_version,
         "kind": ELASTICJOB.name,
-        "metadata": {"name": "train", "namespace": "team", "uid": "1"},
+        "metadata": {"name": "train", "namespace": "team", "uid": "1", "annotations": annotations or {}},
         "spec": {"suspend": False, **spec},
         "status": FAILED,
     }
@@ -137,3 +138,12 @@ def test_a_retried_job_outlives_one_that_is_deleted_after_its_end() -> None:
     made = retried(replicaSpecs=worker, runPolicy={"ttlSecondsAfterFinished": 60})
     assert "ownerReferences" not in made["metadata"]
     assert made["spec"]["runPolicy"] == {"ttlSecondsAfterFinished": 60}
+
+
+def test_a_retried_job_keeps_its_framework() -> None:
+    made = retried({names.FRAMEWORK: "jax", "argocd.argoproj.io/tracking-id": "git"}, worker={})
+    assert made["metadata"]["annotations"] == {
+        names.FRAMEWORK: "jax",
+        "elasticjob.dlrover/retry": "1",
+        "elasticjob.dlrover/retry-of": "train",
+    }

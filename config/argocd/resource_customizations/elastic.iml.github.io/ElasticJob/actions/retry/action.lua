@@ -3,6 +3,7 @@
 -- The name is that of the first job and a number, so pressing the button twice makes one job.
 local NUMBER = "elasticjob.dlrover/retry"
 local FIRST = "elasticjob.dlrover/retry-of"
+local FRAMEWORK = "elasticjob.dlrover/framework"
 
 -- Argo CD writes an empty table as a list. So empty tables are left out, and tables of nothing else, but for
 -- those that mean something: they say the same in a field.
@@ -38,7 +39,7 @@ job.spec.suspend = false
 job.metadata = {
   name = first .. "-retry-" .. number,
   namespace = obj.metadata.namespace,
-  annotations = { [FIRST] = first, [NUMBER] = tostring(number) },
+  annotations = { [FIRST] = first, [NUMBER] = tostring(number), [FRAMEWORK] = annotations[FRAMEWORK] },
 }
 -- A job that is deleted some time after its end would take the new one with it, which may train by then.
 if (obj.spec.runPolicy or {}).ttlSecondsAfterFinished == nil then
