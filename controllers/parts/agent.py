@@ -12,6 +12,9 @@ VOLUME: Final = "elasticjob-agent"
 PLACE: Final = "/elasticjob"
 SIZE: Final = {"cpu": "100m", "memory": "128Mi"}
 """Of the init container, as requests and limits: it lowers the quality of service of no pod."""
+IDENTITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
+"""What the init container shares with the main one: the restricted Pod Security Standard asks each container
+for it, in a pod that has none for all."""
 
 
 def carried(image: str, spec: Manifest, main: str) -> Manifest:
@@ -22,10 +25,12 @@ def carried(image: str, spec: Manifest, main: str) -> Manifest:
     if any(volume.get("name") == VOLUME for volume in spec.get("volumes") or []):
         return spec
     mount = {"name": VOLUME, "mountPath": PLACE}
+    containers: list[Manifest] = spec.get("containers") or []
+    of_main = next((each.get("securityContext") for each in containers if each.get("name") == main), None)
     return {
         **spec,
         "volumes": [*(spec.get("volumes") or []), {"name": VOLUME, "emptyDir": {}}],
-        "initContainers": [_copying(image, mount), *(spec.get("initContainers") or [])],
+        "initContainers": [_copying(image, mount, of_main or {}), *(spec.get("initContainers") or [])],
         "containers": [
             {
                 **container,
@@ -33,17 +38,18 @@ def carried(image: str, spec: Manifest, main: str) -> Manifest:
             }
             if container.get("name") == main
             else container
-            for container in spec.get("containers") or []
+            for container in containers
         ],
     }
 
 
-def _copying(image: str, mount: Manifest) -> Manifest:
+def _copying(image: str, mount: Manifest, of_main: Manifest) -> Manifest:
     return {
         "name": VOLUME,
         "image": image,
         "resources": {"requests": SIZE, "limits": SIZE},
         "securityContext": {
+            **{field: of_main[field] for field in IDENTITY if field in of_main},
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,

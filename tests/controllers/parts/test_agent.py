@@ -45,3 +45,12 @@ def test_no_other_container_gets_it() -> None:
     made = pod({IMAGE: BROUGHT}, containers=containers)
     places = [[mount["mountPath"] for mount in each["volumeMounts"]] for each in made["containers"]]
     assert ["/elasticjob" in each for each in places] == [True, False]
+
+
+def test_it_is_who_the_main_container_is_where_a_namespace_asks_for_that() -> None:
+    identity = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    secure = {**identity, "allowPrivilegeEscalation": True, "privileged": True}
+    made = pod({IMAGE: BROUGHT}, containers=[{"name": "main", "image": "a", "securityContext": secure}])
+    (copying,) = made["initContainers"]
+    unprivileged = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert copying["securityContext"] == {**identity, **unprivileged, "readOnlyRootFilesystem": True}
