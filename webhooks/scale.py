@@ -1,7 +1,8 @@
 """The webhook of an ElasticJob's scale: no workers, or again a size that a plan has changed since.
 
 `replicas: 0` in a spec leaves the number to the optimizer, unless minReplicas is 0. `kubectl scale` to 0
-means none, so that is refused with what to write instead.
+means none, so that is refused with what to write instead. So is a size for a job without the role worker: the
+server would make the role, without a template, and asks no webhook of ElasticJobs.
 
 `kubectl scale` to the number that the spec has already stores nothing, so no watch tells it. The API server
 asks webhooks even so: the size becomes a manual ScalePlan, as a change of the spec would. It asks twice where
@@ -57,10 +58,13 @@ def asked_again(review: Review[Scale]) -> int | None:
     return new.spec.replicas
 
 
-def none_is_allowed(job: ElasticJob | None) -> Sequence[Problem]:
-    """Return why a job cannot be scaled to no workers."""
-    spec = job.spec.roles.get(WORKER) if job else None
-    if spec is None or spec.min_replicas == 0:
+def refusals(job: ElasticJob, replicas: int) -> Sequence[Problem]:
+    """Return why a job cannot be scaled to so many workers."""
+    spec = job.spec.roles.get(WORKER)
+    if spec is None:
+        known = ", ".join(job.spec.roles)
+        return [Problem("spec.replicas", f"there is no role {WORKER}: write a ScalePlan for one of {known}")]
+    if replicas or spec.min_replicas == 0:
         return ()
     return [Problem("spec.replicas", "0 workers: set suspend: true to stop the job, or minReplicas: 0 first")]
 
@@ -82,14 +86,14 @@ def webhook(writer: Writer) -> Webhook[Scale]:
     """Return the webhook, which writes plans with `writer`."""
 
     async def carry_out(review: Review[Scale], reader: Reader) -> Sequence[Problem]:
-        replicas = asked_again(review)
-        if replicas is None and (review.new is None or review.new.spec.replicas):
-            return ()
         job = await reader.find(ELASTICJOB, review.name, review.namespace)
-        if replicas is None:
-            return none_is_allowed(job)
+        if job is None or review.new is None:
+            return ()
+        found, replicas = refusals(job, review.new.spec.replicas), asked_again(review)
+        if found or replicas is None:
+            return found
         resource = await reader.find(JOBRESOURCE, review.name, review.namespace)
-        if job is None or resource is None or WORKER not in job.spec.roles:
+        if resource is None:
             return ()
         placed = resource.spec.replica_resource_specs.get(WORKER)
         if placed is not None and placed.replicas == replicas:

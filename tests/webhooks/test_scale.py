@@ -13,7 +13,7 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.review import Review
 from elasticjob.webhooks.scale import SCALE, Scale, Size, webhook
 from tests.kit import manifests
-from tests.kit.controllers.build import job, resource
+from tests.kit.controllers.build import job, resource, role
 from tests.kit.manifests import ABSENT
 
 JOB, NODES = job(generation=3), resource({"worker": 4}, generation=7)
@@ -85,6 +85,15 @@ async def test_none_is_allowed_where_the_job_may_have_none(least: int | None, *,
         told = await asked(cluster, before, 0)
         assert bool(told) is not allowed
         assert all("suspend: true" in each for each in told)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+async def test_a_job_without_workers_is_not_given_a_role_that_has_no_template(count: int) -> None:
+    roles = {"master": role(1), "actor": role(2)}
+    custom = job(roles, distributionStrategy="CustomStrategy")
+    assert await asked(Cluster((ELASTICJOB.plural, custom)), 0, count) == [
+        "there is no role worker: write a ScalePlan for one of actor"
+    ]
 
 
 async def test_it_is_made_once_and_a_failure_is_told() -> None:
