@@ -146,7 +146,10 @@ def _lease_owner(settings: Settings) -> Owner | None:
 
 
 def webhooks_of(settings: Settings, writer: Writer) -> tuple[Webhook[Any], ...]:
-    """Return the webhooks; those of an operator of one namespace are not asked about others."""
+    """Return the webhooks; those of an operator of one namespace are not asked about others.
+
+    A webhook that may be skipped by its own terms may always be: kubectl scale works without an operator.
+    """
     without = (WITHOUT_BRAIN, *(each for each in WEBHOOKS if each.kind is not ELASTICJOB))
     found = (*(WEBHOOKS if settings.brain else without), scale.webhook(writer))
     chosen = {"matchLabels": {NAMESPACE_LABEL: settings.namespace}} if settings.namespace else {}
@@ -155,7 +158,9 @@ def webhooks_of(settings: Settings, writer: Writer) -> tuple[Webhook[Any], ...]:
             each,
             terms=replace(
                 each.terms,
-                failure_policy=settings.webhook_failure_policy,
+                failure_policy=(
+                    "Ignore" if each.terms.failure_policy == "Ignore" else settings.webhook_failure_policy
+                ),
                 timeout=settings.webhook_timeout,
                 namespaces=chosen,
             ),

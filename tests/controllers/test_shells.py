@@ -320,6 +320,12 @@ def test_an_operator_of_one_namespace_is_asked_about_no_other() -> None:
     assert webhooks_of(Settings(brain="brain:8090"), client)[:-1] == WEBHOOKS
 
 
+def test_kubectl_scale_is_not_refused_while_no_operator_answers() -> None:
+    client = Client(Config("https://10.0.0.1"))
+    policies = {each.kind.name: each.terms.failure_policy for each in webhooks_of(Settings(), client)}
+    assert (policies["ElasticJob"], policies["Scale"]) == ("Fail", "Ignore")
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_framework_keeps_the_protocol(name: str) -> None:
     annotated = job(metadata={"annotations": {"elasticjob.dlrover/framework": name}})
