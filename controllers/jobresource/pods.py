@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
+from elasticjob.api.v1alpha1.common import AGENT_IMAGE, MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -111,7 +111,7 @@ def _spec(
         changed["priorityClassName"] = priority
     spec = {**IMPLIED, **given, **changed}
     annotations = (replicas.template.get("metadata") or {}).get("annotations") or {}
-    image = annotations.get(agent.IMAGE)
+    image = annotations.get(AGENT_IMAGE)
     return agent.carried(image, spec, main.get("name", "")) if image else spec
 
 

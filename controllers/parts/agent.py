@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from elasticjob.api.v1alpha1.common import AGENT, AGENT_PLACE
 from elasticjob.kube.objects.kinds import Manifest
 
-IMAGE: Final = "elasticjob.dlrover/agent-image"
-"""Annotation of a role's template: the image elasticjob/agent of one's registry."""
-VOLUME: Final = "elasticjob-agent"
-PLACE: Final = "/elasticjob"
 SIZE: Final = {"cpu": "100m", "memory": "128Mi"}
 """Of the init container, as requests and limits: it lowers the quality of service of no pod."""
 IDENTITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
@@ -18,18 +15,18 @@ for it, in a pod that has none for all."""
 
 
 def carried(image: str, spec: Manifest, main: str) -> Manifest:
-    """Return a pod spec with the agent in its main container, at PLACE; `main` is that container's name.
+    """Return a pod spec with the agent at AGENT_PLACE in its main container, whose name is `main`.
 
     A template that has the volume already says all of it itself, and stays as it is.
     """
-    if any(volume.get("name") == VOLUME for volume in spec.get("volumes") or []):
+    if any(volume.get("name") == AGENT for volume in spec.get("volumes") or []):
         return spec
-    mount = {"name": VOLUME, "mountPath": PLACE}
+    mount = {"name": AGENT, "mountPath": AGENT_PLACE}
     containers: list[Manifest] = spec.get("containers") or []
     of_main = next((each.get("securityContext") for each in containers if each.get("name") == main), None)
     return {
         **spec,
-        "volumes": [*(spec.get("volumes") or []), {"name": VOLUME, "emptyDir": {}}],
+        "volumes": [*(spec.get("volumes") or []), {"name": AGENT, "emptyDir": {}}],
         "initContainers": [_copying(image, mount, of_main or {}), *(spec.get("initContainers") or [])],
         "containers": [
             {
@@ -45,7 +42,7 @@ def carried(image: str, spec: Manifest, main: str) -> Manifest:
 
 def _copying(image: str, mount: Manifest, of_main: Manifest) -> Manifest:
     return {
-        "name": VOLUME,
+        "name": AGENT,
         "image": image,
         "resources": {"requests": SIZE, "limits": SIZE},
         "securityContext": {

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.checks.times import SECONDS
+from elasticjob.api.v1alpha1.common import AGENT_IMAGE
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
     DistributionStrategy,
@@ -27,6 +28,7 @@ S = "spec/runPolicy/scheduling"
 WORKER = "spec.replicaSpecs[worker]"
 OF_POD = f"{WORKER}.template.spec"
 MAIN = f"{OF_POD}.containers[0]"
+AGENT_AT = f"{WORKER}.template.metadata.annotations[{AGENT_IMAGE}]"
 SCHEDULING = "spec.runPolicy.scheduling"
 GPU = "nvidia.com/gpu"
 PS = {"spec/distributionStrategy": "ParameterServerStrategy", f"{R}/ps": ROLE}
@@ -35,6 +37,11 @@ PS = {"spec/distributionStrategy": "ParameterServerStrategy", f"{R}/ps": ROLE}
 def main(**fields: Any) -> dict[str, Any]:
     """Return changes of the main container of a worker."""
     return {f"{C}/{name}": value for name, value in fields.items()}
+
+
+def brought(image: str = "team/agent:1") -> dict[str, Any]:
+    """Return the change that has an image bring the agent to workers."""
+    return {f"{W}/template/metadata/annotations": {AGENT_IMAGE: image}}
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -110,6 +117,16 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({f"{W}/template/spec/nodeSelector": {"zone": "a/b"}}, f"{OF_POD}.nodeSelector[zone]", "label's value"),
     (main(image="YOUR_IMAGE:1"), f"{MAIN}.image", "'YOUR_IMAGE:1' is not an image name"),
     (main(image="python :3.11"), f"{MAIN}.image", "is not an image name"),
+    (brought("team/Agent"), AGENT_AT, "'team/Agent' is not an image name"),
+    (brought(" a"), AGENT_AT, "' a' is not an image name"),
+    (brought() | main(name="elasticjob-agent"), f"{MAIN}.name", "rename this one"),
+    (
+        brought()
+        | main(volumeMounts=[{"name": "v", "mountPath": "/elasticjob/"}])
+        | {f"{W}/template/spec/volumes": [{"name": "v", "emptyDir": {}}]},
+        f"{MAIN}.volumeMounts[0].mountPath",
+        "mount this elsewhere",
+    ),
     (main(ports=[{"containerPort": 0}]), f"{MAIN}.ports[0].containerPort", "write 1 to 65535"),
     (main(ports=[{"containerPort": 1, "hostPort": 65536}]), f"{MAIN}.ports[0].hostPort", "not a port"),
     (main(ports=[{"containerPort": 1, "name": "tensorboard-http"}]), f"{MAIN}.ports[0].name", "at most 15"),
@@ -156,6 +173,7 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
+    ("the agent in an image that lacks it", brought("registry.example:5000/elasticjob/agent:0.1.0")),
     ("no replicas", {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
     ("only a least size", {f"{W}/replicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
     ("a spare node", {"spec/nodeUnit": 2, f"{W}/replicas": 3}),

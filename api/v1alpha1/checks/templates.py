@@ -9,8 +9,8 @@ from typing import Final
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
 from elasticjob.api.v1alpha1.checks.common import is_label, label_problems, parsed, resource_problems
-from elasticjob.api.v1alpha1.common import is_master
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE, is_master
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -97,11 +97,39 @@ def what_the_server_would_refuse_later(job: ElasticJob, old: ElasticJob | None =
         yield from unknown_fields(path, spec.template, POD_TEMPLATE_SPEC)
         labels = (spec.template.get("metadata") or {}).get("labels") or {}
         yield from label_problems(f"{path}.metadata.labels", labels)
+        yield from agent_problems(path, spec)
         yield from label_problems(f"{path}.spec.nodeSelector", spec.pod.get("nodeSelector") or {})
         for field in ("initContainers", "containers"):
             for index, container in enumerate(spec.pod.get(field) or ()):
                 yield from image_problems(f"{path}.spec.{field}[{index}].image", container.get("image") or "")
                 yield from port_problems(f"{path}.spec.{field}[{index}].ports", container)
+
+
+def agent_problems(path: str, role: ReplicaSpec) -> Iterator[Problem]:
+    """Check the image that brings the agent, and that its container and its place are free."""
+    annotations = (role.template.get("metadata") or {}).get("annotations") or {}
+    image = annotations.get(AGENT_IMAGE)
+    if not image or any(volume.get("name") == AGENT for volume in role.pod.get("volumes") or ()):
+        return
+    if IMAGE.fullmatch(image) is None:
+        yield Problem(
+            f"{path}.metadata.annotations[{AGENT_IMAGE}]",
+            f"{image!r} is not an image name: write the one of elasticjob/agent in your registry",
+        )
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(role.pod.get(field) or ()):
+            if container.get("name") == AGENT:
+                yield Problem(
+                    f"{path}.spec.{field}[{index}].name",
+                    f"{AGENT_IMAGE} brings a container {AGENT}: rename this one",
+                )
+            for place, mount in enumerate(container.get("volumeMounts") or ()):
+                there = (mount.get("mountPath") or "").rstrip("/")
+                if container is role.main_container and there == AGENT_PLACE:
+                    yield Problem(
+                        f"{path}.spec.{field}[{index}].volumeMounts[{place}].mountPath",
+                        f"{AGENT_IMAGE} brings the agent to {AGENT_PLACE}: mount this elsewhere",
+                    )
 
 
 IMAGE: Final = re.compile(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from elasticjob.api.v1alpha1.common import AGENT_IMAGE as IMAGE
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
-from elasticjob.controllers.parts.agent import IMAGE
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import job, resource, role
 
