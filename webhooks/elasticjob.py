@@ -44,7 +44,7 @@ def warn(review: Review[ElasticJob], *, brain: bool = True) -> Sequence[str]:
 def left_to_the_optimizer(review: Review[ElasticJob]) -> Iterator[Problem]:
     """Find the roles in which a number becomes 0 and means that the optimizer decides."""
     before = review.old.spec.replica_specs if review.old else {}
-    for role, spec in review.raw["spec"].get("replicaSpecs", {}).items():
+    for role, spec in (review.raw["spec"].get("replicaSpecs") or {}).items():
         undecided = review.new is not None and review.new.spec.replica_specs[role].replicas is None
         if spec.get("replicas") == 0 and undecided and role in before and before[role].replicas is not None:
             why = "0 leaves the number to the optimizer: for none write minReplicas: 0, or suspend: true"
