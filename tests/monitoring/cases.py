@@ -87,6 +87,7 @@ ERRORS: Final = operator("controller_runtime_reconcile_errors_total", controller
 DIJOBS: Final = operator("elasticjob_kube_cache_objects", kind="DIJob")
 LOST: Final = master("elasticjob_badput_seconds_total", cause="pull")
 PRODUCTIVE: Final = master("elasticjob_productive_seconds_total")
+TRAINS: Final = master("elasticjob_nodes", state="training")
 WORLD: Final = master("elasticjob_world_size")
 DIGITS: Final = "ElasticJob lab/digits"
 
@@ -187,15 +188,15 @@ CASES: Final = (
     ),
     Case(
         "ElasticJobHangs",
-        {master(STEP): "0+60x10 600x20 1860+60x20", master(USUAL): "30x60"},
+        {master(STEP): "0+60x10 600x20 1860+60x20", master(USUAL): "30x60", TRAINS: "2x60"},
         fires=30,
         resolved=40,
         says=f"{DIGITS} has made no step for 20m 0s, more than 30 usual ones.",
-        silent={master(STEP): "0+60x10 600x14 1500+60x40", master(USUAL): "30x80"},
+        silent={master(STEP): "0+60x10 600x14 1500+60x40", master(USUAL): "30x80", TRAINS: "2x80"},
     ),
     Case(  # an evaluation of its own is no hang
         "ElasticJobHangs",
-        {master(STEP): "0x30 1860+60x20", master("elasticjob_hanging"): "1x40"},
+        {master(STEP): "0x30 1860+60x20", master("elasticjob_hanging"): "1x40", TRAINS: "2x60"},
         fires=20,
         resolved=40,
         says=f"{DIGITS} has made no step for 20m 0s, more than 30 usual ones.",
@@ -203,6 +204,23 @@ CASES: Final = (
             master(STEP): "0x60",
             master(USUAL): "1x60",
             master("elasticjob_workers", doing="outside"): "2x60",
+            TRAINS: "2x60",
+        },
+    ),
+    Case(  # nor is a job whose nodes were preempted, and wait for machines
+        "ElasticJobHangs",
+        {
+            master(STEP): "0x30 1860+60x20",
+            TRAINS: "1x60",
+            master("elasticjob_nodes", state="pending"): "1x60",
+        },
+        fires=20,
+        resolved=40,
+        says=f"{DIGITS} has made no step for 20m 0s, more than 30 usual ones.",
+        silent={
+            master(STEP): "0x60",
+            TRAINS: "2x5 stale",
+            master("elasticjob_nodes", state="pending"): "2x60",
         },
     ),
     Case(
