@@ -96,14 +96,15 @@ def stored(training: Training, told: Kept, now: datetime) -> Training:
 
 
 def kept(job: Job) -> Kept:
-    """Return how the checkpoints of the job stand, from what its nodes say."""
+    """Return how the checkpoints of the job stand, from what its nodes say; a lost node has no trouble."""
     all_ = [node.kept for node in job.nodes.values() if node.kept]
+    here = [node.kept for node in job.nodes.values() if node.kept and (node.completed or not node.ended)]
     newest = max(all_, key=lambda each: each.stored, default=Kept())
     return Kept(
         in_memory=max((each.in_memory for each in all_), default=0),
         stored=newest.stored,
         seconds=newest.seconds,
-        error=next((each.error for each in all_ if each.error), ""),
+        error=next((each.error for each in here if each.error), ""),
     )
 
 

@@ -12,6 +12,7 @@ from elasticjob.api.rpc.nodes import Doing, Gpus, Kept, Report, Usage, WorkerSta
 from elasticjob.master.progress import progress
 from elasticjob.master.serving.pages import NONE, JobCollector, render, status
 from elasticjob.master.state.job import Job
+from elasticjob.master.state.node import Phase
 from tests.kit.master.turns import Played, played, pod, report
 
 DEVICES = Gpus(count=2, utilization=0.0, memory=3, memory_total=80)
@@ -124,6 +125,17 @@ def test_a_checkpoint_is_as_old_as_its_commit() -> None:
     assert ages == [0, 1, 0, 1]
     moved = progress.moved(game.job, timedelta(hours=1))
     assert shown(moved)[name] == shown(game.job)[name] + 3600
+
+
+def test_trouble_with_storage_ends_with_the_node_that_had_it() -> None:
+    job = played("node-0", "node-1").job
+    broken = job.nodes["node-1"].but(kept=Kept(stored=4, error="Read-only file system"))
+    job = job.put(broken)
+    assert shown(job)["checkpoint_failing"] == 1
+    for lost in (broken.but(phase=Phase.DELETED), broken.but(failed=True), broken.but(excluded="slow")):
+        assert shown(job.put(lost))["checkpoint_failing"] == 0
+        assert shown(job.put(lost))["checkpoint_step"] == 4
+    assert shown(job.put(broken.but(finished=True)))["checkpoint_failing"] == 1
 
 
 def test_status_has_the_same_of_each_node() -> None:
