@@ -24,6 +24,7 @@ RULES: Final[list[Manifest]] = [rule for group in GROUPS for rule in group["rule
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 SEVERITIES: Final = ("critical", "warning", "info")
 RUNBOOKS: Final = {page.stem: page for page in (ROOT / "docs" / "runbooks").glob("*.md")}
+OPERATOR: Final[list[Manifest]] = [*yaml.safe_load_all((ROOT / "config/rbac/operator.yaml").read_text())]
 HEADINGS: Final = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 SUFFIXES: Final = re.compile(r"_(bucket|count|sum)$")
 METRIC: Final = re.compile(
@@ -63,6 +64,20 @@ def test_an_alert_has_a_page_that_helps(alert: str) -> None:
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
     diagnosis = text.partition("## Diagnosis")[2].partition("## Mitigation")[0]
     assert re.search(r"^```\n\$ ", diagnosis, re.MULTILINE)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_page_s_commands_are_about_our_namespace_and_rights_that_roles_grant(alert: str) -> None:
+    text = RUNBOOKS[alert].read_text()
+    assert re.findall(r"`helm (?!-n elasticjob-system )", text) == []
+    for verb, resource, name in re.findall(
+        r"can-i (\w+) (\w+)(?:/(\S+))? .*--as system:serviceaccount:elasticjob-system:elasticjob-operator",
+        text,
+    ):
+        granted = [
+            rule for role in OPERATOR for rule in role.get("rules", ()) if resource in rule["resources"]
+        ]
+        assert any(verb in rule["verbs"] and name in rule.get("resourceNames", [""]) for rule in granted)
 
 
 def test_each_page_is_that_of_an_alert() -> None:
