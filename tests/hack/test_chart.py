@@ -538,6 +538,27 @@ async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> 
 
 
 @with_helm
+@pytest.mark.parametrize(
+    ("values", "whose"),
+    [
+        ("diServer.enabled=true", "di-server's NetworkPolicy"),
+        ("networkPolicy.enabled=true", "networkPolicy"),
+        ("brain.enabled=true", ""),
+        ("diServer.enabled=true,networkPolicy.metricsFrom[0].a=b", ""),
+    ],
+)
+def test_the_notes_say_which_policy_keeps_prometheus_out(values: str, whose: str, tmp_path: Path) -> None:
+    """Without a cluster: a server that has no ServiceMonitors takes none of them."""
+    copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
+    notes = (copy / "templates" / "NOTES.txt").read_text()
+    shown = 'kind: ConfigMap\nnotes: {{ include "notes" . | toJson }}\n'
+    (copy / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{notes}{{{{ end }}}}{shown}')
+    flags = ("--show-only", "templates/notes.yaml", "--set", f"metrics.serviceMonitor.enabled=true,{values}")
+    said = yaml.safe_load(templated(*flags, chart=copy))["notes"]
+    assert re.findall(r"WARNING: (.+) admits no Prometheus", said) == ([whose] if whose else [])
+
+
+@with_helm
 async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
     served: Served, client: Client, namespace: str
 ) -> None:
