@@ -361,7 +361,9 @@ def test_without_cluster_wide_rights_only_nodes_and_webhooks_are_left() -> None:
         "elasticjob-di-server-cluster-team-a": {"nodes"},
     }
     without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false,crds.enabled=false")
-    assert rules(without, "ClusterRole", "", "elasticjob-operator-cluster-team-a") == {"nodes"}
+    assert rules(without, "ClusterRole", "", "elasticjob-operator-nodes-team-a") == {"nodes"}
+    owner = ("ClusterRole", "", "elasticjob-operator-cluster-team-a")
+    assert owner not in without  # an upgrade to these values ends the webhooks that it owns
     assert ("Service", SYSTEM, "elasticjob-webhooks") not in without
     told = {each["name"]: each.get("value") for each in container_of(without)["env"]}
     assert told["ELASTICJOB_OPERATOR_WEBHOOKS"] == "false"

@@ -27,7 +27,9 @@ metadata:
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" (include "elasticjob.account" .) "namespace" $root.Release.Namespace) }}
 {{- $roles := list (dict "rules" $rules.jobs "namespace" $watched "name" (ternary (print $name "-jobs") $name (ne $watched ""))) }}
 {{- with $rules.cluster }}
-{{- $roles = append $roles (dict "rules" . "namespace" "" "name" (print $name "-cluster" (include "elasticjob.suffix" $root))) }}
+{{- /* elasticjob-operator-cluster owns the registered webhooks, so without them it has to go: another name. */}}
+{{- $end := ternary "-nodes" "-cluster" (and (eq $component "operator") (not $root.Values.webhook.enabled)) }}
+{{- $roles = append $roles (dict "rules" . "namespace" "" "name" (print $name $end (include "elasticjob.suffix" $root))) }}
 {{- end }}
 {{- with $rules.own }}
 {{- $roles = append $roles (dict "rules" . "namespace" $root.Release.Namespace "name" $name) }}
