@@ -52,6 +52,13 @@ def test_no_wait_ends_after_the_30_seconds_that_kubectl_waits_unless_told(page: 
     assert [wait for wait in waits if "--for" in wait and "--timeout" not in wait] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_an_upgrade_knows_the_values_that_are_new(page: Path) -> None:
+    """With --reuse-values a chart has the defaults of the one before, and lacks values that came since."""
+    upgrades = re.findall(r"helm upgrade (?:\\\n|[^\n])*", page.read_text())
+    assert [each for each in upgrades if "--reuse-values" in each] == []
+
+
 def test_every_viewer_shows_the_picture() -> None:
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
     assert pictures

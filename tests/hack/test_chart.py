@@ -334,6 +334,16 @@ def test_images_are_of_the_registry_and_the_digest(
 
 
 @with_helm
+def test_the_command_of_the_chart_s_readme_takes_all_images_from_the_registry() -> None:
+    [flag] = re.findall(r"^helm install .*--set (\S+)$", (CHART / "README.md").read_text(), re.MULTILINE)
+    found = rendered(*ALL, "--set", flag)
+    told = {each["name"]: each.get("value") for each in container_of(found)["env"]}
+    images = [container_of(found, name)["image"] for name in PROGRAMS]
+    images.append(told.get("ELASTICJOB_OPERATOR_TRAINER_IMAGE", "elsewhere"))
+    assert [image for image in images if not image.startswith("REGISTRY/elasticjob/")] == []
+
+
+@with_helm
 def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "charts").mkdir()
     (tmp_path / "charts" / "elasticjob").symlink_to(CHART)
