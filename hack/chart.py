@@ -50,13 +50,13 @@ def copied() -> list[str]:
 
 
 def chart_text() -> str:
-    """Return Chart.yaml; the chart and the operator have one version."""
+    """Return Chart.yaml; the chart and the operator have one version, the tag of images."""
     chart = {
         "apiVersion": "v2",
         "name": "elasticjob",
         "description": "The operator of ElasticJobs: distributed training that grows, shrinks and survives",
         "type": "application",
-        "version": __version__,
+        "version": semantic(__version__),
         "appVersion": __version__,
         "kubeVersion": ">=1.29.0-0",
         "keywords": ["pytorch", "training", "elastic", "operator", "machine-learning"],
@@ -67,6 +67,11 @@ def chart_text() -> str:
         },
     }
     return HEADER + yaml.safe_dump(chart, sort_keys=False, width=120)
+
+
+def semantic(version: str) -> str:
+    """Return Python's spelling of a version as Helm reads it: 1.2.0rc1 → 1.2.0-rc1. Images keep the first."""
+    return re.sub(r"^([\d.]*\d)\.?([a-z])", r"\1-\2", version)
 
 
 def rules_text() -> str:

@@ -334,6 +334,23 @@ def test_images_are_of_the_registry_and_the_digest(
 
 
 @with_helm
+@pytest.mark.parametrize(
+    ("version", "semantic"),
+    [("0.2.0", "0.2.0"), ("0.2.0rc1", "0.2.0-rc1"), ("1.0.0a2", "1.0.0-a2"), ("1.0.0.dev3", "1.0.0-dev3")],
+)
+def test_helm_reads_each_version_and_images_have_the_package_s(
+    version: str, semantic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
+    monkeypatch.setattr(chart, "__version__", version)
+    (copy / "Chart.yaml").write_text(chart.chart_text())
+    found = objects(templated(chart=copy))["Deployment", SYSTEM, ACCOUNT]
+    assert found["metadata"]["labels"]["helm.sh/chart"] == f"elasticjob-{semantic}"
+    [container] = found["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"elasticjob/operator:{version}"
+
+
+@with_helm
 def test_the_command_of_the_chart_s_readme_takes_all_images_from_the_registry() -> None:
     [flag] = re.findall(r"^helm install .*--set (\S+)$", (CHART / "README.md").read_text(), re.MULTILINE)
     found = rendered(*ALL, "--set", flag)
