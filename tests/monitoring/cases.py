@@ -305,11 +305,17 @@ CASES: Final = (
         {
             operator("leader_election_master_status", name="lease", pod="a"): "1x5 0x20",
             operator("leader_election_master_status", name="lease", pod="b"): "0x10 1x15",
+            series(
+                "leader_election_master_status",
+                name="lease",
+                component="elasticjob-operator",
+                namespace="that-of-another-team",
+            ): "1x30",
         },
         fires=9,
         resolved=15,
-        labels={"name": "lease"},
-        says="No replica of the operator has held the lease lease for 2 minutes: "
+        labels={"namespace": "elasticjob-system", "name": "lease"},
+        says="No replica of the operator has held the lease elasticjob-system/lease for 2 minutes: "
         "no job is begun, changed or ended.",
         silent={
             operator("leader_election_master_status", name="lease", pod="a"): "1x5 0x20",
