@@ -245,7 +245,7 @@ CASES: Final = (
         fires=60,
         resolved=75,
         says=f"{DIGITS} has lost 75% of its workers' time within the last hour.",
-        silent={LOST: "0+45x8 360+5x90", PRODUCTIVE: "0+15x8 120+55x90"},
+        silent={LOST: "0+60x20 1200+5x90", PRODUCTIVE: "0x20 0+55x90"},  # a slow start
     ),
     Case(
         "ElasticJobGoodputBurnsSlowly",
@@ -254,7 +254,7 @@ CASES: Final = (
         fires=400,
         resolved=440,
         says=f"{DIGITS} has lost 25% of its workers' time within the last six hours.",
-        silent={LOST: "0+45x90", PRODUCTIVE: "0+255x90"},
+        silent={LOST: "0+300x6 1800+45x90", PRODUCTIVE: "0x6 0+255x90"},  # the same
     ),
     Case(
         "ElasticJobCheckpointFails",
