@@ -351,6 +351,19 @@ def test_helm_reads_each_version_and_images_have_the_package_s(
 
 
 @with_helm
+def test_a_value_with_nothing_behind_its_name_is_as_if_it_was_left_out(tmp_path: Path) -> None:
+    """`podLabels:` and no more, as in a file of values whose lines are commented out, is null."""
+    empty = ("podLabels", "podAnnotations", "nodeSelector", "tolerations", "affinity", "extraEnv")
+    others = ("podSecurityContext", "containerSecurityContext", "extraArgs")
+    values: Manifest = dict.fromkeys((*empty, *others, "commonLabels", "imagePullSecrets", "scrapers"))
+    values |= {"global": {"imagePullSecrets": None}, "image": {"tag": None, "digest": None, "registry": None}}
+    values |= {"brain": {"enabled": True, **dict.fromkeys((*empty, *others))}}
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    assert rendered("--values", str(file)) == rendered("--set", "brain.enabled=true")
+
+
+@with_helm
 def test_the_command_of_the_chart_s_readme_takes_all_images_from_the_registry() -> None:
     [flag] = re.findall(r"^helm install .*--set (\S+)$", (CHART / "README.md").read_text(), re.MULTILINE)
     found = rendered(*ALL, "--set", flag)

@@ -20,8 +20,8 @@ app.kubernetes.io/component: {{ . }}
 {{- $_ := set $ours "app.kubernetes.io/version" $root.Chart.AppVersion }}
 {{- $_ := set $ours "app.kubernetes.io/managed-by" $root.Release.Service }}
 {{- $_ := set $ours "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") }}
-{{- range rest (rest .) }}{{ $ours = merge $ours . }}{{ end }}
-{{- toYaml (merge $ours $root.Values.commonLabels) }}
+{{- range rest (rest .) }}{{ $ours = merge $ours (. | default dict) }}{{ end }}
+{{- toYaml (merge $ours ($root.Values.commonLabels | default dict)) }}
 {{- end }}
 
 {{- /* Name, namespace and labels of an object of this namespace. Takes $, the end of its name, the component. */}}

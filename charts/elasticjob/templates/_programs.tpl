@@ -76,7 +76,8 @@ spec:
 
 {{- /* Labels and annotations of its pods. */}}
 {{- define "elasticjob.podMetadata" -}}
-labels: {{- toYaml (merge (include "elasticjob.selector" . | fromYaml) (index . 2).podLabels (index . 0).Values.commonLabels) | nindent 2 }}
+{{- $more := list ((index . 2).podLabels | default dict) ((index . 0).Values.commonLabels | default dict) }}
+labels: {{- toYaml (merge (include "elasticjob.selector" . | fromYaml) (first $more) (last $more)) | nindent 2 }}
 {{- with (index . 2).podAnnotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -86,7 +87,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- define "elasticjob.placed" }}
 {{- $values := index . 2 }}
 {{- $ours := include "elasticjob.selector" . | fromYaml }}
-{{- with concat (index . 0).Values.global.imagePullSecrets (index . 0).Values.imagePullSecrets | uniq }}
+{{- with concat ((index . 0).Values.global.imagePullSecrets | default list) ((index . 0).Values.imagePullSecrets | default list) | uniq }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- range $name := list "nodeSelector" "tolerations" "affinity" }}
@@ -127,7 +128,7 @@ priorityClassName: {{ . | quote }}
 {{- $logging := (index . 0).Values.logging }}
 {{- $args := list (index . 1) "--log-format" $logging.format }}
 {{- if $logging.verbose }}{{ $args = append $args "--verbose" }}{{ end }}
-{{- concat $args (index . 2).extraArgs | toYaml }}
+{{- concat $args ((index . 2).extraArgs | default list) | toYaml }}
 {{- end }}
 
 {{- /* Probes of a port. Takes the port, and how long it may take to start, in seconds, and to become ready. */}}
