@@ -590,14 +590,27 @@ async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> 
     ],
 )
 def test_the_notes_say_which_policy_keeps_prometheus_out(values: str, whose: str, tmp_path: Path) -> None:
-    """Without a cluster: a server that has no ServiceMonitors takes none of them."""
-    copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
+    said = noted(tmp_path, f"metrics.serviceMonitor.enabled=true,{values}")
+    assert re.findall(r"WARNING: (.+) admits no Prometheus", said) == ([whose] if whose else [])
+
+
+@with_helm
+def test_the_notes_say_that_alerts_need_a_monitor(tmp_path: Path) -> None:
+    alone = noted(tmp_path / "alone", "metrics.rules.enabled=true")
+    assert "ElasticJobOperatorDown fires unless" in alone
+    both = noted(tmp_path / "both", "metrics.rules.enabled=true,metrics.serviceMonitor.enabled=true")
+    assert "OperatorDown" not in both
+
+
+def noted(folder: Path, values: str) -> str:
+    """Return the notes, without a cluster: a server that has no ServiceMonitors takes none of them."""
+    copy = Path(shutil.copytree(CHART, folder / CHART.name))
     notes = (copy / "templates" / "NOTES.txt").read_text()
     shown = 'kind: ConfigMap\nnotes: {{ include "notes" . | toJson }}\n'
     (copy / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{notes}{{{{ end }}}}{shown}')
-    flags = ("--show-only", "templates/notes.yaml", "--set", f"metrics.serviceMonitor.enabled=true,{values}")
-    said = yaml.safe_load(templated(*flags, chart=copy))["notes"]
-    assert re.findall(r"WARNING: (.+) admits no Prometheus", said) == ([whose] if whose else [])
+    flags = ("--show-only", "templates/notes.yaml", "--set", values)
+    text: str = yaml.safe_load(templated(*flags, chart=copy))["notes"]
+    return text
 
 
 @with_helm
