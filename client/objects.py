@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
+from pydantic import ValidationError
+
 from elasticjob import __version__
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob
 from elasticjob.client.code import Code
 from elasticjob.client.errors import Refused, Unusable
 from elasticjob.kube.objects.kinds import Manifest
@@ -115,9 +117,19 @@ def objects(code: Code, wanted: Wanted, *, namespace: str, unique: str) -> Objec
         "metadata": {"name": name, "namespace": namespace, **_if(labels=dict(wanted.labels))},
         "spec": _spec(f"{name}-code", code, keys, wanted),
     }
-    for problem in problems(ELASTICJOB.convert(job)):
+    for problem in problems(_as_object(job, name)):
         raise Refused(f"ElasticJob {name}: {problem}", object=f"ElasticJob {name}", field=problem.path)
     return Objects(job, _config_map(name, namespace, code, keys))
+
+
+def _as_object(job: Manifest, name: str) -> ElasticJob:
+    try:
+        return ELASTICJOB.convert(job)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        message = f"ElasticJob {name}: {field}: {first['msg']}"
+        raise Refused(message, object=f"ElasticJob {name}", field=field) from error
 
 
 def stem(text: str) -> str:

@@ -99,6 +99,9 @@ def test_packages_are_installed_before_a_node_starts() -> None:
         ({"env": {"1 A": ""}}, Refused, "spec.envs[1 A]"),
         ({"cpu": "much"}, Refused, "spec.replicaSpecs[worker].template"),
         ({"checkpoint": "claim"}, Unusable, "volumes"),
+        ({"restarts": -1}, Refused, "spec.replicaSpecs.worker.restartCount"),
+        ({"deadline_seconds": 0}, Refused, "spec.runPolicy.activeDeadlineSeconds"),
+        ({"env": {"EPOCHS": 3}}, Refused, "spec.envs.EPOCHS.value"),
     ],
 )
 def test_what_a_webhook_would_refuse_is_refused_with_the_field(
