@@ -166,7 +166,7 @@ def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) 
     env = dict(wanted.env) | ({CHECKPOINT: _claim(wanted.checkpoint)[1]} if wanted.checkpoint else {})
     return {
         "distributionStrategy": DistributionStrategy.ALLREDUCE.value,
-        **_if(suspend=wanted.suspend, runPolicy=policy, envs={key: {"value": env[key]} for key in env}),
+        **_if(suspend=wanted.suspend, runPolicy=policy, envs={key: {"value": _literal(env[key])} for key in env}),
         "replicaSpecs": {WORKER: _worker(config_map, code, keys, wanted)},
     }
 
@@ -190,7 +190,7 @@ def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -
         "name": "main",
         "image": wanted.image,
         "command": ["elasticjob", "run", *_processes(wanted.gpus), f"{CODE}/{code.script}"],
-        **_if(args=list(code.arguments), resources=_resources(wanted)),
+        **_if(args=[_literal(word) for word in code.arguments], resources=_resources(wanted)),
         "volumeMounts": mounts,
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
@@ -202,6 +202,11 @@ def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -
         main["env"] = [{"name": "PYTHONPATH", "value": f"{PACKAGES}/site"}]
         pod["initContainers"] = [_installer(wanted, mount)]
     return pod
+
+
+def _literal(text: str) -> str:
+    """Return what the kubelet makes `text` of: it expands $(NAME), and writes $ for $$."""
+    return text.replace("$", "$$") if isinstance(text, str) else text
 
 
 def _processes(gpus: int) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from elasticjob.client import Refused, Unusable
 from elasticjob.client.code import Code
 from elasticjob.client.objects import IMAGE, Options, Wanted, objects, stem
+from elasticjob.devcluster.node.container.environment import expand
 
 CODE = Code({"train.py": b"print(1)\n"}, "train.py", ("--epochs", "3"))
 
@@ -76,6 +77,13 @@ def test_files_of_folders_and_of_bytes_keep_their_paths() -> None:
     assert base64.b64decode(made.code["binaryData"]["x.bin"]) == b"\xff"
     (volume,) = made.job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"]
     assert volume["configMap"]["items"][0] == {"key": "0-pkg_a_b.py", "path": "pkg/a b.py"}
+
+
+def test_arguments_and_variables_reach_the_script_as_they_are_written() -> None:
+    found = spec(Code({"train.py": b""}, "train.py", ("pa$$x", "$(HOME)", 'a "b')), env={"KEY": "s$$t"})
+    main = found["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    assert [expand(word, {"HOME": "/root"}) for word in main["args"]] == ["pa$$x", "$(HOME)", 'a "b']
+    assert expand(found["envs"]["KEY"]["value"], {}) == "s$$t"
 
 
 def test_packages_are_installed_before_a_node_starts() -> None:
