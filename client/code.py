@@ -34,13 +34,7 @@ class Code:
 
     def __post_init__(self) -> None:
         size = sum(len(name.encode()) + len(content) for name, content in self.files.items())
-        if size > MOST_BYTES:
-            more = f" and {len(self.files) - 1} more files" if len(self.files) > 1 else ""
-            raise Unusable(
-                f"{self.script}{more}: {size / MOST_BYTES:.1f} MiB, and a ConfigMap holds 1 MiB at most",
-                object=self.script,
-                next_step=ELSEWHERE,
-            )
+        _check_size(size, len(self.files), self.script)
 
     @property
     def stem(self) -> str:
@@ -69,11 +63,34 @@ def of_script(script: Path, arguments: Iterable[object] = (), files: Iterable[Pa
         raise Unusable(
             f"{found[place]} would be in the place of {script}", object=str(script), next_step="rename it"
         )
-    return Code(
-        {place: path.read_bytes() for place, path in sorted(found.items())},
-        place,
-        tuple(str(argument) for argument in arguments),
-    )
+    return Code(_read(found, place), place, tuple(str(argument) for argument in arguments))
+
+
+def _read(found: Mapping[str, Path], script: str) -> dict[str, bytes]:
+    """Return the contents of files; files that are too large are measured alone: memory may not hold them."""
+    contents: dict[str, bytes] = {}
+    try:
+        _check_size(sum(path.stat().st_size for path in found.values()), len(found), script)
+        for place, path in sorted(found.items()):
+            place.encode()
+            contents[place] = path.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise Unusable(f"{error.filename} cannot be read: {why}", object=str(error.filename)) from error
+    except UnicodeEncodeError as error:
+        step = "rename it, or leave it out of --files"
+        raise Unusable(f"the name {place!r} is no UTF-8", object=repr(place), next_step=step) from error
+    return contents
+
+
+def _check_size(size: int, files: int, script: str) -> None:
+    if size > MOST_BYTES:
+        more = f" and {files - 1} more files" if files > 1 else ""
+        raise Unusable(
+            f"{script}{more}: {size / MOST_BYTES:.1f} MiB, and a ConfigMap holds 1 MiB at most",
+            object=script,
+            next_step=ELSEWHERE,
+        )
 
 
 def _all(files: Iterable[Path]) -> Iterator[tuple[str, Path]]:

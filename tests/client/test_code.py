@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -156,3 +158,26 @@ def test_files_that_cannot_be_sent_are_named(tmp_path: Path) -> None:
     (tmp_path / "large.bin").write_bytes(b"x" * (1 << 21))
     with pytest.raises(Unusable, match=r"train.py and 1 more files: 2.0 MiB, and a ConfigMap holds 1 MiB"):
         of_script(tmp_path / "train.py", files=[tmp_path / "large.bin"])
+
+
+def test_files_that_fill_no_memory_and_odd_names_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    (script := tmp_path / "train.py").write_text("")
+    with (tmp_path / "data.bin").open("wb") as data:
+        data.truncate(1 << 40)  # sparse: reading it would end in MemoryError
+    with pytest.raises(Unusable, match="and 1 more files: 1048576.0 MiB"):
+        of_script(script, files=[tmp_path / "data.bin"])
+    (folder := tmp_path / "odd").mkdir()
+    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("")
+    with pytest.raises(Unusable, match="is no UTF-8; rename it"):
+        of_script(script, files=[folder])
+
+
+def test_a_file_that_goes_before_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script := tmp_path / "train.py").write_text("")
+
+    def refuses(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuses)
+    with pytest.raises(Unusable, match=r"train.py cannot be read: permission denied"):
+        of_script(script)
