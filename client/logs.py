@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,7 +30,7 @@ from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import POD, ContainerStatus, ContainerTerminated, Pod
+from elasticjob.kube.objects.views import POD, ContainerStatus, Pod
 
 LONGEST: Final = 64 * 1024
 """Bytes of a line; a longer one is told in pieces."""
@@ -111,10 +111,11 @@ async def lines(client: Client, key: Key, wanted: Wanted = Wanted()) -> list[Lin
 
 async def follow(client: Client, key: Key, wanted: Wanted = Wanted()) -> AsyncGenerator[Line | Ended]:
     """Yield a job's logs so far, then each line as it comes, until the job has finished or is gone."""
-    past = await lines(client, key, wanted)
-    for line in past:
-        yield line
-    following = _Following(client, key, wanted, {line.source.uid: line.at for line in past})
+    past = await lines(client, key, replace(wanted, tail=1) if wanted.tail == 0 else wanted)
+    if wanted.tail != 0:  # the last lines are read all the same: those after them are new
+        for line in past:
+            yield line
+    following = _Following(client, key, wanted, latest(past))
     task = asyncio.create_task(following.run())
     try:
         while (found := await following.next(task)) is not None:
@@ -134,6 +135,14 @@ def merged(logs: Iterable[Sequence[Line]]) -> list[Line]:
             latest = max(latest, line.at)
             placed.append((latest, number_of_log, place, line))
     return [line for *_, line in sorted(placed, key=lambda each: each[:3])]
+
+
+def latest(found: Iterable[Line]) -> dict[str, int]:
+    """Return the time of the last line of each pod, by its uid; the last piece of a long line has none."""
+    times: dict[str, int] = {}
+    for line in found:
+        times[line.source.uid] = max(times.get(line.source.uid, 0), line.at)
+    return times
 
 
 def source_of(pod: Pod) -> Source:
@@ -250,7 +259,7 @@ class _Following:
                 await self._read_once(pod, source)
             now = await self._now(pod)
             if now is None or _is_over(now):
-                await self._queue.put(Ended(source, _end(main_end(now) if now else None)))
+                await self._queue.put(Ended(source, _end(now)))
                 return
             await asyncio.sleep(PAUSE)
 
@@ -336,11 +345,27 @@ def _is_over(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed") or (ended and pod.spec.restart_policy == "Never")
 
 
-def _end(end: ContainerTerminated | None) -> str:
-    if end is None:
+def _end(pod: Pod | None) -> str:
+    if pod is None:
         return "its pod is gone"
+    end = main_end(pod)
+    if end is None:
+        return _never_ran(pod)
     if end.exit_code == 0:
         return "ended"
     return f"ended with exit code {end.exit_code}" + (
         f" ({end.reason})" if end.reason not in ("", "Error") else ""
     )
+
+
+def _never_ran(pod: Pod) -> str:
+    """Say why a pod is over whose main container has no end: an init container failed, or it was evicted."""
+    failed = (status for status in pod.status.init_container_statuses if _code(status))
+    if before := next(failed, None):
+        return f"did not start: init container {before.name} ended with exit code {_code(before)}"
+    return f"did not run to its end: {pod.status.reason or pod.status.phase}"
+
+
+def _code(status: ContainerStatus) -> int:
+    ended = status.state.terminated or status.last_state.terminated
+    return ended.exit_code if ended else 0

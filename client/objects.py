@@ -166,7 +166,9 @@ def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) 
     env = dict(wanted.env) | ({CHECKPOINT: _claim(wanted.checkpoint)[1]} if wanted.checkpoint else {})
     return {
         "distributionStrategy": DistributionStrategy.ALLREDUCE.value,
-        **_if(suspend=wanted.suspend, runPolicy=policy, envs={key: {"value": _literal(env[key])} for key in env}),
+        **_if(
+            suspend=wanted.suspend, runPolicy=policy, envs={key: {"value": _literal(env[key])} for key in env}
+        ),
         "replicaSpecs": {WORKER: _worker(config_map, code, keys, wanted)},
     }
 

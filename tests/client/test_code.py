@@ -164,7 +164,7 @@ def test_files_that_fill_no_memory_and_odd_names_are_refused_in_a_sentence(tmp_p
     (script := tmp_path / "train.py").write_text("")
     with (tmp_path / "data.bin").open("wb") as data:
         data.truncate(1 << 40)  # sparse: reading it would end in MemoryError
-    with pytest.raises(Unusable, match="and 1 more files: 1048576.0 MiB"):
+    with pytest.raises(Unusable, match=r"and 1 more files: 1048576\.0 MiB"):
         of_script(script, files=[tmp_path / "data.bin"])
     (folder := tmp_path / "odd").mkdir()
     (folder / os.fsdecode(b"caf\xe9.txt")).write_text("")

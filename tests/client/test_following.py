@@ -1,0 +1,119 @@
+"""Logs that are followed from an API server that answers as told: what is shown, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from elasticjob.client.logs import Ended, Line, Source, Wanted, follow, latest
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.credentials import Config
+from elasticjob.kube.objects.kinds import Key, Manifest
+
+LOG = b"2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n"
+SYNCED = {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}
+
+
+def job(phase: str) -> Manifest:
+    about = {"name": "digits", "namespace": "team", "uid": "j", "resourceVersion": "5"}
+    kind = {"apiVersion": "elastic.iml.github.io/v1alpha1", "kind": "ElasticJob"}
+    return {**kind, "metadata": about, "spec": {}, "status": {"phase": phase}}
+
+
+def pod(phase: str, state: Manifest, **status: Any) -> Manifest:
+    labels = {
+        "elasticjob.dlrover/name": "digits",
+        "elasticjob.dlrover/replica-type": "worker",
+        "elasticjob.dlrover/replica-index": "0",
+    }
+    about = {"name": "digits-worker-0", "namespace": "team", "uid": "p", "resourceVersion": "5"}
+    main = [{"name": "main", "state": state}]
+    return {
+        "kind": "Pod",
+        "metadata": {**about, "labels": labels},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]},
+        "status": {"phase": phase, "containerStatuses": main, **status},
+    }
+
+
+@asynccontextmanager
+async def serving(found: Mapping[str, Manifest], logs: Any) -> AsyncIterator[Client]:
+    """Serve one object of each plural; `logs` answers requests for a log."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        last = request.path.rpartition("/")[2]
+        if last == "log":
+            return await logs(request)
+        if last not in found:
+            return web.json_response(
+                next(each for each in found.values() if each["metadata"]["name"] == last)
+            )
+        if "watch" not in request.query:
+            listed = {"kind": "List", "metadata": {"resourceVersion": "5"}, "items": [found[last]]}
+            return web.json_response(listed)
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        events = (
+            {"type": "ADDED", "object": found[last]},
+            {"type": "BOOKMARK", "object": {"metadata": SYNCED}},
+        )
+        await stream.write(b"".join(json.dumps(each).encode() + b"\n" for each in events))
+        await asyncio.Event().wait()
+        return stream
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        async with Client(Config(f"http://127.0.0.1:{port}")) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+async def followed(client: Client, wanted: Wanted) -> list[Line | Ended]:
+    async with aclosing(follow(client, Key("team", "digits"), wanted)) as lines:
+        return [each async for each in lines]
+
+
+async def test_a_follower_that_wants_no_line_of_the_past_is_told_none() -> None:
+    ended = pod("Succeeded", {"terminated": {"exitCode": 0}})
+
+    async def logs(request: web.Request) -> web.Response:
+        few = request.query.get("tailLines")
+        return web.Response(body=LOG if few is None else b"".join(LOG.splitlines(True)[-int(few) :]))
+
+    async with serving({"elasticjobs": job("Succeeded"), "pods": ended}, logs) as client:
+        none = await followed(client, Wanted(tail=0))
+        one = await followed(client, Wanted(tail=1))
+    assert [each.sentence for each in none if isinstance(each, Ended)] == ["ended"]
+    assert [each.text for each in none if isinstance(each, Line)] == []
+    assert [each.text for each in one if isinstance(each, Line)] == ["two"]
+
+
+async def test_a_node_whose_init_container_failed_is_said_to_have_never_started() -> None:
+    before = [{"name": "packages", "state": {"terminated": {"exitCode": 1}}}]
+    waits = pod("Failed", {"waiting": {"reason": "PodInitializing"}}, initContainerStatuses=before)
+
+    async def logs(request: web.Request) -> web.Response:
+        status = {"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest"}
+        return web.json_response({**status, "message": "the container is waiting to start"}, status=400)
+
+    async with serving({"elasticjobs": job("Failed"), "pods": waits}, logs) as client:
+        (end,) = await followed(client, Wanted())
+    assert isinstance(end, Ended)
+    assert end.sentence == "did not start: init container packages ended with exit code 1"
+
+
+def test_the_last_piece_of_a_long_line_does_not_begin_a_log_anew() -> None:
+    source = Source("digits-worker-0", "worker", 0, uid="p")
+    assert latest([Line(7, source, "x"), Line(0, source, "x")]) == {"p": 7}
