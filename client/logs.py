@@ -28,7 +28,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests, Unreachable
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, ContainerStatus, Pod
 
@@ -122,8 +122,7 @@ async def follow(client: Client, key: Key, wanted: Wanted = Wanted()) -> AsyncGe
             yield found
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.gather(task, return_exceptions=True)  # `next` has told its error
 
 
 def merged(logs: Iterable[Sequence[Line]]) -> list[Line]:
@@ -217,7 +216,10 @@ class _Following:
         taking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await taking
-        await running
+        try:
+            await running
+        except ExceptionGroup as group:
+            raise _first(group) from group
         return self._queue.get_nowait() if not self._queue.empty() else None
 
     async def run(self) -> None:
@@ -282,6 +284,14 @@ class _Following:
                     continue
                 self.heard[source.uid] = max(self.heard.get(source.uid, 0), line.at)
                 await self._queue.put(line)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first error of requests in a group of tasks, which callers know how to tell; else all."""
+    found: Exception | None = group.subgroup(KubeError)
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found or group
 
 
 async def _read(client: Client, pod: Pod, wanted: Wanted) -> AsyncGenerator[Line]:

@@ -14,7 +14,7 @@ import typer
 
 from elasticjob.cli.errors import Exit
 from elasticjob.client.goals import has_ended, sentence, state
-from elasticjob.kube.errors import NotFound
+from elasticjob.kube.errors import KubeError, NotFound
 from elasticjob.kube.objects.kinds import Key
 
 if TYPE_CHECKING:
@@ -104,13 +104,17 @@ async def _logs(client: Client, name: str, printing: Printing) -> None:
     from elasticjob.client.logs import Line, follow
 
     key = Key(client.namespace(), name)
-    with suppress(NotFound):
+    try:
         async with aclosing(follow(client.kube, key)) as lines:
             async for each in lines:
                 if isinstance(each, Line):
                     printing.line(each)
                 else:
                     printing.end(each)
+    except NotFound:
+        return
+    except KubeError as error:  # the exit code is the job's
+        typer.echo(f"its logs cannot be shown any more: {error}", err=True)
 
 
 def ended(name: str, job: Manifest) -> int:

@@ -8,14 +8,21 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from elasticjob.cli.commands.logs import Printing
+from elasticjob.cli.errors import Exit
+from elasticjob.cli.jobs import following
+from elasticjob.client import Client
 from elasticjob.client.logs import Ended, Line, Source, Wanted, follow, latest
-from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.client.credentials import Config
+from elasticjob.kube.errors import Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
 
 LOG = b"2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n"
+STATUS = {"kind": "Status", "status": "Failure"}
 SYNCED = {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}
 
 
@@ -42,13 +49,15 @@ def pod(phase: str, state: Manifest, **status: Any) -> Manifest:
 
 
 @asynccontextmanager
-async def serving(found: Mapping[str, Manifest], logs: Any) -> AsyncIterator[Client]:
-    """Serve one object of each plural; `logs` answers requests for a log."""
+async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -> AsyncIterator[Kube]:
+    """Serve one object of each plural; `logs` answers requests for a log; a `refused` name is not shown."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         last = request.path.rpartition("/")[2]
         if last == "log":
             return await logs(request)
+        if last == refused:
+            return web.json_response({**STATUS, "code": 401, "message": "who are you?"}, status=401)
         if last not in found:
             return web.json_response(
                 next(each for each in found.values() if each["metadata"]["name"] == last)
@@ -74,13 +83,13 @@ async def serving(found: Mapping[str, Manifest], logs: Any) -> AsyncIterator[Cli
     await site.start()
     try:
         port = runner.addresses[0][1]
-        async with Client(Config(f"http://127.0.0.1:{port}")) as client:
+        async with Kube(Config(f"http://127.0.0.1:{port}")) as client:
             yield client
     finally:
         await runner.cleanup()
 
 
-async def followed(client: Client, wanted: Wanted) -> list[Line | Ended]:
+async def followed(client: Kube, wanted: Wanted) -> list[Line | Ended]:
     async with aclosing(follow(client, Key("team", "digits"), wanted)) as lines:
         return [each async for each in lines]
 
@@ -105,8 +114,7 @@ async def test_a_node_whose_init_container_failed_is_said_to_have_never_started(
     waits = pod("Failed", {"waiting": {"reason": "PodInitializing"}}, initContainerStatuses=before)
 
     async def logs(request: web.Request) -> web.Response:
-        status = {"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest"}
-        return web.json_response({**status, "message": "the container is waiting to start"}, status=400)
+        return web.json_response({**STATUS, "code": 400, "message": "waiting to start"}, status=400)
 
     async with serving({"elasticjobs": job("Failed"), "pods": waits}, logs) as client:
         (end,) = await followed(client, Wanted())
@@ -117,3 +125,28 @@ async def test_a_node_whose_init_container_failed_is_said_to_have_never_started(
 def test_the_last_piece_of_a_long_line_does_not_begin_a_log_anew() -> None:
     source = Source("digits-worker-0", "worker", 0, uid="p")
     assert latest([Line(7, source, "x"), Line(0, source, "x")]) == {"p": 7}
+
+
+async def test_a_user_whose_token_expires_meanwhile_is_told_so_and_of_no_group() -> None:
+    async def logs(request: web.Request) -> web.Response:
+        return web.Response(body=LOG)
+
+    runs = {"elasticjobs": job("Running"), "pods": pod("Running", {"running": {}})}
+    async with serving(runs, logs, "digits-worker-0") as client:
+        with pytest.raises(Unauthorized, match="who are you"):
+            await followed(client, Wanted())
+
+
+async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def logs(request: web.Request) -> web.Response:
+        return web.json_response({**STATUS, "code": 403, "message": "no right"}, status=403)
+
+    runs = {"elasticjobs": job("Succeeded"), "pods": pod("Running", {"running": {}})}
+    async with serving(runs, logs) as kube:
+        client = Client("team")
+        client._kube = kube
+        code = await following.followed(client, "digits", Printing(prefix=False), "")
+    assert code == Exit.DONE
+    assert "its logs cannot be shown any more: no right" in capsys.readouterr().err
