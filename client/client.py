@@ -75,7 +75,7 @@ class Client:
 
     async def get(self, name: str, *, namespace: str = "") -> ElasticJob:
         """Return a job. Raises NotFound."""
-        return ELASTICJOB.convert(await self.manifest(name, namespace=namespace))
+        return _fitting(await self.manifest(name, namespace=namespace))
 
     async def manifest(self, name: str, *, namespace: str = "") -> Manifest:
         """Return a job as the API server writes it. Raises NotFound."""
@@ -88,7 +88,7 @@ class Client:
     ) -> builtins.list[ElasticJob]:
         """Return the jobs of a namespace, or of all, by name; `labels` is a label selector."""
         found = await self.manifests(namespace=namespace, all_namespaces=all_namespaces, labels=labels)
-        return [ELASTICJOB.convert(each) for each in found]
+        return [_fitting(each) for each in found]
 
     async def manifests(
         self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
@@ -224,9 +224,9 @@ class Client:
 
     async def delete(self, name: str, *, namespace: str = "") -> None:
         """Delete a job with all that belongs to it; claims for checkpoints stay. Raises NotFound."""
-        job = await self.get(name, namespace=namespace)
-        with errors.about(_of(job.key)):
-            await self.kube.delete(ELASTICJOB, name, job.metadata.namespace, uid=job.metadata.uid)
+        key, job = self._key(name, namespace), await self.manifest(name, namespace=namespace)
+        with errors.about(_of(key)):
+            await self.kube.delete(ELASTICJOB, name, key.namespace, uid=job["metadata"]["uid"])
 
     # waiting
 
@@ -246,7 +246,7 @@ class Client:
                 async with contextlib.aclosing(self.follow(name, namespace=namespace)) as states:
                     async for last in states:
                         if _reached(wanted, last, key):
-                            return ELASTICJOB.convert(last)
+                            return _fitting(last)
         except TimeoutError as error:
             waited = f"{timeout:g} s" if timeout is not None else "its time"
             message = (
@@ -285,7 +285,16 @@ class Client:
                 yield cache.list()
 
     def _key(self, name: str, namespace: str) -> Key:
-        return Key(self.namespace(namespace), name)
+        return key_of(self.namespace(namespace), name)
+
+
+def key_of(namespace: str, name: str) -> Key:
+    """Return the key of a job. Raises Unusable for names that would be another address of the API server."""
+    for what, text in (("namespace", namespace), ("job", name)):
+        if text in ("", ".", "..") or "/" in text:
+            step = "elasticjob list shows the jobs of a namespace"
+            raise errors.Unusable(f"{text!r} is no name of a {what}", field=what, next_step=step)
+    return Key(namespace, name)
 
 
 def code_of(
@@ -338,6 +347,16 @@ def _plan(job: ElasticJob, wanted: Mapping[str, int], reason: str) -> Manifest:
     }
     owner = owner_reference(job, ELASTICJOB, controller=False)
     return plan_manifest(f"{job.metadata.name}-user-{letters()}", job.key, spec, owner, manual=True)
+
+
+def _fitting(job: Manifest) -> ElasticJob:
+    try:
+        return ELASTICJOB.convert(job)
+    except ValueError as error:
+        about = job["metadata"]
+        of = _of(Key(about.get("namespace", ""), about["name"]))
+        message = f"{of} does not fit this version: {str(error)[:300]}"
+        raise errors.ClientError(message, object=of, next_step=errors.OTHER_VERSION) from error
 
 
 def _taken(key: Key) -> errors.AlreadyThere:

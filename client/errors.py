@@ -66,6 +66,9 @@ class Unusable(ClientError):
 
 
 NOT_INSTALLED = "install the operator: elasticjob crds --apply, or docs/install.md"
+NO_MATTER_OF_RIGHTS = ("admission webhook", "exceeded quota")
+"""In the messages of a 403 that no role mends."""
+OTHER_VERSION = "elasticjob get -o yaml shows it; elasticjob doctor compares the versions"
 
 
 @contextmanager
@@ -92,13 +95,18 @@ def of(error: kube.KubeError, object: str, missing: str = "") -> ClientError:
             )
         case kube.NotFound():
             return NotFound(f"{object} does not exist", object=object, next_step=missing)
-        case kube.Forbidden() if error.details.get("causes") or "admission webhook" in error.message:
+        case kube.Forbidden() if error.details.get("causes") or any(
+            sign in error.message for sign in NO_MATTER_OF_RIGHTS
+        ):
             return _refused(error, object)
         case kube.Forbidden() | kube.Unauthorized():
             step = "ask for the role elasticjob-edit or elasticjob-view (config/rbac/users.yaml)"
             return Denied(f"{object}: {error.message}", object=object, next_step=step)
         case kube.ApiError(status=status) if status < 500:
             return _refused(error, object)
+        case kube.Undecodable():
+            why = str(error)[:300]
+            return ClientError(f"{object}: {why}", object=object, next_step=OTHER_VERSION)
         case kube.ConfigError():
             return Unreachable(str(error), object=object, next_step="give --kubeconfig, or set KUBECONFIG")
         case _:

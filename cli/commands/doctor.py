@@ -59,13 +59,15 @@ async def _examined(
     from elasticjob.cli.doctor import job as of_job
     from elasticjob.kube.client import config
     from elasticjob.kube.client.client import Client
-    from elasticjob.kube.objects.kinds import Key
 
     loaded = await config.load(kubeconfig, context)
     namespace = namespace or loaded.namespace
     async with Client(loaded) as client:
         if job is not None:
-            return of_job.examine(await observe.one_job(client, Key(namespace, job)), datetime.now(UTC))
+            from elasticjob.client.client import key_of
+
+            seen = await observe.one_job(client, key_of(namespace, job))
+            return of_job.examine(seen, datetime.now(UTC))
         from elasticjob.api.v1alpha1.crds import manifests
 
         return cluster.examine(await observe.cluster(client, namespace, manifests()), datetime.now(UTC))

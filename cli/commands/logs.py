@@ -123,13 +123,13 @@ async def _shown(
     follow: bool,
 ) -> None:
     from elasticjob.client import logs as of
+    from elasticjob.client.client import key_of
     from elasticjob.kube.client import config
     from elasticjob.kube.client.client import Client
-    from elasticjob.kube.objects.kinds import Key
 
     loaded = await config.load(kubeconfig, context)
     async with Client(loaded) as client:
-        key = Key(namespace or loaded.namespace or "default", job)
+        key = key_of(namespace or loaded.namespace or "default", job)
         if not follow:
             found = await of.lines(client, key, wanted)
             for line in found:

@@ -1,4 +1,4 @@
-"""Logs that are followed from an API server that answers as told: what is shown, and how it ends."""
+"""The client on an API server that answers as told: logs to their end, odd names, odd jobs, refusals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiohttp import web
 from elasticjob.cli.commands.logs import Printing
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import following
-from elasticjob.client import Client
+from elasticjob.client import Client, ClientError, Denied, Refused, Unusable, errors
 from elasticjob.client.logs import Ended, Line, Source, Wanted, follow, latest
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.client.credentials import Config
-from elasticjob.kube.errors import Unauthorized
+from elasticjob.kube.errors import Forbidden, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
 
 LOG = b"2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n"
@@ -76,7 +76,7 @@ async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -
         return stream
 
     app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -150,3 +150,35 @@ async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
         code = await following.followed(client, "digits", Printing(prefix=False), "")
     assert code == Exit.DONE
     assert "its logs cannot be shown any more: no right" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "digits/status"])
+async def test_a_name_that_is_another_address_is_refused(name: str) -> None:
+    client = Client("team")
+    for verb in (client.manifest, client.delete, client.suspend, client.describe, client.logs, client.wait):
+        with pytest.raises(Unusable, match="is no name of a job"):
+            await verb(name)
+    with pytest.raises(Unusable, match="is no name of a namespace"):
+        await client.get("digits", namespace="team/..")
+
+
+async def test_a_job_of_another_version_is_named_and_can_be_read_and_deleted() -> None:
+    async def logs(request: web.Request) -> web.Response:
+        return web.Response()
+
+    odd = {**job("Running"), "spec": {"distributionStrategy": "Newer"}}
+    async with serving({"elasticjobs": odd, "pods": pod("Running", {})}, logs) as kube:
+        client = Client("team")
+        client._kube = kube
+        assert (await client.manifest("digits"))["spec"] == odd["spec"]
+        for verb in (client.get("digits"), client.list()):
+            with pytest.raises(ClientError, match=r"(?s)digits does not fit this version: .*Newer"):
+                await verb
+        await client.delete("digits")
+
+
+def test_a_quota_is_no_matter_of_rights() -> None:
+    full = Forbidden(403, "Forbidden", 'configmaps "x" is forbidden: exceeded quota: small')
+    other = Forbidden(403, "Forbidden", "user may not create configmaps")
+    assert isinstance(errors.of(full, "ElasticJob team/x"), Refused)
+    assert isinstance(errors.of(other, "ElasticJob team/x"), Denied)
