@@ -65,6 +65,8 @@ def has_no_operator(seen: Cluster, now: datetime) -> Iterable[Finding]:
             return wrong(f"no operator runs: nothing has looked at {_named(unseen)}", INSTALL)
         if any(_is_seen(job) for job in seen.jobs):
             return well("an operator outside of the cluster looks at jobs")
+        if {"leases", "pods"} <= seen.unread.keys():
+            return ()  # whether one runs cannot be seen, which was_not_read_whole says
         return doubtful("no operator is seen: it may run outside of the cluster, or not at all", INSTALL)
     namespace = (pods[0].metadata if pods else seen.leases[0].metadata).namespace
     logs = f"kubectl logs -n {namespace} -l {COMPONENT}=operator --tail 50"
@@ -86,7 +88,8 @@ def has_no_operator(seen: Cluster, now: datetime) -> Iterable[Finding]:
 def has_programs_that_do_not_run(seen: Cluster, now: datetime) -> Iterable[Finding]:
     """Pods of operator, Brain and di-server that are not ready."""
     for pod in seen.programs:
-        if pod.metadata.deletion_timestamp or _is_ready(pod) or pod.status.phase == "Succeeded":
+        over = pod.status.phase in ("Succeeded", "Failed")  # evicted, say: its Deployment has made another
+        if pod.metadata.deletion_timestamp or _is_ready(pod) or over:
             continue
         waiting = next((s.state.waiting for s in pod.status.container_statuses if s.state.waiting), None)
         why = f"{waiting.reason} {waiting.message}".strip() if waiting else pod.status.phase

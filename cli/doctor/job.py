@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
 from elasticjob.cli.doctor.seen import OneJob, ago, span
+from elasticjob.client.described import when
 from elasticjob.controllers.nodes.exits import ending
 from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.conditions import find
@@ -190,7 +191,7 @@ def is_warned_of(seen: OneJob, now: datetime) -> Iterable[Finding]:
         for event in seen.events
         if event.type == "Warning" and event.involved_object.kind == "ElasticJob"
     ]
-    last = {event.reason: event for event in sorted(about, key=lambda event: event.last_timestamp or now)}
+    last = {event.reason: event for event in sorted(about, key=when)}
     for event in [*last.values()][-3:]:
         at = event.last_timestamp or event.event_time
         told_already = event.reason == seen.job.status.reason or seen.job.status.phase in FINISHED

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
+from elasticjob.kube.errors import ApiError, KubeError, NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CRD,
@@ -46,13 +46,15 @@ class Reader:
     unread: dict[str, str] = field(default_factory=dict)
 
     async def all(self, kind: Kind[T], namespace: str = "", labels: str = "", fields: str = "") -> list[T]:
-        """Return all objects of a kind; none where the reader may not list them, or the kind is not known."""
+        """Return all objects of a kind; none where they cannot be listed, or the kind is not known."""
         try:
             return await self.client.list(kind, namespace, labels=labels, fields=fields)
-        except Forbidden as error:
-            self.unread[kind.plural] = error.message
         except NotFound:
             pass
+        except ApiError as error:
+            self.unread[kind.plural] = error.message
+        except KubeError as error:
+            self.unread[kind.plural] = str(error)
         return []
 
 
@@ -137,8 +139,10 @@ async def _trial(client: Client, namespace: str) -> Trial | None:
     """Send a job that must be refused as a dry run; None where that tells nothing about webhooks."""
     try:
         await client.create(ELASTICJOB.untyped(), REFUSED_BY_WEBHOOKS, namespace, dry_run=True)
-    except (ServerError, Invalid, ApiError) as error:
+    except ApiError as error:
         if "failed calling webhook" in error.message:
             return Trial(failed=error.message)
         return Trial(refused=True) if "admission webhook" in error.message else None
+    except KubeError:
+        return None
     return Trial()

@@ -6,18 +6,20 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from elasticjob.api.v1alpha1.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.doctor import cluster, job
+from elasticjob.cli.doctor import cluster, job, observe
 from elasticjob.cli.doctor.finding import Finding, Grade
 from elasticjob.cli.doctor.job import REMEDIES
 from elasticjob.cli.doctor.observe import lacking
 from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial, span
+from elasticjob.kube.errors import ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
+from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, PodStatus
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -359,6 +361,38 @@ def test_a_cluster(seen: Cluster, grade: Grade, sentence: str, command: str) -> 
 
 def test_a_cluster_that_is_well() -> None:
     assert {each.grade for each in cluster.examine(WELL, NOW)} == {Grade.WELL}
+
+
+def test_an_operator_that_may_not_be_seen_is_not_missed_and_an_evicted_pod_is_no_trouble() -> None:
+    unread = {"leases": "no", "pods": "no"}
+    ordinary = cluster.examine(replace(WELL, leases=(), programs=(), jobs=(), unread=unread), NOW)
+    assert {each.grade for each in ordinary} == {Grade.WELL, Grade.UNKNOWN}
+    failed = msgspec.structs.replace(a_program("operator", ready=False), status=PodStatus(phase="Failed"))
+    evicted = cluster.examine(replace(WELL, programs=(*WELL.programs, failed)), NOW)
+    assert {each.grade for each in evicted} == {Grade.WELL}
+
+
+async def test_what_the_server_cannot_list_now_is_unread_and_ends_nothing() -> None:
+    class Away:
+        async def list(self, kind: object, *where: object, **selectors: object) -> object:
+            raise (ServerError(503, "", "etcd is away") if kind is NODE else Unreachable("cut"))
+
+        async def raw(self, *request: object) -> bytes:
+            return b'{"gitVersion": "v1.35.4"}'
+
+        async def create(self, *manifest: object, **options: object) -> object:
+            raise Unreachable("cut")
+
+    away: Any = Away()
+    seen = await observe.cluster(away, "team", manifests())
+    assert (seen.unread["nodes"], seen.unread["pods"], seen.trial) == ("etcd is away", "cut", None)
+
+
+def test_the_newest_warning_is_told_also_where_events_have_the_newer_form() -> None:
+    old = {"lastTimestamp": None, "eventTime": at(minutes=29)[:-1] + ".000000Z", "message": "an older one"}
+    series = EVENT.convert({**msgspec.to_builtins(WARNING), **old})
+    told = [each.sentence for each in job.examine(OneJob(a_job(), events=(WARNING, series)), NOW)]
+    assert "NodeLost, 3 min ago: node a is gone" in told
 
 
 def test_a_definition_that_lacks_a_field_is_found() -> None:
