@@ -19,6 +19,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.belonging import belongs
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.page.masters import Masters
@@ -186,7 +187,9 @@ class Watch:
             raise NoSuchPod(f"no job has a pod {namespace}/{name}: it may have been deleted")
         if container and container not in {each.name for each in pod.spec.containers}:
             raise NoSuchPod(f"pod {namespace}/{name} has no container {container[:63]!r}")
-        return await self._shared(("log", namespace, name, container), lambda: self._log(pod, container))
+        main = main_container(pod)
+        chosen = container or (main.name if main else "")  # of several, the API server wants to be told which
+        return await self._shared(("log", namespace, name, chosen), lambda: self._log(pod, chosen))
 
     async def _shared(self, key: tuple[str, ...], make: Any) -> bytes:
         """Return an answer that was made within FRESH seconds, or make one for all that ask meanwhile."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +22,9 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.clock import SystemClock
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.controller.passes import Passes
+from elasticjob.kube.metrics import Metrics
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, ROLE, ROLE_BINDING
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served
@@ -174,6 +177,29 @@ async def test_logs_are_those_of_pods_of_jobs_alone(served: Served, client: Clie
         for name in ("stranger", "nobody"):
             with pytest.raises(NoSuchPod):
                 await watch.log(namespace, name)
+
+
+async def test_the_log_of_a_pod_with_a_sidecar_is_that_of_its_main_container() -> None:
+    asked: list[str] = []
+
+    class Kubelet:
+        config = Config("http://kubelet")
+
+        async def logs(self, pod: str, namespace: str, *, container: str, tail: int) -> AsyncIterator[bytes]:
+            asked.append(container)
+            yield b"a line"
+
+    owner = {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": "j", "controller": True}
+    about = {"name": "w-0", "labels": {"elasticjob.dlrover/name": "digits"}, "ownerReferences": [owner]}
+    pod = POD.convert({"metadata": about, "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]}})
+    kubelet: Any = Kubelet()
+    caches: Any = SimpleNamespace(pods={Key("", "w-0"): pod})
+    session: Any = None
+    passes = Passes("page", SystemClock(), Metrics())
+    watch = Watch(kubelet, caches, Masters(kubelet, session), SystemClock(), passes=passes)
+    for container in ("", "proxy"):
+        assert json.loads(await watch.log("", "w-0", container)) == {"text": "a line"}
+    assert asked == ["main", "proxy"]
 
 
 async def test_a_cluster_without_the_kind_says_what_to_install(tmp_path: Path, served: Served) -> None:
