@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elasticjob.cli.errors import Failure
+from elasticjob.cli.errors import Exit, Failure
 
 Url = Annotated[
     str,
@@ -27,8 +27,17 @@ SECONDS = 10.0
 
 def asked(url: str, token_file: Path | None, path: str) -> Any:
     """Return Brain's answer. Raises Failure."""
-    headers = {"Authorization": f"Bearer {token_file.read_text().strip()}"} if token_file else {}
+    headers = {"Authorization": f"Bearer {_token(token_file)}"} if token_file else {}
     return asyncio.run(_asked(url.rstrip("/") + path, headers))
+
+
+def _token(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = (getattr(error, "strerror", None) or "it is no text").lower()
+        step = "correct --token-file"
+        raise Failure(f"{file} cannot be read: {why}", next_step=step, code=Exit.USAGE) from error
 
 
 async def _asked(url: str, headers: dict[str, str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +44,13 @@ def dashboard(
     if masters not in {*Way}:
         ways = ", ".join(Way)
         raise Failure(f"--masters {masters} is unknown", next_step=f"give one of {ways}", code=Exit.USAGE)
-    asyncio.run(_run(kubeconfig, context, namespace, port, masters, browser))
+    try:
+        asyncio.run(_run(kubeconfig, context, namespace, port, masters, browser))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        step = "give another --port, or none for any"
+        raise Failure(error.strerror or str(error), next_step=step) from error
 
 
 async def _run(

@@ -87,3 +87,10 @@ def test_a_brain_that_is_away_is_named(words: list[str]) -> None:
     assert result.exit_code == 1
     assert "Brain at http://127.0.0.1:9/v1/jobs" in result.stderr
     assert "port-forward" in result.stderr
+
+
+def test_a_token_that_cannot_be_read_is_said_in_one_line() -> None:
+    words = ["top", "--brain", "http://127.0.0.1:1", "--token-file", "/nowhere", "--once"]
+    found = CliRunner().invoke(application(words), words)
+    assert found.exit_code == 2
+    assert found.stderr == "error: /nowhere cannot be read: no such file or directory; correct --token-file\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -28,3 +30,29 @@ def test_what_cannot_be_served_is_said_in_one_line(
     assert (found.returncode, found.stdout) == (code, "")
     assert said in found.stderr.splitlines()[-1]
     assert "Traceback" not in found.stderr
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+    clusters, users = "[{name: c, cluster: {server: 'http://127.0.0.1:%d'}}]", "[{name: u, user: {}}]"
+    contexts = "[{name: c, context: {cluster: c, user: u}}]"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        config = tmp_path / "kubeconfig"
+        config.write_text(
+            f"current-context: c\nclusters: {clusters % server.server_port}\nusers: {users}\n"
+            f"contexts: {contexts}\n"
+        )
+        flags = ["--kubeconfig", str(config), "-n", "team", "--port", str(server.server_port)]
+        command = [sys.executable, "-m", "elasticjob.cli", "dashboard", *flags]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        server.shutdown()
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith("error: cannot listen at 127.0.0.1:")
+    assert "Traceback" not in found.stderr
+
+
+class Nothing(BaseHTTPRequestHandler):
+    """Answers nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
