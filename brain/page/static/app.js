@@ -43,19 +43,16 @@ export async function ask(where, signal) {
 
 async function poll() {
   clearTimeout(timer)
-  const here = page
-  asking = new AbortController()
+  const here = page, mine = asking = new AbortController(), giveUp = setTimeout(() => mine.abort(), LATE)
   try {
-    const giveUp = setTimeout(() => asking.abort(), LATE)
-    const found = await ask(path(route), asking.signal)
-    clearTimeout(giveUp)
+    const found = await ask(path(route), mine.signal)
     if (page !== here) return
     trouble = ""; answered = Date.now(); cluster = found.body.cluster
     if (found.tag !== tag) { tag = found.tag; page.update(found.body) }
   } catch (error) {
     if (page !== here) return
-    trouble = asking.signal.aborted ? `the server of this page does not answer within ${LATE / 1000} s` : error.message
-  }
+    trouble = mine.signal.aborted ? `the server of this page does not answer within ${LATE / 1000} s` : error.message
+  } finally { clearTimeout(giveUp) }
   page.tick?.()
   standing()
   timer = setTimeout(poll, document.hidden ? 4 * FLEET_EVERY : route.name ? JOB_EVERY : FLEET_EVERY)
