@@ -206,8 +206,9 @@ def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -
     return pod
 
 
-def _literal(text: str) -> str:
-    """Return what the kubelet makes `text` of: it expands $(NAME), and writes $ for $$."""
+def _literal(text: object) -> object:
+    """Return what the kubelet makes `text` of: it expands $(NAME), and writes $ for $$. What is no text
+    is refused later."""
     return text.replace("$", "$$") if isinstance(text, str) else text
 
 

@@ -55,7 +55,8 @@ async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -
     async def answer(request: web.Request) -> web.StreamResponse:
         last = request.path.rpartition("/")[2]
         if last == "log":
-            return await logs(request)
+            log: web.Response = await logs(request)
+            return log
         if last == refused:
             return web.json_response({**STATUS, "code": 401, "message": "who are you?"}, status=401)
         if last not in found:
