@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
@@ -21,16 +21,28 @@ async def followed(client: Client, cache: Cache[T]) -> AsyncIterator[AsyncIterat
     cache.subscribe(lambda _: changed.set())
     task = asyncio.create_task(Informer(client, cache).run())
     try:
-        yield _states(cache, changed)
+        yield _states(cache, changed, task)
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.gather(task, return_exceptions=True)  # the iterator has told its error
 
 
-async def _states(cache: Cache[T], changed: asyncio.Event) -> AsyncIterator[Cache[T]]:
-    await cache.wait_synced()
+async def _states(
+    cache: Cache[T], changed: asyncio.Event, following: asyncio.Task[None]
+) -> AsyncIterator[Cache[T]]:
+    await _while(following, cache.wait_synced())
     while True:
         changed.clear()
         yield cache
-        await changed.wait()
+        await _while(following, changed.wait())
+
+
+async def _while(following: asyncio.Task[None], what: Coroutine[Any, Any, object]) -> None:
+    """Wait for something that happens only while objects are followed. Raises what ended that."""
+    waiting = asyncio.create_task(what)
+    try:
+        await asyncio.wait({waiting, following}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if following.done():
+        following.result()

@@ -183,3 +183,19 @@ def test_a_quota_is_no_matter_of_rights() -> None:
     other = Forbidden(403, "Forbidden", "user may not create configmaps")
     assert isinstance(errors.of(full, "ElasticJob team/x"), Refused)
     assert isinstance(errors.of(other, "ElasticJob team/x"), Denied)
+
+
+async def test_who_follows_a_job_is_told_that_the_client_was_closed() -> None:
+    async def logs(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async with serving({"elasticjobs": job("Running"), "pods": pod("Running", {})}, logs) as kube:
+        client = Client("team")
+        client._kube = kube
+        async with aclosing(client.follow("digits")) as states:
+            assert [await anext(states), await anext(states)] == [job("Running")] * 2
+            waiting = asyncio.create_task(anext(states))
+            await asyncio.sleep(0)
+            await kube.close()
+            with pytest.raises(RuntimeError, match="the client is closed"):
+                await waiting
