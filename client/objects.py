@@ -27,6 +27,7 @@ CODE, PACKAGES = "/code", "/packages"
 CHECKPOINT: Final = "CHECKPOINT_PATH"
 """The variable that tells the script where its claim for checkpoints is."""
 LONGEST_STEM: Final = 40
+LONGEST_KEY: Final = 200
 
 
 class Options(TypedDict, total=False):
@@ -148,10 +149,13 @@ def sizes(workers: Workers) -> Manifest:
 
 
 def _key(path: str, number: int) -> str:
-    """Return a path as a key of a ConfigMap, which has no slashes."""
-    return (
-        path if re.fullmatch("[-._a-zA-Z0-9]+", path) else f"{number}-{re.sub('[^-._a-zA-Z0-9]', '_', path)}"
-    )
+    """Return a path as a key of a ConfigMap, which has no slashes, and 253 letters at most.
+
+    A number makes it unique; a file that is named as if it had one gets another.
+    """
+    if len(path) <= LONGEST_KEY and re.fullmatch(r"(?!\.\.|\d+-)[-._a-zA-Z0-9]+", path):
+        return path
+    return f"{number}-{re.sub('[^-._a-zA-Z0-9]', '_', path)[-LONGEST_KEY:]}"
 
 
 def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:

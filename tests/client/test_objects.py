@@ -79,6 +79,18 @@ def test_files_of_folders_and_of_bytes_keep_their_paths() -> None:
     assert volume["configMap"]["items"][0] == {"key": "0-pkg_a_b.py", "path": "pkg/a b.py"}
 
 
+def test_no_file_takes_the_key_of_another() -> None:
+    paths = ("1-a_b", "a/b", "..odd", "x" * 100 + "/" + "y" * 200 + ".py", "train.py")
+    made = objects(
+        Code({path: path.encode() for path in paths}, "train.py"), Wanted(), namespace="team", unique="x"
+    )
+    volume = made.job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"][0]["configMap"]
+    assert {item["path"]: made.code["data"][item["key"]] for item in volume["items"]} == {
+        path: path for path in paths
+    }
+    assert all(len(key) <= 253 and not key.startswith("..") for key in made.code["data"])
+
+
 def test_arguments_and_variables_reach_the_script_as_they_are_written() -> None:
     found = spec(Code({"train.py": b""}, "train.py", ("pa$$x", "$(HOME)", 'a "b')), env={"KEY": "s$$t"})
     main = found["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
