@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from elasticjob.api.resources import Resources, unit
+from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
@@ -271,7 +272,8 @@ def _image(seen: OneJob) -> tuple[str, ...]:
 
 def _room(seen: OneJob) -> tuple[str, ...]:
     least, look = seen.job.spec.world.least, "kubectl describe nodes   # what is taken, and by whom"
-    wanted = sum(role.desired for role in seen.job.status.replica_statuses.values())
+    workers = seen.job.status.replica_statuses.get(WORKER)
+    wanted = workers.desired if workers else 0
     fewer = f"elasticjob scale {seen.named} {least}   # the fewest workers that it may have"
     return (fewer, look) if least < wanted else (look,)
 

@@ -372,6 +372,12 @@ def test_an_operator_that_may_not_be_seen_is_not_missed_and_an_evicted_pod_is_no
     assert {each.grade for each in evicted} == {Grade.WELL}
 
 
+def test_a_job_with_its_fewest_workers_is_not_told_to_have_fewer() -> None:
+    servers = {**UNSCHEDULABLE, "replicaStatuses": {"ps": {"desired": 2}, "worker": {"desired": 1}}}
+    told = " ".join(command for each in job.examine(OneJob(a_job(servers)), NOW) for command in each.commands)
+    assert "elasticjob scale" not in told
+
+
 async def test_what_the_server_cannot_list_now_is_unread_and_ends_nothing() -> None:
     class Away:
         async def list(self, kind: object, *where: object, **selectors: object) -> object:
