@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp.test_utils import make_mocked_request
 
 from elasticjob.brain.page.files import FOLDER, files
-from elasticjob.brain.page.local import LARGEST, served
+from elasticjob.brain.page.local import LARGEST, Gate, served
 from elasticjob.brain.page.pages import Pages
 from elasticjob.brain.page.watch import NoSuchPod
 from elasticjob.kube.errors import Unreachable
@@ -210,3 +211,11 @@ async def test_requests_that_write_or_are_large_are_refused(site: Site) -> None:
         assert response.status == 200  # what is sent beside a GET is not read
     async with site.session.get(f"{site.url}/?x={'x' * 20_000}", headers=headers) as response:
         assert response.status == 400
+
+
+@pytest.mark.parametrize(("port", "host", "passes"), [(80, "127.0.0.1", True), (8080, "127.0.0.1", False)])
+def test_browsers_leave_out_port_80(port: int, host: str, passes: bool) -> None:
+    gate = Gate("token")
+    gate.port = port
+    request = make_mocked_request("GET", "/", {"Host": host, "Authorization": "Bearer token"})
+    assert (gate.refused(request) is None) == passes
