@@ -96,17 +96,36 @@ class Wanted:
 
 
 async def lines(client: Client, key: Key, wanted: Wanted = Wanted()) -> list[Line]:
-    """Return what the present pods of a job have logged, oldest first. Raises NotFound."""
+    """Return what the present pods of a job have logged, oldest first. Raises NotFound.
+
+    Of a pod whose machine does not answer, a line says so; where none answers, that is raised.
+    """
     await client.get(ELASTICJOB, key.name, key.namespace)
     pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _started(pod)]
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def read(pod: Pod) -> list[Line]:
+    async def read(pod: Pod) -> list[Line] | ServerError | Unreachable:
         async with room:
-            found = [line async for line in _read(client, pod, wanted)]
+            try:
+                found = [line async for line in _read(client, pod, wanted)]
+            except (ServerError, Unreachable) as error:
+                return error
             return found if wanted.tail is None else found[-wanted.tail :] if wanted.tail else []
 
-    return merged(await asyncio.gather(*map(read, pods)))
+    return answered(pods, await asyncio.gather(*map(read, pods)))
+
+
+def answered(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | Unreachable]) -> list[Line]:
+    """Return the lines of all logs; raises the error of one if no log was read."""
+    errors = [each for each in logs if isinstance(each, ServerError | Unreachable)]
+    if errors and len(errors) == len(logs):
+        raise errors[0]
+    return merged(
+        [Line(0, source_of(pod), f"(the log cannot be read: {log})")]
+        if isinstance(log, ServerError | Unreachable)
+        else log
+        for pod, log in zip(pods, logs, strict=True)
+    )
 
 
 async def follow(client: Client, key: Key, wanted: Wanted = Wanted()) -> AsyncGenerator[Line | Ended]:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.client.logs import LONGEST, Line, Lines, Source, Wanted, merged, nanoseconds, parsed
+from elasticjob.client.logs import (
+    LONGEST,
+    Line,
+    Lines,
+    Source,
+    Wanted,
+    answered,
+    merged,
+    nanoseconds,
+    parsed,
+)
+from elasticjob.kube.errors import Unreachable
+from elasticjob.kube.objects.views import ObjectMeta, Pod
 
 ZERO, ONE = Source("digits-worker-0", "worker", 0), Source("digits-worker-1-2", "worker", 1, 2)
 MASTER = Source("digits-master", "master", 0)
@@ -75,3 +87,14 @@ def test_logs_are_merged_by_time_and_none_is_turned_around(logs: list[list[int]]
 )
 def test_nodes_are_chosen_by_role_and_index(nodes: tuple[str, ...], shown: set[str]) -> None:
     assert {each.label for each in (ZERO, ONE, MASTER) if Wanted(nodes).has(each)} == shown
+
+
+def test_a_machine_that_does_not_answer_costs_its_own_lines() -> None:
+    pods = [Pod(metadata=ObjectMeta(name=name)) for name in ("a", "b")]
+    away, line = Unreachable("node-7: no route"), Line(5, Source("b", "", 0), "step 1")
+    told, other = answered(pods, [away, [line]])
+    assert (told.source.pod, told.text) == ("a", "(the log cannot be read: node-7: no route)")
+    assert other == line
+    with pytest.raises(Unreachable):
+        answered(pods, [away, away])
+    assert answered([], []) == []
