@@ -22,13 +22,12 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 NAME: Final = "docker.io/team/pytorch:1"
 SCRIPT: Final = """
-import importlib.metadata, os
+import os
 import elasticjob, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
 assert elasticjob.__file__.startswith("/elasticjob/"), elasticjob.__file__
-assert "elasticjob" not in {each.name for each in importlib.metadata.distributions()}
 print("sum", int(total), "of", os.environ["WORLD_SIZE"], flush=True)
 """
 
