@@ -311,7 +311,7 @@ REMEDIES: Final[Mapping[str, Callable[[OneJob], tuple[str, ...]]]] = MappingProx
         "RestartsSpent": _again("mend the error, or raise restartCount or backoffLimit"),
         "PodFailed": _again("mend the error"),
         "PodFailurePolicy": _again("mend the error, or the rule of runPolicy.failurePolicy that it met"),
-        "CannotStart": _again("correct the command: the image has no such program, or cannot run it"),
+        "CannotStart": _again("mend the error, or the command if the image has no such program"),
         "OutOfMemory": _again("raise resourceLimits.memory, or the memory of the role's template"),
         "OOMKilled": lambda seen: (
             f"kubectl get scaleplans -n {seen.job.metadata.namespace}   # the operator "
