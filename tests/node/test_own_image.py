@@ -60,7 +60,7 @@ def job(namespace: str) -> Manifest:
     main = {
         "name": "main",
         "image": NAME,
-        "command": [f"{AGENT_PLACE}/run", "/workspace/train.py"],
+        "command": ["python3", f"{AGENT_PLACE}/start.py", "run", "/workspace/train.py"],  # it has no shell
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
         "securityContext": UNPRIVILEGED,
         "volumeMounts": [mount],
