@@ -16,6 +16,7 @@ from elasticjob.cli.options import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from elasticjob.client.logs import Ended, Line, Source, Wanted
+    from elasticjob.kube.client.client import Client
     from elasticjob.kube.objects.kinds import Key
 
 COLOURS: Final = (
@@ -146,13 +147,11 @@ async def _shown(
                     printing.end(each)
 
 
-async def _say_why(client: object, key: Key) -> None:
+async def _say_why(client: Client, key: Key) -> None:
     """Say on stderr why there is no line yet."""
     from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-    from elasticjob.kube.client.client import Client
     from elasticjob.kube.objects.conditions import find
 
-    assert isinstance(client, Client)
     found = await client.get(ELASTICJOB, key.name, key.namespace)
     running = find(found.status.conditions, "Running")
     why = f": {running.message}" if running and running.message else ""

@@ -12,8 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
 from elasticjob.cli.doctor.seen import Cluster, ago
 from elasticjob.controllers.passes.conclusions import is_ours
-from elasticjob.kube.objects.conditions import find
-from elasticjob.kube.objects.views import Node, Pod
+from elasticjob.kube.objects.conditions import find, is_true
 
 OLDEST: Final = (1, 29)
 """The oldest Kubernetes that is supported."""
@@ -89,7 +88,7 @@ def has_programs_that_do_not_run(seen: Cluster, now: datetime) -> Iterable[Findi
     """Pods of operator, Brain and di-server that are not ready."""
     for pod in seen.programs:
         over = pod.status.phase in ("Succeeded", "Failed")  # evicted, say: its Deployment has made another
-        if pod.metadata.deletion_timestamp or _is_ready(pod) or over:
+        if pod.metadata.deletion_timestamp or is_true(pod.status.conditions, "Ready") or over:
             continue
         waiting = next((s.state.waiting for s in pod.status.container_statuses if s.state.waiting), None)
         why = f"{waiting.reason} {waiting.message}".strip() if waiting else pod.status.phase
@@ -142,7 +141,7 @@ def has_no_brain_for_its_jobs(seen: Cluster, now: datetime) -> Iterable[Finding]
 
 def has_nodes_that_are_not_ready(seen: Cluster, now: datetime) -> Iterable[Finding]:
     """Nodes that take no pods."""
-    away = [node for node in seen.nodes if _condition(node, "Ready") != "True"]
+    away = [node for node in seen.nodes if not is_true(node.status.conditions, "Ready")]
     cordoned = [node for node in seen.nodes if node.spec.unschedulable and node not in away]
     if seen.nodes and len(away) + len(cordoned) == len(seen.nodes):
         return wrong("no node takes pods", "kubectl get nodes")
@@ -211,11 +210,3 @@ def _is_seen(job: ElasticJob) -> bool:
 
 def _named(jobs: Iterable[ElasticJob]) -> str:
     return few(f"{job.metadata.namespace}/{job.metadata.name}" for job in jobs)
-
-
-def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
-
-
-def _condition(node: Node, type_: str) -> str:
-    return next((each.status for each in node.status.conditions if each.type == type_), "")

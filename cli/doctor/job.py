@@ -328,15 +328,9 @@ REMEDIES: Final[Mapping[str, Callable[[OneJob], tuple[str, ...]]]] = MappingProx
 
 
 def _unschedulable(pod: Pod) -> bool:
-    placed = find_condition(pod, "PodScheduled")
-    return pod.status.phase == "Pending" and placed == ("False", "Unschedulable")
-
-
-def find_condition(pod: Pod, type_: str) -> tuple[str, str]:
-    """Return status and reason of a condition of a pod."""
-    return next(
-        ((each.status, each.reason) for each in pod.status.conditions if each.type == type_), ("", "")
-    )
+    placed = find(pod.status.conditions, "PodScheduled")
+    refused = placed is not None and (placed.status, placed.reason) == ("False", "Unschedulable")
+    return pod.status.phase == "Pending" and refused
 
 
 def _requests(pod: Pod) -> Resources:
