@@ -10,13 +10,12 @@ from elasticjob.api.sentences import few
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
-from elasticjob.cli.doctor.seen import Cluster, ago
+from elasticjob.cli.doctor.seen import Cluster, ago, is_unseen
 from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.conditions import find, is_true
 
 OLDEST: Final = (1, 29)
 """The oldest Kubernetes that is supported."""
-UNSEEN: Final = timedelta(seconds=30)
 MISSED: Final = 3
 """Lease durations after which a leader is gone."""
 COMPONENT: Final = "app.kubernetes.io/component"
@@ -57,7 +56,7 @@ def has_no_operator(seen: Cluster, now: datetime) -> Iterable[Finding]:
     """An operator holds a lease, or is one process without; either way jobs get a status within seconds."""
     if seen.missing:
         return ()
-    unseen = [job for job in seen.jobs if _is_unseen(job, now)]
+    unseen = [job for job in seen.jobs if is_unseen(job, now)]
     pods = [pod for pod in seen.programs if pod.metadata.labels.get(COMPONENT) == "operator"]
     if not seen.leases and not pods:
         if unseen:
@@ -197,11 +196,6 @@ RULES: Final[tuple[Rule[Cluster], ...]] = (
 
 def _going(seen: Cluster) -> list[ElasticJob]:
     return [job for job in seen.jobs if job.status.phase not in FINISHED]
-
-
-def _is_unseen(job: ElasticJob, now: datetime) -> bool:
-    behind = (job.status.observed_generation or 0) < job.metadata.generation
-    return is_ours(job) and behind and now - (job.metadata.creation_timestamp or now) > UNSEEN
 
 
 def _is_seen(job: ElasticJob) -> bool:

@@ -12,15 +12,13 @@ from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
-from elasticjob.cli.doctor.seen import OneJob, ago, span
+from elasticjob.cli.doctor.seen import OneJob, ago, is_unseen, span
 from elasticjob.client.described import when
 from elasticjob.controllers.nodes.exits import ending
 from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.views import Pod
 
-UNSEEN: Final = timedelta(seconds=30)
-"""An operator that works has looked at a job by then."""
 NO_STEP: Final = timedelta(minutes=5)
 STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
@@ -46,8 +44,7 @@ def belongs_to_another_controller(seen: OneJob, now: datetime) -> Iterable[Findi
 def is_not_seen_by_an_operator(seen: OneJob, now: datetime) -> Iterable[Finding]:
     """The status of a job that an operator reconciles follows its spec within seconds."""
     meta, status = seen.job.metadata, seen.job.status
-    behind = (status.observed_generation or 0) < meta.generation
-    if not is_ours(seen.job) or not behind or now - (meta.creation_timestamp or now) < UNSEEN:
+    if not is_unseen(seen.job, now):
         return ()
     what = "no operator has looked at the job" if status.phase is None else "the last change is not seen yet"
     return wrong(

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.views import Event, Lease, Node, Pod, WebhookConfiguration
+
+UNSEEN: Final = timedelta(seconds=30)
+"""An operator that works has looked at a job by then."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,12 @@ class OneJob:
     def as_object(self) -> str:
         """The job in the arguments of kubectl, with its namespace."""
         return f"elasticjob/{self.name} -n {self.job.metadata.namespace}"
+
+
+def is_unseen(job: ElasticJob, now: datetime) -> bool:
+    """Whether no operator has looked at the present spec of a job that is ours, which is not new."""
+    behind = (job.status.observed_generation or 0) < job.metadata.generation
+    return is_ours(job) and behind and now - (job.metadata.creation_timestamp or now) >= UNSEEN
 
 
 def ago(at: datetime | None, now: datetime) -> str:
