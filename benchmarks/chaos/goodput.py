@@ -41,7 +41,7 @@ from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.demo.run import following
 from elasticjob.cli.laptop.laptop import Laptop, laptop
-from elasticjob.cli.story.example import FILE, Example, load
+from elasticjob.cli.story.example import ENDLESS, FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod, workers_of
 from elasticjob.cli.story.seen import Seen, is_suspended
 from elasticjob.cli.story.stage import Real
@@ -181,11 +181,11 @@ async def scale(scene: Scene) -> str:
 
 async def suspend(scene: Scene) -> str:
     before = scene.wanted.now
-    await scene.stage.suspend(True)
+    await scene.stage.suspend()
     scene.want(0)
     await scene.until(lambda seen: is_suspended(seen, seen))
     await asyncio.sleep(scene.chance.uniform(*SUSPENDED))
-    await scene.stage.suspend(False)
+    await scene.stage.resume()
     scene.want(before)
     return "suspended"
 
@@ -308,7 +308,7 @@ async def play(here: Laptop, seed: int, number: int) -> Outcome:
 
 def example(name: str, record: Path) -> Example:
     """Return the job, which trains on and on and often saves."""
-    made = load().named(name).recording(record).training(1_000_000)
+    made = load().named(name).recording(record).training(ENDLESS)
     job = deepcopy(made.job)
     job["spec"]["envs"]["PYTHONPATH"] = {"value": str(FILE.parents[2])}
     worker = job["spec"]["replicaSpecs"]["worker"]

@@ -22,8 +22,8 @@ def demo(
         typer.Option("--keep", help="Keep the cluster running at the end, and print how kubectl reaches it."),
     ] = False,
     epochs: Annotated[
-        int | None, typer.Option("--epochs", min=1, help="Number of epochs, instead of the job's.")
-    ] = None,
+        int, typer.Option("--epochs", min=1, help="Number of epochs to train; more if the acts take longer.")
+    ] = 130,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="The format of the results; json implies --plain.")
     ] = Output.TEXT,

@@ -55,7 +55,7 @@ class Options:
     report: Path
     picture: Path | None = None
     keep: bool = False
-    epochs: int | None = None
+    epochs: int = 130
     output: Output = Output.TEXT
     plain: bool = False
 
@@ -95,9 +95,7 @@ async def perform(options: Options, state: Path) -> int:
     """Set the stage, play, tell."""
     console = console_for(options.output)
     record = state / "steps.jsonl"
-    example = load().recording(record)
-    if options.epochs:
-        example = example.training(options.epochs)
+    example = load().recording(record).training(options.epochs)
     console.print("starting a cluster and its operator …", style="dim")
     async with laptop(state) as here, following(here.client, example.key, record) as watched:
         story = Story(STORY)

@@ -1,7 +1,7 @@
 """The acts of the demo, as data: an action on the job, and the condition that ends the act.
 
 An act ends when its question is answered by observed facts (the job, its pods, the record of steps), never by
-time.
+time. The training has no end of its own while acts are played on it: it is given one when it is resumed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ class Stage(Protocol):
     async def scale(self, workers: int) -> str:
         """Set the number of workers through the scale subresource."""
 
-    async def suspend(self, suspend: bool) -> str:
-        """Suspend or resume the job."""
+    async def suspend(self) -> str:
+        """Suspend the job."""
+
+    async def resume(self) -> str:
+        """Resume the job, which then comes to its end."""
 
     async def wait(self) -> str:
         """Do nothing: let the job train to its end."""
@@ -63,9 +66,7 @@ STORY: tuple[Act, ...] = (
     Act("delete a pod", Mark.FAULT, lambda s: s.delete_pod(), trains(2), "2 workers train again"),
     Act("scale 2 → 3", Mark.SCALE, lambda s: s.scale(3), trains(3), "3 workers train"),
     Act("scale 3 → 1", Mark.SCALE, lambda s: s.scale(1), trains(1), "1 worker trains"),
-    Act(
-        "suspend", Mark.PAUSE, lambda s: s.suspend(True), is_suspended, "the job is Suspended, its pods gone"
-    ),
-    Act("resume", Mark.PAUSE, lambda s: s.suspend(False), trains(1), "1 worker trains, from where it was"),
+    Act("suspend", Mark.PAUSE, lambda s: s.suspend(), is_suspended, "the job is Suspended, its pods gone"),
+    Act("resume", Mark.PAUSE, lambda s: s.resume(), trains(1), "1 worker trains, from where it was"),
     Act("train on", Mark.LIFE, lambda s: s.wait(), has_succeeded, "the job is Complete", 900.0),
 )

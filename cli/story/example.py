@@ -19,6 +19,12 @@ from elasticjob.kube.objects.views import BUILT_IN
 FILE = Path(elasticjob.__file__).parent / "examples" / "digits" / "job.yaml"
 STEPS = "ELASTICJOB_STEPS"
 """The variable with the path of the file to which the training library writes each step."""
+STEPS_PER_EPOCH = 30
+"""1,437 images, of which a step takes 48."""
+ENDLESS = 100_000
+"""Epochs, more than anybody waits for."""
+LAST = 10
+"""Epochs that are left, at least, when the job is told to come to its end."""
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (ELASTICJOB, *BUILT_IN)}
 
 
@@ -47,16 +53,27 @@ class Example:
         job["spec"].setdefault("envs", {})[STEPS] = {"value": str(record)}
         return replace(self, job=job)
 
+    @property
+    def epochs(self) -> int:
+        """The number of epochs. Failure if the job's arguments have none."""
+        arguments, at = self._epochs()
+        return int(arguments[at])
+
     def training(self, epochs: int) -> Self:
         """Set the number of epochs. Failure if the job's arguments have none."""
-        job = deepcopy(self.job)
-        arguments = job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0].get("args", [])
-        if "--epochs" not in arguments:
-            raise Failure(
-                f"ElasticJob {self.key.name} has no argument --epochs", next_step="leave --epochs out"
-            )
-        arguments[arguments.index("--epochs") + 1] = str(epochs)
-        return replace(self, job=job)
+        changed = replace(self, job=deepcopy(self.job))
+        arguments, at = changed._epochs()
+        arguments[at] = str(epochs)
+        return changed
+
+    def resumed(self, step: int) -> Manifest:
+        """Return the merge patch that resumes the suspended job at `step` and lets it come to its end.
+
+        It ends after its own number of epochs, and after LAST more where these are nearly over: on a fast
+        machine nothing that is still to be done with the job comes too late.
+        """
+        workers = self.training(max(self.epochs, step // STEPS_PER_EPOCH + LAST)).workers
+        return {"spec": {"suspend": False, "replicaSpecs": {"worker": {"template": workers["template"]}}}}
 
     def named(self, name: str) -> Self:
         """Rename the job, and the claim of its checkpoints."""
@@ -79,6 +96,16 @@ class Example:
     def text(self) -> str:
         """Return the applied job as YAML."""
         return yaml.safe_dump(self.job, sort_keys=False)
+
+    def _epochs(self) -> tuple[list[str], int]:
+        """Return the arguments of the script, and the place of the number of epochs in them."""
+        arguments = self.workers["template"]["spec"]["containers"][0].get("args", [])
+        if "--epochs" not in arguments[:-1]:
+            raise Failure(
+                f"ElasticJob {self.key.name} has no argument --epochs",
+                next_step="name the number of epochs in its args",
+            )
+        return arguments, arguments.index("--epochs") + 1
 
     @staticmethod
     def _claims(job: Manifest) -> list[Manifest]:

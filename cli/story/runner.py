@@ -79,7 +79,7 @@ async def _answer(act: Act, before: Seen, view: View) -> Seen:
         if view.seen.holds("Failed"):
             raise ActFailed(act, view.seen, "but the job failed")
         if view.seen.holds("Complete"):
-            raise ActFailed(act, view.seen, "but the job was complete before that (give it more --epochs)")
+            raise ActFailed(act, view.seen, "but the job was complete before that")
         await view.changed()
     return view.seen
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.story.example import Example
+from elasticjob.cli.story.example import ENDLESS, Example
 from elasticjob.cli.story.processes import of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.kube.client.client import Client
@@ -35,8 +35,8 @@ class Real:
         return self.example.key
 
     async def apply(self) -> str:
-        """Create the job by server-side apply."""
-        await self.example.apply(self.client, MANAGER)
+        """Create the job by server-side apply; it has no end until it is resumed."""
+        await self.example.training(ENDLESS).apply(self.client, MANAGER)
         workers = self.example.workers
         limits = f"{workers.get('minReplicas', '–')} to {workers.get('maxReplicas', '–')}"
         return f"applied ElasticJob {self.key.name}: {workers.get('replicas')} workers, {limits}"
@@ -61,11 +61,15 @@ class Real:
         await self._patch(SCALE, {"spec": {"replicas": workers}}, subresource="scale")
         return f"kubectl scale elasticjob {self.key.name} --replicas {workers}"
 
-    async def suspend(self, suspend: bool) -> str:
-        """Suspend or resume."""
-        await self._patch(ELASTICJOB, {"spec": {"suspend": suspend}})
-        patch = f'{{"spec":{{"suspend":{str(suspend).lower()}}}}}'
-        return f"kubectl patch elasticjob {self.key.name} --type merge -p '{patch}'"
+    async def suspend(self) -> str:
+        """Suspend."""
+        await self._patch(ELASTICJOB, {"spec": {"suspend": True}})
+        return f'kubectl patch elasticjob {self.key.name} --type merge -p \'{{"spec":{{"suspend":true}}}}\''
+
+    async def resume(self) -> str:
+        """Resume, with another number of epochs: a template may be changed while the job is suspended."""
+        await self._patch(ELASTICJOB, self.example.resumed(self.look().step))
+        return f"kubectl edit elasticjob {self.key.name}: suspend: false, and the --epochs to train"
 
     async def wait(self) -> str:
         """Do nothing."""

@@ -26,7 +26,7 @@ from hack.releases.distributions import build
 
 MB: Final = 1_000_000
 DEMO: Final = ("demo", "--plain", "--epochs", "30")
-"""A shorter training than the demo's own, and still longer than its acts."""
+"""A shorter training than the demo's own."""
 LONGEST: Final = 600.0
 
 

@@ -160,7 +160,7 @@ def held(gate: Path, epochs: int, width: int) -> str:
     """Return the file of examples/digits with a training that cannot end before `gate` is there."""
     text = DIGITS.read_text()
     for old, new in (
-        ('--epochs, "130", --width, "32"', f'--epochs, "{epochs}", --width, "{width}"'),
+        ('--epochs, "400", --width, "32"', f'--epochs, "{epochs}", --width, "{width}"'),
         (LOOP, LOOP + HOLD.format(gate=str(gate))),
     ):
         assert text.count(old) == 1, old

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -31,9 +30,6 @@ from tests.kit.node.timeline import Row, longest
 from tests.kit.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
-
-LONG: Final = 100_000
-"""Epochs, more than the story lasts."""
 
 
 @pytest.fixture
@@ -85,7 +81,7 @@ class Drain:
 @pytest.fixture
 async def play(site: Site, admin: Client, home: str, volume: Path) -> AsyncIterator[Drain]:
     """The demo's job, which trains for longer than the test."""
-    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl")).training(LONG)
+    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl"))
     async with following(admin, example.key, volume / "steps.jsonl") as watched:
         yield Drain(site, watched, OnNode(site.kubectl, example, lambda: watched.seen))
 

@@ -38,12 +38,6 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 
 LIMIT: Final = 4 * PATIENCE
 """Seconds that an act may take on a busy machine; the first one reads torch from a cold disk."""
-LONG: Final = 100_000
-"""Epochs, more than the story lasts; while the job is suspended, it is told to end soon."""
-LAST: Final = 10
-"""Epochs that are left then."""
-STEPS_PER_EPOCH: Final = 30
-"""1,437 images, of which a step takes 3 × 16, the largest number of workers and what each takes at once."""
 MINUTE: Final = 60.0
 OURS: Final = (
     "elasticjobs,jobresources,scaleplans,pods,services,secrets,serviceaccounts,roles,rolebindings,"
@@ -54,10 +48,10 @@ OURS: Final = (
 async def test_a_job_lives_through_everything_and_leaves_nothing(
     site: Site, admin: Client, home: str, volume: Path
 ) -> None:
-    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl"))
+    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl")).training(1)
     before = await site.kubectl.names(OURS, home)
     async with following(admin, example.key, volume / "steps.jsonl") as watched:
-        stage = OnNode(site.kubectl, example.training(LONG), lambda: watched.seen)
+        stage = OnNode(site.kubectl, example, lambda: watched.seen)
         plot = Plot(site, stage, watched)
         story = Story(plot.acts())
         try:
@@ -108,7 +102,6 @@ class Plot:
     def acts(self) -> tuple[Act, ...]:
         """Return them in order: upgrade and rollback come while one worker trains."""
         acts = {act.title: replace(act, within=LIMIT) for act in STORY}
-        acts["resume"] = replace(acts["resume"], do=lambda _: self.resume())
         goes_on = (trains(1, again=False), "1 worker trains", LIMIT)
         rolled = (
             Act(UPGRADE, Mark.LIFE, lambda _: self.upgrade(), *goes_on),
@@ -146,11 +139,6 @@ class Plot:
             await kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
             await kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
         return " ".join(("helm", *by_helm[:2]) if program() else ("kubectl", *by_kubectl))
-
-    async def resume(self) -> str:
-        """Tell the suspended job to end after some more epochs, and resume it."""
-        await self.stage.train_until(self.watched.seen.step // STEPS_PER_EPOCH + LAST)
-        return await self.stage.suspend(False)
 
 
 def mean_loss(steps: Sequence[Step]) -> float:

@@ -26,6 +26,18 @@ def test_wishes_change_the_job_and_nothing_else() -> None:
     assert wished.others == example.others
 
 
+@pytest.mark.parametrize(
+    ("epochs", "step", "told"),
+    [(30, 0, 30), (30, 590, 30), (30, 900, 40), (30, 100_000, 3343), (1, 59, 11)],
+    ids=["at once", "early", "when its epochs are over", "on a fast machine", "after one epoch"],
+)
+def test_a_resumed_job_always_has_epochs_left(epochs: int, step: int, told: int) -> None:
+    patch = load().training(epochs).resumed(step)["spec"]
+    arguments = patch["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]["args"]
+    assert patch["suspend"] is False
+    assert int(arguments[arguments.index("--epochs") + 1]) == told
+
+
 def test_another_name_comes_with_another_place_for_checkpoints() -> None:
     renamed = load().named("chaos-1")
     claims = {one["metadata"]["name"] for one in renamed.others if one["kind"] == "PersistentVolumeClaim"}

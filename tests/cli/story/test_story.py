@@ -62,8 +62,11 @@ class Job:
     async def scale(self, workers: int) -> str:
         return self.done(f"scale to {workers}")
 
-    async def suspend(self, suspend: bool) -> str:
-        return self.done("suspend" if suspend else "resume")
+    async def suspend(self) -> str:
+        return self.done("suspend")
+
+    async def resume(self) -> str:
+        return self.done("resume")
 
     async def wait(self) -> str:
         return self.done("wait")

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Final
 
-from elasticjob.cli.story.example import Example
+from elasticjob.cli.story.example import ENDLESS, Example
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import newest
 from elasticjob.kube.objects.kinds import Manifest
@@ -46,9 +46,9 @@ class OnNode:
         return f"elasticjob/{self.example.key.name}"
 
     async def apply(self) -> str:
-        """Create the job and the objects it needs."""
+        """Create the job and the objects it needs; it has no end until it is resumed."""
         namespace = self.example.key.namespace
-        objects = [deepcopy(one) for one in (*self.example.others, self.example.job)]
+        objects = [deepcopy(one) for one in (*self.example.others, self.example.training(ENDLESS).job)]
         for one in objects:
             one["metadata"]["namespace"] = namespace
         await self.kubectl.apply(*objects)
@@ -71,9 +71,13 @@ class OnNode:
         """Set the number of workers."""
         return await self._do("scale", self.resource, "--replicas", str(workers))
 
-    async def suspend(self, suspend: bool) -> str:
-        """Suspend or resume."""
-        return await self.patch({"spec": {"suspend": suspend}})
+    async def suspend(self) -> str:
+        """Suspend."""
+        return await self.patch({"spec": {"suspend": True}})
+
+    async def resume(self) -> str:
+        """Resume, and let it come to its end."""
+        return await self.patch(self.example.resumed(self.look().step))
 
     async def patch(self, patch: Manifest) -> str:
         """Change the job."""
@@ -82,11 +86,6 @@ class OnNode:
     async def wait(self) -> str:
         """Leave it alone."""
         return "nothing is done to it any more"
-
-    async def train_until(self, epoch: int) -> str:
-        """Have it end after `epoch` epochs: a template may be changed while the job is suspended."""
-        workers = self.example.training(epoch).workers
-        return await self.patch({"spec": {"replicaSpecs": {"worker": {"template": workers["template"]}}}})
 
     async def _do(self, *words: str) -> str:
         await self.kubectl("-n", self.example.key.namespace, *words)
