@@ -105,6 +105,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         applier(dijobs.MANAGER),
         now,
         Server(settings.di_server, settings.di_server_version),
+        counters.dijobs,
         settings.di_server_key_file,
         settings.di_graceful,
     )

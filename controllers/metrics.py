@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -40,10 +41,30 @@ class _Known:
     plans: frozenset[str] | None = None
 
 
+class Phases:
+    """A gauge of the objects of a kind, by namespace and phase."""
+
+    def __init__(self, name: str, text: str, registry: CollectorRegistry) -> None:
+        self._gauge = Gauge(name, text, ("job_namespace", "phase"), registry=registry)
+        self._known: dict[Key, str] = {}
+
+    def show(self, key: Key, phase: StrEnum | None) -> None:
+        """Count an object in its phase and no longer in the one before; None: it has none, or is gone."""
+        before = self._known.get(key)
+        if phase == before:
+            return
+        if before is not None:
+            del self._known[key]
+            self._gauge.labels(key.namespace, before).dec()
+        if phase is not None:
+            self._known[key] = phase.value
+            self._gauge.labels(key.namespace, phase.value).inc()
+
+
 class Counters:
     """`training_operator_jobs_{created,successful,failed,…}_total` by namespace and framework,
-    `elasticjob_jobs` by namespace and phase, `elasticjob_time_to_first_step_seconds`, and of each job
-    `elasticjob_job_*` and `elasticjob_plans_total`: these end with the job.
+    `elasticjob_jobs` and `elasticjob_dijobs` by namespace and phase, `elasticjob_time_to_first_step_seconds`,
+    and of each job `elasticjob_job_*` and `elasticjob_plans_total`: these end with the job.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -59,7 +80,8 @@ class Counters:
         def of_job(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"elasticjob_job_{name}", text, (*JOB, *labels), registry=registry)
 
-        self._jobs = Gauge("elasticjob_jobs", "Jobs by phase.", ("job_namespace", "phase"), registry=registry)
+        self._jobs = Phases("elasticjob_jobs", "Jobs by phase.", registry)
+        self.dijobs = Phases("elasticjob_dijobs", "DIJobs by phase.", registry)
         self._phase = of_job("phase_timestamp_seconds", "When the job entered its present phase.", "phase")
         self._master = of_job(
             "master_ready", "Whether the master of a job that is meant to run is ready, 1 or 0."
@@ -138,7 +160,7 @@ class Counters:
         if (known := self._known.pop(key, None)) is None:
             return
         self._deleted.labels(known.namespace, known.framework).inc()
-        self._move(known.namespace, known.phase, None)
+        self._jobs.show(key, None)
         self._master.remove(*key)
         if known.phase is not None:
             self._phase.remove(*key, known.phase.value)
@@ -149,7 +171,7 @@ class Counters:
 
     def _keep(self, job: ElasticJob, status: ElasticJobStatus, steps: bool) -> None:
         known = self._known.get(job.key) or self._begin(job)
-        self._move(known.namespace, known.phase, status.phase)
+        self._jobs.show(job.key, status.phase)
         if known.phase is not None and known.phase is not status.phase:
             self._phase.remove(*job.key, known.phase.value)
         if status.phase is not None and (since := _since(job, status)):
@@ -162,12 +184,6 @@ class Counters:
         for counter in (self._created, self._successful, self._failed, self._restarted, self._deleted):
             counter.labels(known.namespace, known.framework)
         return known
-
-    def _move(self, namespace: str, old: Phase | None, new: Phase | None) -> None:
-        if old is not None:
-            self._jobs.labels(namespace, old.value).dec()
-        if new is not None:
-            self._jobs.labels(namespace, new.value).inc()
 
 
 def _since(job: ElasticJob, status: ElasticJobStatus) -> datetime | None:

@@ -14,6 +14,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
+from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.triggers import those_of
 from elasticjob.kube.controller.controller import Controller, Result
@@ -31,6 +32,7 @@ class DIJobReconciler:
     applier: Applier
     now: Callable[[], datetime]
     server: Server
+    phases: Phases
     key_file: Path | None = None
     graceful: bool = False
 
@@ -38,12 +40,15 @@ class DIJobReconciler:
         """Bring the coordinator and the services of a job to what they should be, and write its status."""
         seen = observe(self.caches, key)
         if seen is None:
+            self.phases.show(key, None)
             return Result.done()
+        self.phases.show(key, seen.job.status.phase)
         plan = await self.applier.attempt(seen.job, decide(seen, self._terms(seen.job)), refused=NOT_CREATED)
         for note in plan.details if not plan.actions else ():
             self.applier.tell(seen.job, note)
-        status = status_of(seen, step(seen), self.now()).manifest()
-        await self.applier.write_status(DIJOB, seen.job, status, seen.job.status.manifest())
+        status = status_of(seen, step(seen), self.now())
+        await self.applier.write_status(DIJOB, seen.job, status.manifest(), seen.job.status.manifest())
+        self.phases.show(key, status.phase)
         return Result.again(plan.again_in)
 
     def _terms(self, job: DIJob) -> Terms:

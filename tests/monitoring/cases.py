@@ -50,6 +50,11 @@ def brain(name: str, /, **labels: str) -> str:
     return series(name, component="elasticjob-brain", **labels)
 
 
+def dijobs(phase: str) -> str:
+    """Return the operator's number of DIJobs in a phase."""
+    return operator("elasticjob_dijobs", job_namespace="lab", phase=phase)
+
+
 def di_server(name: str, /, **labels: str) -> str:
     """Return a series of di-server."""
     return series(name, component="elasticjob-di-server", **labels)
@@ -84,7 +89,6 @@ PHASE: Final = "elasticjob_job_phase_timestamp_seconds"
 STEP: Final = "elasticjob_last_step_timestamp_seconds"
 USUAL: Final = "elasticjob_usual_step_seconds"
 ERRORS: Final = operator("controller_runtime_reconcile_errors_total", controller="elasticjob")
-DIJOBS: Final = operator("elasticjob_kube_cache_objects", kind="DIJob")
 LOST: Final = master("elasticjob_badput_seconds_total", cause="pull")
 PRODUCTIVE: Final = master("elasticjob_productive_seconds_total")
 TRAINS: Final = master("elasticjob_nodes", state="training")
@@ -449,13 +453,13 @@ CASES: Final = (
     ),
     Case(
         "ElasticJobDIServerDown",
-        {DIJOBS: "1x40", up("di-server"): "1x5 0x9 1x20"},
+        {dijobs("Running"): "1x40", dijobs("Failed"): "3x40", up("di-server"): "1x5 0x9 1x20"},
         fires=14,
         resolved=20,
         labels={},
         says="Prometheus reaches no replica of di-server: "
         "coordinators of DIJobs get no collectors and learners.",
-        silent={DIJOBS: "0x40"},
+        silent={dijobs("Running"): "1x3 0x40", dijobs("Succeeded"): "2x3 3x40", dijobs("Failed"): "1x40"},
     ),
     Case(
         "ElasticJobDIServerErrors",

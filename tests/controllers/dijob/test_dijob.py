@@ -250,6 +250,14 @@ async def test_a_job_that_fails_leaves_no_pod_if_it_says_so(site: Site) -> None:
     await ends(site, FAILS, "ALL", "Failed")
 
 
+def counted(site: Site) -> dict[str, float]:
+    """Return how many DIJobs the operator shows of each phase in which there are any."""
+    found = site.operator.metrics.registry.collect()
+    samples = [each for family in found if family.name == "elasticjob_dijobs" for each in family.samples]
+    mine = (each for each in samples if each.labels["job_namespace"] == site.namespace)
+    return {each.labels["phase"]: each.value for each in mine if each.value}
+
+
 async def ends(site: Site, template: Manifest, policy: str, phase: str, *left: str) -> None:
     """Run a job to its end: it is cleaned up, and never runs again."""
     await made(site, **{"spec/coordinator/template": template, "spec/cleanPodPolicy": policy})
@@ -266,8 +274,14 @@ async def ends(site: Site, template: Manifest, policy: str, phase: str, *left: s
     await until(are_told, f"events {told}")
     await site.has_only(POD, *left)
     assert (await found_job(site)).status.phase == phase
+    assert counted(site) == {phase: 1}
     await site.client.delete(DIJOB, "cartpole", site.namespace)
     await site.has_only(POD)
+
+    async def is_gone() -> bool:
+        return counted(site) == {}
+
+    await until(is_gone, "the job is counted no longer")
 
 
 @of_a_site
