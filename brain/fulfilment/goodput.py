@@ -22,14 +22,19 @@ Tiresias, NSDI 2019); a job's instances are packed on few machines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from elasticjob.brain.fulfilment.knapsack import choose
 from elasticjob.brain.fulfilment.offers import Draft, Options, Trained, draft, offers
 from elasticjob.brain.fulfilment.packing import Places, Room, available, pack
 from elasticjob.brain.fulfilment.shares import Share, reason, share, waits
 from elasticjob.brain.fulfilment.state import PODS, Cluster, Delta, Job, Plan, Waiting
+
+ROUNDS: Final = 8
+"""A plan has one round where all jobs find places for the sizes that were chosen. Else the plan for the
+applied plan is made at once, until that is empty: room that one job finds too small may serve another one."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,25 @@ def drafted(cluster: Cluster, jobs: Sequence[Trained], options: Options, now: da
     """Return the plan with the place of every instance, and each job's share."""
     jobs = sorted(jobs, key=lambda each: each.job.key)
     room = available(cluster, [each.job for each in jobs])
-    drafts = [draft(each, len(jobs), room, options) for each in jobs]
-    sizes = _sizes(cluster, room, drafts, options, now)
-    places = pack(cluster, [each.job for each in jobs], sizes)
-    return _told(drafts, places, options, now)
+    first = drafts = [draft(each, len(jobs), room, options) for each in jobs]
+    places: Places = {}
+    for _ in range(ROUNDS):
+        sizes = _sizes(cluster, room, drafts, options, now)
+        places = pack(room, [each.job for each in drafts], sizes)
+        if all(len(places[each.key]) == sizes[each.key][0] for each in drafts):
+            break
+        after = [_applied(each, places[each.key], options) for each in drafts]
+        if after == [each.trained for each in drafts]:
+            break
+        drafts = [draft(each, len(jobs), room, options) for each in after]
+    return _told(first, places, options, now)
+
+
+def _applied(draft: Draft, places: tuple[str, ...], options: Options) -> Trained:
+    """Return a job after a plan by which its instances have these places."""
+    size = _after(draft, len(places), options)
+    machines = (*places, *[None] * (size - len(places)))
+    return replace(draft.trained, job=replace(draft.job, now=size, machines=machines))
 
 
 def _sizes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ class Room:
         free = [[each.soon.get(name, 0) for name in self.resources] for each in machines]
         shape = len(machines), len(self.resources)  # a cluster may have no machine that answers
         self.free: NDArray[np.int64] = np.array(free, dtype=np.int64).reshape(shape)
+
+    def copy(self) -> Room:
+        """Return the same room, to place other instances in."""
+        found = copy(self)
+        found.free = self.free.copy()
+        return found
 
     def vector(self, amount: Amounts) -> NDArray[np.int64]:
         return np.array([amount.get(name, 0) for name in self.resources], dtype=np.int64)
@@ -92,20 +99,20 @@ def available(cluster: Cluster, jobs: Sequence[Job]) -> Room:
     return room
 
 
-def pack(cluster: Cluster, jobs: Sequence[Job], sizes: Mapping[str, Sequence[int]]) -> Places:
-    """Return where the instances go: a job has the first of its sizes, wanted first, that finds places.
+def pack(room: Room, jobs: Sequence[Job], sizes: Mapping[str, Sequence[int]]) -> Places:
+    """Return where the instances go in the room that the jobs share.
 
+    A job has the first of its sizes, wanted first, that finds places.
     What keeps its size keeps its places, unless it waits for some. The others move to where they fit best,
     the largest first; if one of them lost more than it should, they keep their places as well.
     """
-    packed = _pack(cluster, jobs, sizes, keep=False)
+    packed = _pack(room.copy(), jobs, sizes, keep=False)
     if any(len(packed[job.key]) < min(len(bound(job)), sizes[job.key][0]) for job in jobs):
-        return _pack(cluster, jobs, sizes, keep=True)
+        return _pack(room.copy(), jobs, sizes, keep=True)
     return packed
 
 
-def _pack(cluster: Cluster, jobs: Sequence[Job], sizes: Mapping[str, Sequence[int]], *, keep: bool) -> Places:
-    room = available(cluster, jobs)
+def _pack(room: Room, jobs: Sequence[Job], sizes: Mapping[str, Sequence[int]], *, keep: bool) -> Places:
     kept: dict[str, tuple[str, ...]] = {}
     for job in jobs:
         places, size = bound(job), sizes[job.key][0]

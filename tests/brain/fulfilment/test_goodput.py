@@ -11,7 +11,7 @@ from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from elasticjob.brain.fulfilment import knapsack
@@ -45,9 +45,11 @@ def linear(most: int, serial: float = 0.0) -> dict[int, float]:
     return {n: n / (1 + serial * (n - 1)) for n in range(1, most + 1)}
 
 
-def trained(key: str = "a", serial: float = 0.0, done: float = 1e5, **fields: object) -> Trained:
+def trained(
+    key: str = "a", serial: float = 0.0, done: float = 1e5, left: float | None = None, **fields: object
+) -> Trained:
     of = job(key, **fields)  # type: ignore[arg-type]
-    return Trained(of, linear(of.most, serial), done=done)
+    return Trained(of, linear(of.most, serial), done, left)
 
 
 def sizes(planned: Planned) -> dict[str, int]:
@@ -127,6 +129,9 @@ OPTIONS = st.builds(
 
 
 @settings(max_examples=25)
+@example(3573, Options(limits={}, settle=timedelta(0)))  # one job is too large for what it was chosen for
+@example(878, Options(limits={}, settle=timedelta(0), power=1.0))
+@example(987, Options(limits={}, settle=timedelta(0), power=0.0, favour=1.0))
 @given(st.integers(0, 2**32), OPTIONS)
 def test_plans_keep_their_guarantees(number: int, options: Options) -> None:
     for turn in range(6):
@@ -298,6 +303,26 @@ def test_a_job_does_not_grow_soon_after_a_change_nor_while_it_must_stay() -> Non
     assert plan(before, [quiet], replace(AT_ONCE, settle=timedelta(seconds=20)), NOW).deltas
     held = trained(now=1, stays="a pod is terminating")
     assert plan(before, [held], AT_ONCE, NOW).deltas == ()
+
+
+def test_room_for_which_a_job_is_too_large_goes_to_another_one_in_the_same_plan() -> None:
+    small = trained("small", now=1, most=2, machines=("m2",), amount={GPU: 1, CPU: 1000})
+    large = trained("large", now=2, most=2, machines=("m0", None), amount={GPU: 1, CPU: 8000}, left=10.0)
+    before = Cluster(
+        (
+            machine("m0", 1, cores=8, used={GPU: 1, CPU: 8000}),
+            machine("m1", 1, cores=6),
+            machine("m2", 1, cores=6, used={GPU: 1, CPU: 1000}),
+        )
+    )
+    options = replace(AT_ONCE, restart=timedelta(seconds=30))
+    planned = drafted(before, [small, large], options, NOW)
+    assert planned.places == {"small": ("m1", "m2"), "large": ("m0",)}
+    assert [(each.job, each.before, each.after) for each in planned.plan.deltas] == [
+        ("large", 2, 1),
+        ("small", 1, 2),
+    ]
+    assert plan(*applied(before, [small, large], planned), options, NOW) == Plan()
 
 
 def test_no_job_no_plan() -> None:
