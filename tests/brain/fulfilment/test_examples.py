@@ -99,6 +99,12 @@ ROWS = {
         ),
         {"b": 1},
     ),
+    "a size between two steps is rounded down, whichever rank has a place": Row(
+        world(cores(1), job("a", 3, 7, f"- - - {LOST}", cpu=2, step=3)),
+        {"a": 3},
+        waiting={"a": 3},
+        says="must have 3 to 6 instances in steps of 3, not 4",
+    ),
     "a pending pod of others gets room": Row(
         world(cores(4), job("a", 1, 4, "m0 m0 m0 m0"), demands=[demand(2, priority=100)]),
         {"a": 2},

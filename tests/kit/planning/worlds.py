@@ -79,6 +79,12 @@ def bounds(job: Job) -> tuple[int, int]:
     return -(-job.least // job.step) * job.step, job.most // job.step * job.step
 
 
+def ranged(job: Job) -> int:
+    """The next multiple of the step within a job's range, rounded down: what the range alone leaves of it."""
+    least, most = bounds(job)
+    return min(max(job.now // job.step * job.step, least), most)
+
+
 def worlds(jobs: int = 6) -> st.SearchStrategy[World]:
     """Heterogeneous clusters: devices, pinned jobs, priorities, steps, jobs outside their range, terminating
     pods, pending pods of others, ranks not bound or on a lost machine, machines that hold too much.
