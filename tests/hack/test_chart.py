@@ -59,6 +59,7 @@ ONLY_HELMS: Final = (
     "helm.sh/chart",
 )
 """Labels of the chart's objects that those of `config/` do not have."""
+NO_CRDS: Final = ("--set", "crds.enabled=false")
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 Objects = dict[tuple[str, str, str], Manifest]
@@ -73,9 +74,9 @@ def objects(text: str) -> Objects:
     }
 
 
-def rendered(*flags: str, namespace: str = SYSTEM) -> Objects:
-    """Return what a release consists of."""
-    return objects(templated(*flags, namespace=namespace))
+def rendered(*flags: str, namespace: str = SYSTEM, crds: bool = False) -> Objects:
+    """Return what a release consists of, by default without the CRDs: they are larger than all the rest."""
+    return objects(templated(*flags, *(() if crds else NO_CRDS), namespace=namespace))
 
 
 @with_helm
@@ -95,7 +96,7 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
     values = [value for name in components for value in VALUES[name]]
-    found = rendered(*(word for value in values for word in ("--set", f"{value}.enabled=true")))
+    found = rendered(*(word for value in values for word in ("--set", f"{value}.enabled=true")), crds=True)
     del found["Pod", SYSTEM, "elasticjob-test"]  # of `helm test`
     for manifest in found.values():
         for label in ONLY_HELMS:
@@ -154,7 +155,7 @@ def test_helm_finds_no_fault() -> None:
 )
 def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
     with pytest.raises(HelmFailed) as refused:
-        rendered("--set", f"crds.enabled=false,{given}")
+        rendered("--set", given)
     assert why in str(refused.value)
 
 
@@ -202,7 +203,7 @@ PROGRAMS: Final = {
     "elasticjob-brain": "brain.",
     "elasticjob-di-server": "diServer.",
 }
-ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true,crds.enabled=false")
+ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true", *NO_CRDS)
 DIGEST: Final = f"sha256:{64 * 'a'}"
 TOLERATION: Final = {"key": "pool", "operator": "Exists"}
 AFFINITY: Final[Manifest] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
@@ -344,7 +345,7 @@ def test_helm_reads_each_version_and_images_have_the_package_s(
     copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
     monkeypatch.setattr(chart, "__version__", version)
     (copy / "Chart.yaml").write_text(chart.chart_text())
-    found = objects(templated(chart=copy))["Deployment", SYSTEM, ACCOUNT]
+    found = objects(templated(*NO_CRDS, chart=copy))["Deployment", SYSTEM, ACCOUNT]
     assert found["metadata"]["labels"]["helm.sh/chart"] == f"elasticjob-{semantic}"
     [container] = found["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"elasticjob/operator:{version}"
@@ -400,7 +401,7 @@ def test_without_cluster_wide_rights_only_nodes_and_webhooks_are_left() -> None:
         "elasticjob-brain-cluster-team-a": {"nodes"},
         "elasticjob-di-server-cluster-team-a": {"nodes"},
     }
-    without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false,crds.enabled=false")
+    without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false")
     assert rules(without, "ClusterRole", "", "elasticjob-operator-nodes-team-a") == {"nodes"}
     owner = ("ClusterRole", "", "elasticjob-operator-cluster-team-a")
     assert owner not in without  # an upgrade to these values ends the webhooks that it owns
@@ -430,7 +431,7 @@ METRICS: Final[Manifest] = {
 
 @with_helm
 def test_monitoring_is_found_where_it_is_looked_for(tmp_path: Path) -> None:
-    values = {"metrics": METRICS, "crds": {"enabled": False}, "commonLabels": {"team": "ml"}}
+    values = {"metrics": METRICS, "commonLabels": {"team": "ml"}}
     found = rendered(*given(values, tmp_path))
     masters = found["PodMonitor", SYSTEM, "elasticjob-masters"]
     assert masters["metadata"]["labels"].items() >= {"release": "prom", "team": "ml"}.items()
@@ -495,8 +496,9 @@ def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
 @with_helm
 def test_two_releases_in_one_cluster_share_no_object() -> None:
     brain = ("--set", "brain.enabled=true")
-    first = rendered("--set", "watchNamespace=team-a", *brain, namespace="a")
-    second = rendered("--set", "watchNamespace=team-b", "--set", "crds=false", *brain, namespace="b")
+    first = rendered("--set", "watchNamespace=team-a", *brain, namespace="a", crds=True)
+    flags = ("--set", "watchNamespace=team-b", "--set", "crds=false")
+    second = rendered(*flags, *brain, namespace="b", crds=True)  # with no more than these flags
     assert first.keys() & second.keys() == set()
 
 
@@ -519,6 +521,7 @@ class Release:
 
 
 @with_helm
+@pytest.mark.story
 async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
     served: Served, client: Client, namespace: str
 ) -> None:
@@ -535,6 +538,7 @@ async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
 
 
 @with_helm
+@pytest.mark.story
 @pytest.mark.skipif(crane() is None, reason="no crane: hack/kube-binaries chart builds it")
 async def test_a_registry_carries_the_chart(
     served: Served, client: Client, namespace: str, tmp_path: Path
@@ -571,6 +575,7 @@ NOTES: Final = {
 
 
 @with_helm
+@pytest.mark.story
 async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> None:
     release = Release(served, namespace)
     for values, said in NOTES.items():
@@ -608,7 +613,7 @@ def noted(folder: Path, values: str) -> str:
     notes = (copy / "templates" / "NOTES.txt").read_text()
     shown = 'kind: ConfigMap\nnotes: {{ include "notes" . | toJson }}\n'
     (copy / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{notes}{{{{ end }}}}{shown}')
-    flags = ("--show-only", "templates/notes.yaml", "--set", values)
+    flags = ("--show-only", "templates/notes.yaml", *NO_CRDS, "--set", values)
     text: str = yaml.safe_load(templated(*flags, chart=copy))["notes"]
     return text
 

@@ -32,16 +32,18 @@ def test_second_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tests: int, holds: str, code: int, told: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # plugins of others are most of pytest's start
     suite, unsteady = tmp_path / "test_suite.py", tmp_path / "unsteady"
     suite.write_text(ONCE.format(tests=tests, holds=holds))
-    alone = ["-c", "/dev/null", f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    alone = ["-c", "/dev/null", f"--rootdir={tmp_path}", "-p", "no:cacheprovider"]
     assert main(["--unsteady", str(unsteady), "--", str(suite), *alone]) == code
     lines = unsteady.read_text().splitlines() if unsteady.exists() else []
     assert len(lines) == told
     assert all("test_of_a_race" in line and "it came too late" in line for line in lines)
 
 
-def test_hung_run_is_red(tmp_path: Path) -> None:
+def test_hung_run_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     assert main(["--unsteady", str(tmp_path / "unsteady"), "--longest", "0", "--", "--version"]) == 2
 
 

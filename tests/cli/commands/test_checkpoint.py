@@ -12,7 +12,6 @@ import msgspec
 import pytest
 import torch
 from torch import nn
-from torch.distributed.checkpoint.state_dict_loader import load
 from typer.testing import CliRunner
 
 import elasticjob
@@ -219,6 +218,8 @@ def test_safetensors_tells_what_it_leaves_out_and_refuses_two_of_one_name(tmp_pa
 
 
 def test_distributed_checkpoint_loads_it(tmp_path: Path, saved: tuple[Path, dict[str, Any]]) -> None:
+    from torch.distributed.checkpoint.state_dict_loader import load  # a CPU second of imports
+
     place, state = saved
     assert checkpoint("export", place, tmp_path / "d", "--format", "dcp")[0] == 0
     mine = {"model": {name: torch.zeros_like(each) for name, each in state["model"].items()}}
