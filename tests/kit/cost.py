@@ -37,18 +37,6 @@ def spent() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without looking for garbage: what they import stays, and to walk it again and again took
-    a third of the time, in each of the processes of pytest-xdist.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start to count: the first test of a process did not cost what collecting all of them did.
 

@@ -176,7 +176,9 @@ ODD = st.one_of(
     st.text(max_size=300),
     st.sampled_from(["1e9", "-0", "1Ei", "10k", "0x10", "1_0", "٣", "\x00", "\ud800", "'", '"a"']),
 )
-VALUES = st.recursive(ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner))
+VALUES = st.recursive(
+    ODD, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=9), inner, max_size=5)
+)
 FIELDS = st.sampled_from(["replicas", "cpus", "cpu", "gpus", "gpu", "memory"])
 ROLES = st.one_of(VALUES, st.dictionaries(FIELDS, VALUES), st.lists(st.text(max_size=70)))
 BODIES = st.fixed_dictionaries(
