@@ -10,7 +10,7 @@
     http        serving, probes
     objects     kinds, views, owner, conditions, problem
     testing     a proxy that does what networks and API servers do
-    rest        errors, clock, backoff, metrics, json
+    rest        errors, clock, backoff, metrics, asked (a request in RBAC's words), json
 
 A room imports from the rooms below it only (import-linter holds that).
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from elasticjob.kube.asked import Asked
 from elasticjob.kube.json import JsonReader
 
 
@@ -65,7 +66,12 @@ class Terminal(KubeError):
 
 
 class ApiError(KubeError):
-    """The server refused, with a Status: its code, machine reason, sentence and details."""
+    """The server refused, with a Status: its code, machine reason, sentence and details.
+
+    `asked` is the request, where it is known.
+    """
+
+    asked: Asked | None = None
 
     def __init__(
         self,

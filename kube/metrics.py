@@ -109,7 +109,9 @@ class Metrics:
             k,
         )
         self.watch_reconnects = counter(
-            "elasticjob_kube_watch_reconnects", "Watches that were opened again, by cause.", (*k, "cause")
+            "elasticjob_kube_watch_reconnects",
+            "Lists and watches that were asked for again: failed, refused, silent or ended.",
+            (*k, "cause"),
         )
         self.undecodable = counter(
             "elasticjob_kube_undecodable_objects", "Objects whose metadata cannot be read.", k

@@ -28,7 +28,7 @@ from elasticjob.brain.page.series import Point, Series
 from elasticjob.brain.page.status import Status
 from elasticjob.brain.page.view import SPARK, fleet, one
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.informer import Heed, Informer, patient
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller.passes import Passes
@@ -428,14 +428,20 @@ def _numbers(status: Status) -> tuple[float | None, ...]:
 
 @asynccontextmanager
 async def watching(
-    client: Client, masters: Masters, clock: Clock, namespace: str = ""
+    client: Client, masters: Masters, clock: Clock, namespace: str = "", *, heed: Heed = patient
 ) -> AsyncIterator[Watch]:
-    """Watch a cluster with caches of one's own, until exit."""
+    """Watch a cluster with caches of one's own, until exit. `heed` is told errors about all but nodes: the
+    page does without these.
+    """
     caches = Caches.of(namespace)
     passes = Passes("page", clock, Metrics())
     watch = Watch(client, caches, masters, clock, passes=passes, namespace=namespace)
     followers: list[Informer[Any]] = [
-        Informer(client, each, clock=clock) for each in (caches.jobs, caches.plans, caches.pods, caches.nodes)
+        *(
+            Informer(client, each, clock=clock, heed=heed)
+            for each in (caches.jobs, caches.plans, caches.pods)
+        ),
+        Informer(client, caches.nodes, clock=clock),
     ]
     tasks = [*(asyncio.create_task(each.run()) for each in followers), asyncio.create_task(watch.run())]
     try:

@@ -8,7 +8,8 @@ Pauses come in three series, each with its own count of failures.
 - A *resumed* watch costs the server almost nothing, a failed connection nothing.
   While the server is unreachable, or refuses to resume (429, 5xx), pauses stay short
   (backoff.py) unless a 429 says how long they should be.
-- An error that waiting does not cure, such as a missing right, is retried less often each time.
+- An error that waiting does not cure, such as a missing right, is retried less often each time: it is told
+  by log and metric. Where a person waits, `heed` ends the informer instead.
 A stream that is open for HEALTHY seconds ends the last two, so that a load balancer that cuts each minute
 costs a second each time, and not 30.
 Either way no watch is resumed without a pause, or SHORTEST_WATCH seconds of the one before.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
 from math import inf
@@ -54,6 +55,7 @@ from elasticjob.kube.cache.protocol import (
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Bookmark, Failed, Lines, Malformed, items_of, line_of
 from elasticjob.kube.client.client import Client, as_page, selectors
+from elasticjob.kube.client.patience import is_refusal
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
@@ -81,11 +83,19 @@ INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlder
 TOLD_AT_ONCE = 500
 """How many changes are told between two breaths of the event loop."""
 
+Heed = Callable[[KubeError | None], None]
+"""Is told each error after which an informer would wait and ask again, and None once the server answers
+again. An error that it raises ends the informer."""
+
 log = logging.getLogger(__name__)
 
 
+def patient(error: KubeError | None) -> None:
+    """Heed no error: what runs for months asks again until rights and servers are back."""
+
+
 class Informer(Generic[T]):
-    """Lists, watches, and recovers from everything: `run()` ends only by cancellation."""
+    """Lists, watches, and recovers from everything: only cancelling ends `run()`, or what `heed` raises."""
 
     def __init__(
         self,
@@ -97,12 +107,13 @@ class Informer(Generic[T]):
         backoff: Backoff = WATCH,
         chance: random.Random | None = None,
         one_of_many: bool = False,
+        heed: Heed = patient,
     ) -> None:
         """Follow `cache.kind` with `client`.
 
         `one_of_many`: a thousand programs have such an informer each; a server in trouble is asked by it as
         seldom as by client-go, whatever its own lists cost, and versions that all lose at once are not listed
-        at once.
+        at once. `heed`: what is made of errors.
         """
         self.cache = cache
         self._client = client
@@ -115,6 +126,8 @@ class Informer(Generic[T]):
         self._chance = chance or random.Random()
         self._error: KubeError | None = None
         self._one_of_many = one_of_many
+        self._heed = heed
+        self._heeded = False
         self._listed_at = -inf
         self.last_heard = self._clock.monotonic()
         """When the server last said something about the objects, or that there is nothing to say."""
@@ -124,12 +137,15 @@ class Informer(Generic[T]):
         return self.cache.kind
 
     async def run(self) -> None:
-        """Keep the cache equal to the server until cancelled."""
+        """Keep the cache equal to the server until cancelled. Raises what `heed` raises."""
         state: State = Empty()
         while True:
-            turn = await self._ask(state)
+            before, turn = state, await self._ask(state)
             state = turn.state
             if turn.then is Then.BACK_OFF:
+                if self._error and not _has_another_way(before, state):
+                    self._heeded = True
+                    self._heed(self._error)
                 await self._pause(state)
 
     async def wait_started(self) -> None:
@@ -289,12 +305,11 @@ class Informer(Generic[T]):
         self._error = end.error if isinstance(end, Failed) else None
         if isinstance(end, Failed):
             log.warning(
-                "list or watch failed",
-                extra={"kind": self.kind.name, "state": type(state).__name__, "error": str(end.error)},
+                "list or watch is refused" if is_refusal(end.error) else "list or watch failed",
+                extra={"kind": self.kind.name, "state": type(state).__name__, "error": _in_words(end.error)},
             )
         if self._metrics:
-            cause = type(end).__name__.lower()
-            self._metrics.watch_reconnects.labels(kind=self.kind.name, cause=cause).inc()
+            self._metrics.watch_reconnects.labels(kind=self.kind.name, cause=_cause(end)).inc()
 
     def _count_malformed(self, malformed: Malformed) -> None:
         log.warning(
@@ -305,6 +320,9 @@ class Informer(Generic[T]):
 
     def _heard(self) -> None:
         self.last_heard = self._clock.monotonic()
+        if self._heeded:
+            self._heeded = False
+            self._heed(None)
 
     async def _pause(self, state: State) -> None:
         """Wait before the request of `state`; see the module."""
@@ -340,3 +358,21 @@ class Informer(Generic[T]):
         # the size of the list is not known yet; a server too busy to begin it has spent nothing on it
         refused = isinstance(error, ApiError) and error.status in (429, 503)
         return BEGIN_WHEN_REFUSED if refused else inf
+
+
+def _has_another_way(before: State, after: State) -> bool:
+    """Whether the next request is of another kind: who may not list, and asks for a version, may watch."""
+    return isinstance(before, Doubting) and isinstance(after, Watching)
+
+
+def _cause(end: Failed | Silent | Ended) -> str:
+    """The cause of a new request, as the metric has it: failed, refused, silent, ended."""
+    if isinstance(end, Failed) and is_refusal(end.error):
+        return "refused"
+    return type(end).__name__.lower()
+
+
+def _in_words(error: KubeError) -> str:
+    """An error with its request, where the message may not name that."""
+    asked = error.asked if isinstance(error, ApiError) else None
+    return f"{asked.in_words}: {error}" if asked else str(error)

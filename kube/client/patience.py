@@ -7,12 +7,28 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.errors import Forbidden, KubeError, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.errors import (
+    ConfigError,
+    Forbidden,
+    KubeError,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 
 T = TypeVar("T")
 
 PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 """Trouble that ends by itself."""
+
+REFUSAL: Final = (Unauthorized, Forbidden, ConfigError)
+"""Trouble that lasts until a person acts: a right is missing, or the credentials are of no use."""
+
+
+def is_refusal(error: KubeError) -> bool:
+    """Whether trouble lasts until a person acts."""
+    return isinstance(error, REFUSAL)
 
 
 def is_passing(error: KubeError) -> bool:

@@ -29,6 +29,7 @@ from weakref import WeakSet
 
 import aiohttp
 
+from elasticjob.kube.asked import Asked
 from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.client import fence as fences
 from elasticjob.kube.client.credentials import Config
@@ -199,6 +200,8 @@ class Transport:
             body = b""
         error = error_of(response.status, body, str(call), _retry_after(response, self._clock.now()))
         response.release()
+        if isinstance(error, ApiError):
+            error.asked = Asked(call.method, call.path, call.params)
         if isinstance(error, Unauthorized):
             log.warning("credentials are refused", extra={"request": str(call)})
         return error

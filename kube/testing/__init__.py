@@ -7,7 +7,8 @@ async with FaultProxy(config) as proxy, Client(proxy.config) as client:
     ...
 """
 
-from elasticjob.kube.testing.asked import Asked, asking
+from elasticjob.kube.asked import Asked
+from elasticjob.kube.testing.asked import asking
 from elasticjob.kube.testing.faults import (
     Answer,
     CutAfter,

@@ -1,75 +1,10 @@
-"""The verb, resource and names of a request, read from its first line."""
+"""Which requests a rule is for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-VERBS: Mapping[str, str] = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One request. `verb`, `resource` and `name` are "" where the path is none of an object or collection."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    user_agent: str = ""
-
-    @property
-    def verb(self) -> str:
-        """RBAC's word: get, list, watch, create, update, patch, delete, deletecollection."""
-        if not self.resource:
-            return ""
-        if self.method == "DELETE":
-            return "delete" if self.name else "deletecollection"
-        if self.method != "GET":
-            return VERBS.get(self.method, "")
-        if self.name:
-            return "get"
-        return "watch" if self.query.get("watch") in ("true", "1") else "list"
-
-    @property
-    def resource(self) -> str:
-        """The plural: `pods`; with a subresource `pods/status`."""
-        parts = self._parts
-        return "/".join((parts[0], *parts[2:3])) if parts else ""
-
-    @property
-    def name(self) -> str:
-        return self._parts[1] if len(self._parts) > 1 else ""
-
-    @property
-    def namespace(self) -> str:
-        return self._below_version[1] if self._is_within_namespace else ""
-
-    @property
-    def writes(self) -> bool:
-        """Whether something may change by it."""
-        return self.method in VERBS and self.query.get("dryRun") != "All"
-
-    @property
-    def _below_version(self) -> list[str]:
-        match self.path.strip("/").split("/"):
-            case ["api", _, *rest] | ["apis", _, _, *rest]:
-                return rest
-            case _:
-                return []
-
-    @property
-    def _parts(self) -> list[str]:
-        """Plural, name, subresource: as many as there are."""
-        root = self._below_version
-        return root[2:] if self._is_within_namespace else root
-
-    @property
-    def _is_within_namespace(self) -> bool:
-        root = self._below_version
-        return len(root) > 2 and root[0] == "namespaces" and root[2] not in ("status", "finalize")
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+from elasticjob.kube.asked import Asked
 
 
 def asking(

@@ -38,12 +38,12 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from elasticjob.kube.asked import Asked
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.http.sockets import kept_alive
-from elasticjob.kube.testing.asked import Asked
 
 LARGEST_BODY = 1 << 25
 REMEMBERED = 10_000

@@ -22,9 +22,10 @@ from elasticjob.kube.backoff import (
 )
 from elasticjob.kube.cache import informer as informers
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
+from elasticjob.kube.cache.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Heed, Informer, patient
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import Forbidden, KubeError
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from tests.kit.kube.build import bookmark, event, manifest, status
@@ -43,6 +44,7 @@ class Following:
     clock: VirtualClock
     changes: list[Change]
     informer: Informer[ConfigMap]
+    task: asyncio.Task[None]
 
     @property
     def names(self) -> set[str]:
@@ -55,16 +57,29 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    *script: Answer, backoff: Backoff = AT_ONCE, labels: str = "", one_of_many: bool = False
+    *script: Answer,
+    backoff: Backoff = AT_ONCE,
+    labels: str = "",
+    one_of_many: bool = False,
+    heed: Heed = patient,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[Following]:
     clock = VirtualClock()
     async with Stub() as stub, stub.client(clock) as client:
         stub.then(*script)
         cache = Cache(CONFIG_MAP, "ns", labels)
-        informer = Informer(client, cache, backoff=backoff, chance=Steady(), one_of_many=one_of_many)
-        found = Following(stub, cache, clock, [], informer)
-        found.cache.subscribe(found.changes.append)
+        informer = Informer(
+            client,
+            cache,
+            backoff=backoff,
+            chance=Steady(),
+            one_of_many=one_of_many,
+            heed=heed,
+            metrics=metrics,
+        )
         task = asyncio.create_task(informer.run())
+        found = Following(stub, cache, clock, [], informer, task)
+        found.cache.subscribe(found.changes.append)
         try:
             yield found
         finally:
@@ -229,6 +244,44 @@ async def test_a_right_that_is_missing_is_asked_for_less_often_each_time() -> No
         began = it.clock.monotonic()
         await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
         assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2 + 6.4)
+
+
+async def test_a_refusal_is_told_by_log_and_metric_and_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+    refused = answer(403, status(403, "Forbidden", "not you"))
+    async with following(refused, stream(bookmark(5, initial_done=True)), metrics=metrics) as it:
+        await it.cache.wait_synced()
+    labels = {"kind": "ConfigMap", "cause": "refused"}
+    assert metrics.registry.get_sample_value("elasticjob_kube_watch_reconnects_total", labels) == 1
+    [told] = [each for each in caplog.records if each.message == "list or watch is refused"]
+    assert told.__dict__["error"] == "watch configmaps in namespace ns: not you (403 Forbidden)"
+
+
+async def test_an_error_that_is_raised_of_a_failure_ends_the_informer_and_answers_are_told() -> None:
+    heard: list[str] = []
+
+    def heed(error: KubeError | None) -> None:
+        heard.append(type(error).__name__)
+        if isinstance(error, Forbidden):
+            raise error
+
+    unknown, refused = answer(404, status(404, "NotFound", "no")), answer(403, status(403, "Forbidden", "no"))
+    script = [unknown, stream(bookmark(5, initial_done=True), end="close"), refused]
+    async with following(*script, heed=heed) as it:
+        with pytest.raises(Forbidden):
+            await asyncio.wait_for(it.task, PATIENCE)
+    assert (heard[0], heard[1], heard[-1]) == ("NotFound", "NoneType", "Forbidden")
+
+
+async def test_who_may_watch_and_not_list_goes_on_watching() -> None:
+    heard: list[KubeError | None] = []
+    silent, refused = stream(bookmark(5, initial_done=True)), answer(403, status(403, "Forbidden", "no"))
+    async with following(silent, refused, stream(event("ADDED", A)), heed=heard.append) as it:
+        await it.cache.wait_synced()
+        await until(lambda: it.names == {"a"}, it.clock, longest=IDLE)
+        assert heard == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""A request in RBAC's words, and the command that asks whether it is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from elasticjob.kube.asked import Asked
+
+JOBS = "/apis/elastic.iml.github.io/v1alpha1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words", "command"),
+    [
+        (
+            Asked("GET", f"{JOBS}/namespaces/team/elasticjobs", {"watch": "true"}),
+            "watch elasticjobs in namespace team",
+            "kubectl auth can-i watch elasticjobs.elastic.iml.github.io -n team",
+        ),
+        (
+            Asked("GET", f"{JOBS}/elasticjobs"),
+            "list elasticjobs in all namespaces",
+            "kubectl auth can-i list elasticjobs.elastic.iml.github.io -A",
+        ),
+        (
+            Asked("GET", "/api/v1/namespaces/team/pods/digits-worker-0/log"),
+            "get pods/log in namespace team",
+            "kubectl auth can-i get pods --subresource=log -n team",
+        ),
+        (
+            Asked("PATCH", f"{JOBS}/namespaces/team/elasticjobs/digits/scale"),
+            "patch elasticjobs/scale in namespace team",
+            "kubectl auth can-i patch elasticjobs.elastic.iml.github.io --subresource=scale -n team",
+        ),
+        (Asked("GET", "/version"), "GET /version", ""),
+    ],
+)
+def test_a_request_is_told_in_the_words_of_roles(asked: Asked, words: str, command: str) -> None:
+    assert (asked.in_words, asked.can_i) == (words, command)
