@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.NOT_FOUND: "there is no such job or namespace, or the cluster does not know ElasticJobs",
     Exit.UNREACHABLE: "no cluster, or no answer from it",
     Exit.TIMED_OUT: "what was waited for did not happen in time",
-    Exit.REFUSED: "the cluster refuses: an invalid field, a name that is taken, a right that is missing",
+    Exit.REFUSED: "the cluster refuses: an invalid field, a taken name, a missing right, an expired token",
     Exit.INTERRUPTED: "Ctrl-C",
 }
 CODES: Final[Mapping[str, Exit]] = {

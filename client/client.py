@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
+import logging
 import secrets
 import string
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -20,9 +21,10 @@ from elasticjob.client.code import Code, of_function, of_script
 from elasticjob.client.described import Description, about_the_job
 from elasticjob.client.following import followed
 from elasticjob.client.goals import Goal, goal, has_ended, state
-from elasticjob.client.logs import Line, lines
+from elasticjob.client.logs import Ended, Line, follow, lines
 from elasticjob.client.logs import Wanted as Which
 from elasticjob.client.objects import Objects, Options, Wanted, objects
+from elasticjob.client.trouble import Trouble
 from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client import config
@@ -35,17 +37,29 @@ LETTERS: Final = "".join(sorted(set(string.ascii_lowercase + string.digits) - se
 REQUEST_SECONDS: Final = 15.0
 """How long a request is tried, its repetitions included."""
 
+log = logging.getLogger(__name__)
+
 
 class Client:
     """A user's view of the jobs of one cluster: `async with Client() as client`."""
 
     def __init__(
-        self, namespace: str = "", *, kubeconfig: Path | str | None = None, context: str | None = None
+        self,
+        namespace: str = "",
+        *,
+        kubeconfig: Path | str | None = None,
+        context: str | None = None,
+        tell: Callable[[str], object] = log.warning,
     ) -> None:
-        """Methods without a namespace mean this one, else that of the kubeconfig's context."""
+        """Methods without a namespace mean this one, else that of the kubeconfig's context.
+
+        `tell` is called with a sentence when the API server has been away for some seconds while something is
+        waited for, and when it is back.
+        """
         self._namespace = namespace
         self._kubeconfig = kubeconfig
         self._context = context
+        self._tell = tell
         self._kube: Kube | None = None
 
     async def __aenter__(self) -> Self:
@@ -95,7 +109,7 @@ class Client:
     ) -> builtins.list[Manifest]:
         """Return the same jobs as the API server writes them."""
         place = None if all_namespaces else self.namespace(namespace)
-        with errors.about(f"ElasticJobs of {place or 'all namespaces'}"):
+        with errors.about(_jobs_of(place)):
             return await self.kube.list(ELASTICJOB.untyped(), place, labels=labels)
 
     async def events(self, name: str, *, namespace: str = "") -> builtins.list[Event]:
@@ -115,13 +129,24 @@ class Client:
         return about_the_job(job, plans, pods, told)
 
     async def logs(
-        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+        self, name: str, *nodes: str, tail: int | None = None, previous: bool = False, namespace: str = ""
     ) -> builtins.list[Line]:
         """Return what the present pods of a job have logged, oldest first: of `nodes` such as worker-0 or
-        master, else of all that train."""
+        master, else of all that train. `previous`: of the containers before the last restart in each pod."""
         key = self._key(name, namespace)
         with errors.about(_of(key)):
-            return await lines(self.kube, key, Which(nodes, tail))
+            return await lines(self.kube, key, Which(nodes, tail, previous))
+
+    async def follow_logs(
+        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+    ) -> AsyncGenerator[Line | Ended, None]:
+        """Yield the same, then each line as it comes and the end of each node, until the job has finished."""
+        key = self._key(name, namespace)
+        with errors.about(_of(key)):
+            found = follow(self.kube, key, Which(nodes, tail), heed=self._trouble())
+            async with contextlib.aclosing(found) as told:
+                async for each in told:
+                    yield each
 
     # writing
 
@@ -266,12 +291,13 @@ class Client:
         key = self._key(name, namespace)
         yield (first := await self.manifest(name, namespace=namespace))
         cache = Cache(ELASTICJOB.untyped(), key.namespace, fields=f"metadata.name={name}")
-        async with followed(self.kube, cache) as states:
-            async for _ in states:
-                found = cache.get(key)
-                if found is None or found["metadata"]["uid"] != first["metadata"]["uid"]:
-                    return
-                yield found
+        with errors.about(_of(key)):
+            async with followed(self.kube, cache, self._trouble()) as states:
+                async for _ in states:
+                    found = cache.get(key)
+                    if found is None or found["metadata"]["uid"] != first["metadata"]["uid"]:
+                        return
+                    yield found
 
     async def follow_all(
         self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
@@ -280,9 +306,13 @@ class Client:
         place = "" if all_namespaces else self.namespace(namespace)
         yield await self.manifests(namespace=namespace, all_namespaces=all_namespaces, labels=labels)
         cache = Cache(ELASTICJOB.untyped(), place, labels=labels)
-        async with followed(self.kube, cache) as states:
-            async for _ in states:
-                yield cache.list()
+        with errors.about(_jobs_of(place)):
+            async with followed(self.kube, cache, self._trouble()) as states:
+                async for _ in states:
+                    yield cache.list()
+
+    def _trouble(self) -> Trouble:
+        return Trouble(self.kube.config.server, self._tell)
 
     def _key(self, name: str, namespace: str) -> Key:
         return key_of(self.namespace(namespace), name)
@@ -369,3 +399,7 @@ def _taken(key: Key) -> errors.AlreadyThere:
 
 def _of(key: Key) -> str:
     return f"ElasticJob {key}"
+
+
+def _jobs_of(namespace: str | None) -> str:
+    return f"ElasticJobs of {namespace or 'all namespaces'}"

@@ -100,19 +100,36 @@ def of(error: kube.KubeError, object: str, missing: str = "") -> ClientError:
         ):
             return _refused(error, object)
         case kube.Forbidden() | kube.Unauthorized():
-            step = "ask for the role elasticjob-edit or elasticjob-view (config/rbac/users.yaml)"
-            return Denied(f"{object}: {error.message}", object=object, next_step=step)
+            return _denied(error, object)
         case kube.ApiError(status=status) if status < 500:
             return _refused(error, object)
         case kube.Undecodable():
             why = str(error)[:300]
             return ClientError(f"{object}: {why}", object=object, next_step=OTHER_VERSION)
         case kube.ConfigError():
-            return Unreachable(str(error), object=object, next_step="give --kubeconfig, or set KUBECONFIG")
+            step = "log in again, give --kubeconfig, or set KUBECONFIG"
+            return Unreachable(str(error), object=object, next_step=step)
         case _:
             return Unreachable(
                 f"{object}: {error}", object=object, next_step="try again when the API server answers"
             )
+
+
+def _denied(error: kube.Forbidden | kube.Unauthorized, object: str) -> Denied:
+    """Return an error that names verb, resource and namespace, and the command that asks about them."""
+    asked = error.asked
+    act = f"you may not {asked.in_words}: " if asked else ""
+    step = "ask for the role elasticjob-edit or elasticjob-view (config/rbac/users.yaml)"
+    if asked and not asked.namespace:
+        step = "ask an administrator of the cluster"
+    if asked and asked.can_i:
+        step = f"{asked.can_i} says whether you may; {step}"
+    if isinstance(error, kube.Unauthorized):
+        act = f"the API server does not know you and refuses to {asked.in_words}: " if asked else ""
+        step = (
+            "log in again: the token or certificate of the kubeconfig may have expired (kubectl auth whoami)"
+        )
+    return Denied(f"{object}: {act}{error.message}", object=object, next_step=step)
 
 
 def _refused(error: kube.ApiError, object: str) -> Refused:

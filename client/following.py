@@ -8,18 +8,21 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.informer import Heed, Informer
 from elasticjob.kube.client.client import Client
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def followed(client: Client, cache: Cache[T]) -> AsyncIterator[AsyncIterator[Cache[T]]]:
-    """Keep `cache` equal to the server; the iterator yields it at first and after each change, in step."""
+async def followed(client: Client, cache: Cache[T], heed: Heed) -> AsyncIterator[AsyncIterator[Cache[T]]]:
+    """Keep `cache` equal to the server; the iterator yields it at first and after each change, in step.
+
+    The iterator raises what `heed` raises of the errors meanwhile.
+    """
     changed = asyncio.Event()
     cache.subscribe(lambda _: changed.set())
-    task = asyncio.create_task(Informer(client, cache).run())
+    task = asyncio.create_task(Informer(client, cache, heed=heed).run())
     try:
         yield _states(cache, changed, task)
     finally:

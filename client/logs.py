@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -26,8 +26,9 @@ from elasticjob.api.v1alpha1.common import (
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.informer import Heed, Informer
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.patience import is_refusal
 from elasticjob.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests, Unreachable
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, ContainerStatus, Pod
@@ -128,13 +129,18 @@ def answered(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | 
     )
 
 
-async def follow(client: Client, key: Key, wanted: Wanted = Wanted()) -> AsyncGenerator[Line | Ended]:
-    """Yield a job's logs so far, then each line as it comes, until the job has finished or is gone."""
+async def follow(
+    client: Client, key: Key, wanted: Wanted = Wanted(), *, heed: Heed
+) -> AsyncGenerator[Line | Ended]:
+    """Yield a job's logs so far, then each line as it comes, until the job has finished or is gone.
+
+    Raises what `heed` raises of the errors meanwhile.
+    """
     past = await lines(client, key, replace(wanted, tail=1) if wanted.tail == 0 else wanted)
     if wanted.tail != 0:  # the last lines are read all the same: those after them are new
         for line in past:
             yield line
-    following = _Following(client, key, wanted, latest(past))
+    following = _Following(client, key, wanted, latest(past), heed)
     task = asyncio.create_task(following.run())
     try:
         while (found := await following.next(task)) is not None:
@@ -220,6 +226,7 @@ class _Following:
     wanted: Wanted
     heard: dict[str, int]
     """The time of the last line of each pod, by its uid: a deleted pod's name may be taken again."""
+    heed: Heed
     _queue: asyncio.Queue[Line | Ended] = field(default_factory=lambda: asyncio.Queue(BUFFERED))
     _readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _change: asyncio.Event = field(default_factory=asyncio.Event)
@@ -249,8 +256,8 @@ class _Following:
             cache.on_version(self._change.set)
         async with asyncio.TaskGroup() as tasks:
             informers = [
-                tasks.create_task(Informer(self.client, jobs).run()),
-                tasks.create_task(Informer(self.client, self.pods).run()),
+                tasks.create_task(Informer(self.client, jobs, heed=self.heed).run()),
+                tasks.create_task(Informer(self.client, self.pods, heed=self.heed).run()),
             ]
             await asyncio.gather(jobs.wait_synced(), self.pods.wait_synced())
             while True:
@@ -276,8 +283,14 @@ class _Following:
     async def _read(self, pod: Pod) -> None:
         source = source_of(pod)
         while True:
-            with suppress(ApiError, Unreachable):  # a container that is about to start, a node that is away
+            try:
                 await self._read_once(pod, source)
+            except (
+                ApiError,
+                Unreachable,
+            ) as error:  # a container that is about to start, a node that is away
+                if is_refusal(error):
+                    self.heed(error)
             now = await self._now(pod)
             if now is None or _is_over(now):
                 await self._queue.put(Ended(source, _end(now)))

@@ -27,10 +27,16 @@ class SyncClient:
     """
 
     def __init__(
-        self, namespace: str = "", *, kubeconfig: Path | str | None = None, context: str | None = None
+        self,
+        namespace: str = "",
+        *,
+        kubeconfig: Path | str | None = None,
+        context: str | None = None,
+        tell: Callable[[str], object] | None = None,
     ) -> None:
         """As of `Client`."""
-        self._client = Client(namespace, kubeconfig=kubeconfig, context=context)
+        told = {} if tell is None else {"tell": tell}
+        self._client = Client(namespace, kubeconfig=kubeconfig, context=context, **told)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 

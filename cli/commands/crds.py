@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elasticjob.cli.errors import Failure
+from elasticjob.cli.jobs import options
 from elasticjob.cli.options import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from elasticjob.client import Client
 
 
 class Format(StrEnum):
@@ -64,7 +66,8 @@ def crds(
 
     written = manifests(Detail(template))
     if apply:
-        asyncio.run(_apply(written, kubeconfig, context, allow_breaking=allow_breaking))
+        connection = options.client("", kubeconfig, context)
+        options.run(_apply(connection, written, allow_breaking=allow_breaking))
     elif output is Format.JSON:
         typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     else:
@@ -73,26 +76,24 @@ def crds(
         typer.echo(yaml.dump_all(written, Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
 
 
-async def _apply(
-    written: list[dict[str, object]], kubeconfig: Path | None, context: str | None, *, allow_breaking: bool
-) -> None:
+async def _apply(connection: Client, written: list[dict[str, object]], *, allow_breaking: bool) -> None:
     """List the changes in the cluster, then apply; Failure if stored objects would become invalid."""
-    from elasticjob.kube.client import config
-    from elasticjob.kube.client.client import Client
+    from elasticjob.client.errors import about
     from elasticjob.kube.crd.installing import install, upgrades
 
-    async with Client(await config.load(kubeconfig, context)) as client:
-        pending = await upgrades(client, written)
-        for upgrade in pending:
-            typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
-            for change in upgrade.changes:
-                typer.echo(f"  {change.sentence()}")
-        if any(upgrade.changes for upgrade in pending) and not allow_breaking:
-            raise Failure(
-                "objects of this cluster may suffer from the breaking changes above; nothing was applied",
-                next_step="apply with --allow-breaking if they may",
-            )
-        await install(client, written, manager="elasticjob-install")
+    async with connection as client:
+        with about("CustomResourceDefinitions"):
+            pending = await upgrades(client.kube, written)
+            for upgrade in pending:
+                typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
+                for change in upgrade.changes:
+                    typer.echo(f"  {change.sentence()}")
+            if any(upgrade.changes for upgrade in pending) and not allow_breaking:
+                raise Failure(
+                    "objects of this cluster may suffer from the breaking changes above; nothing was applied",
+                    next_step="apply with --allow-breaking if they may",
+                )
+            await install(client.kube, written, manager="elasticjob-install")
     typer.echo(f"{len(written)} definitions are applied and served")
 
 

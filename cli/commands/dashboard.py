@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elasticjob.cli.jobs import options
 from elasticjob.cli.options import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from elasticjob.client import Client
+    from elasticjob.kube.errors import KubeError
 
 
 def dashboard(
@@ -45,7 +48,8 @@ def dashboard(
         ways = ", ".join(Way)
         raise Failure(f"--masters {masters} is unknown", next_step=f"give one of {ways}", code=Exit.USAGE)
     try:
-        asyncio.run(_run(kubeconfig, context, namespace, port, masters, browser))
+        connection = options.client(namespace, kubeconfig, context)
+        options.run(_run(connection, namespace, port, masters, browser))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -53,32 +57,59 @@ def dashboard(
         raise Failure(error.strerror or str(error), next_step=step) from error
 
 
-async def _run(
-    kubeconfig: Path | None, context: str | None, namespace: str, port: int, way: str, browser: bool
-) -> None:
+async def _run(connection: Client, namespace: str, port: int, way: str, browser: bool) -> None:
     import aiohttp
 
     from elasticjob.brain.page.local import served
     from elasticjob.brain.page.masters import Masters, Way
     from elasticjob.brain.page.pages import Pages
     from elasticjob.brain.page.watch import scope_of, watching
+    from elasticjob.client.errors import about
     from elasticjob.controllers.logs import configure
-    from elasticjob.kube.client import config
-    from elasticjob.kube.client.client import Client
     from elasticjob.kube.clock import SystemClock
 
     configure(quiet=True)
-    logging.getLogger("elasticjob.kube").setLevel(logging.ERROR)  # the page says what is away
-    found = await config.load(kubeconfig, context)
-    async with Client(found, user_agent="elasticjob-dashboard") as client, aiohttp.ClientSession() as session:
-        chosen = namespace or await scope_of(client)
-        masters = Masters(client, session, Way(way))
+    async with connection as client, aiohttp.ClientSession() as session:
+        with about("the cluster"):
+            chosen = namespace or await scope_of(client.kube)
+        where = f"namespace {chosen}" if chosen else "all namespaces"
+        server = client.kube.config.server
+        masters, refused = Masters(client.kube, session, Way(way)), Refused(server)
         async with (
-            watching(client, masters, SystemClock(), chosen) as watch,
+            watching(client.kube, masters, SystemClock(), chosen, heed=refused) as watch,
             served(Pages(watch), port) as url,
         ):
-            where = f"namespace {chosen}" if chosen else "all namespaces"
-            typer.echo(f"{found.server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
+            typer.echo(f"{server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
             if browser:
                 await asyncio.to_thread(typer.launch, url)
-            await asyncio.Event().wait()
+            with about(f"jobs of {where}"):
+                await refused.wait()
+
+
+class Refused:
+    """Waits for a refusal: nobody may look at the page, which says what is away, for hours."""
+
+    def __init__(self, server: str) -> None:
+        from elasticjob.client.trouble import Trouble
+
+        self._trouble = Trouble(server, lambda _: None)
+        self._error: KubeError | None = None
+        self._happened = asyncio.Event()
+
+    def __call__(self, error: KubeError | None) -> None:
+        """Heed an error of a watch."""
+        from elasticjob.kube.client.patience import is_refusal
+        from elasticjob.kube.errors import KubeError
+
+        try:
+            self._trouble(error)
+        except KubeError as lasting:
+            if is_refusal(lasting):
+                self._error = lasting
+                self._happened.set()
+
+    async def wait(self) -> None:
+        """Raise the refusal."""
+        await self._happened.wait()
+        if self._error:
+            raise self._error

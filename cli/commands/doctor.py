@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from elasticjob.cli.errors import Exit
+from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.completion import jobs
 from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
@@ -19,6 +18,7 @@ from elasticjob.cli.output import Output
 
 if TYPE_CHECKING:
     from elasticjob.cli.doctor.finding import Finding
+    from elasticjob.client import Client
 
 MARKS: Final = {
     "wrong": ("✗", "red"),
@@ -44,7 +44,7 @@ def doctor(
 
     Example: [bold]elasticjob doctor[/], or [bold]elasticjob doctor digits -n team[/]
     """
-    found = asyncio.run(_examined(job, namespace, kubeconfig, context))
+    found = options.run(_examined(options.client(namespace, kubeconfig, context), job))
     if output is Output.JSON:
         print(json.dumps([asdict(each) for each in found], indent=2))
     else:
@@ -52,25 +52,24 @@ def doctor(
     return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
 
 
-async def _examined(
-    job: str | None, namespace: str, kubeconfig: Path | None, context: str | None
-) -> tuple[Finding, ...]:
+async def _examined(connection: Client, job: str | None) -> tuple[Finding, ...]:
     from elasticjob.cli.doctor import cluster, observe
     from elasticjob.cli.doctor import job as of_job
-    from elasticjob.kube.client import config
-    from elasticjob.kube.client.client import Client
+    from elasticjob.client.client import key_of
+    from elasticjob.client.errors import about
 
-    loaded = await config.load(kubeconfig, context)
-    namespace = namespace or loaded.namespace
-    async with Client(loaded) as client:
+    async with connection as client:
+        namespace = client.namespace()
         if job is not None:
-            from elasticjob.client.client import key_of
-
-            seen = await observe.one_job(client, key_of(namespace, job))
+            key = key_of(namespace, job)
+            with about(f"ElasticJob {key}"):
+                seen = await observe.one_job(client.kube, key)
             return of_job.examine(seen, datetime.now(UTC))
         from elasticjob.api.v1alpha1.crds import manifests
 
-        return cluster.examine(await observe.cluster(client, namespace, manifests()), datetime.now(UTC))
+        with about("the cluster"):
+            found = await observe.cluster(client.kube, namespace, manifests())
+        return cluster.examine(found, datetime.now(UTC))
 
 
 def _show(found: tuple[Finding, ...]) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from contextlib import aclosing
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from elasticjob.client.logs import Ended, Line, Source, Wanted
-    from elasticjob.kube.client.client import Client
-    from elasticjob.kube.objects.kinds import Key
+    from elasticjob.client import Client
+    from elasticjob.client.logs import Ended, Line, Source
 
 COLOURS: Final = (
     "cyan",
@@ -60,16 +58,18 @@ def logs(
 
     Example: [bold]elasticjob logs digits -f --tail 20[/], [bold]elasticjob logs digits worker-1 master[/]
     """
-    from elasticjob.client.logs import Wanted
-
     if follow and previous:
         raise Failure(
             "--follow and --previous exclude each other", next_step="leave one out", code=Exit.USAGE
         )
-    wanted = Wanted(tuple(nodes or ()), tail, previous)
-    printing = Printing(prefix=prefix)
+    connection, printing = options.client(namespace, kubeconfig, context), Printing(prefix=prefix)
+    shown = (
+        _followed(connection, job, nodes or (), tail, printing)
+        if follow
+        else _shown(connection, job, nodes or (), tail, previous, printing)
+    )
     try:
-        asyncio.run(_shown(job, namespace, wanted, printing, kubeconfig, context, follow=follow))
+        options.run(shown)
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
 
@@ -113,46 +113,31 @@ class Printing:
         return captured.get()
 
 
-async def _shown(
-    job: str,
-    namespace: str,
-    wanted: Wanted,
-    printing: Printing,
-    kubeconfig: Path | None,
-    context: str | None,
-    *,
-    follow: bool,
+async def _followed(
+    connection: Client, job: str, nodes: Sequence[str], tail: int | None, printing: Printing
 ) -> None:
-    from elasticjob.client import logs as of
-    from elasticjob.client.client import key_of
-    from elasticjob.kube.client import config
-    from elasticjob.kube.client.client import Client
+    from elasticjob.cli.jobs import following
 
-    loaded = await config.load(kubeconfig, context)
-    async with Client(loaded) as client:
-        key = key_of(namespace or loaded.namespace or "default", job)
-        if not follow:
-            found = await of.lines(client, key, wanted)
-            for line in found:
-                printing.line(line)
-            if not found:
-                await _say_why(client, key)
-            return
-        async with aclosing(of.follow(client, key, wanted)) as lines:
-            async for each in lines:
-                if isinstance(each, of.Line):
-                    printing.line(each)
-                    sys.stdout.flush()
-                else:
-                    printing.end(each)
+    async with connection as client:
+        await following.shown(client.follow_logs(job, *nodes, tail=tail), printing)
 
 
-async def _say_why(client: Client, key: Key) -> None:
+async def _shown(
+    connection: Client, job: str, nodes: Sequence[str], tail: int | None, previous: bool, printing: Printing
+) -> None:
+    async with connection as client:
+        found = await client.logs(job, *nodes, tail=tail, previous=previous)
+        for line in found:
+            printing.line(line)
+        if not found:
+            await _say_why(client, job)
+
+
+async def _say_why(client: Client, job: str) -> None:
     """Say on stderr why there is no line yet."""
-    from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
     from elasticjob.kube.objects.conditions import find
 
-    found = await client.get(ELASTICJOB, key.name, key.namespace)
+    found = await client.get(job)
     running = find(found.status.conditions, "Running")
     why = f": {running.message}" if running and running.message else ""
-    print(f"no line yet; {key.name} is {found.status.phase or 'new'}{why}", file=sys.stderr)
+    print(f"no line yet; {job} is {found.status.phase or 'new'}{why}", file=sys.stderr)

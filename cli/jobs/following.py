@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 
 from elasticjob.cli.errors import Exit
+from elasticjob.client.errors import ClientError, NotFound
 from elasticjob.client.goals import has_ended, sentence, state
-from elasticjob.kube.errors import KubeError, NotFound
-from elasticjob.kube.objects.kinds import Key
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -101,20 +101,25 @@ async def _states(client: Client, name: str) -> Manifest:
 
 
 async def _logs(client: Client, name: str, printing: Printing) -> None:
-    from elasticjob.client.logs import Line, follow
-
-    key = Key(client.namespace(), name)
     try:
-        async with aclosing(follow(client.kube, key)) as lines:
-            async for each in lines:
-                if isinstance(each, Line):
-                    printing.line(each)
-                else:
-                    printing.end(each)
+        await shown(client.follow_logs(name), printing)
     except NotFound:
         return
-    except KubeError as error:  # the exit code is the job's
+    except ClientError as error:  # the exit code is the job's
         typer.echo(f"its logs cannot be shown any more: {error}", err=True)
+
+
+async def shown(lines: AsyncGenerator[Line | Ended, None], printing: Printing) -> None:
+    """Print lines of logs and ends of nodes as they come."""
+    from elasticjob.client.logs import Line
+
+    async with aclosing(lines) as found:
+        async for each in found:
+            if isinstance(each, Line):
+                printing.line(each)
+                sys.stdout.flush()
+            else:
+                printing.end(each)
 
 
 def ended(name: str, job: Manifest) -> int:

@@ -59,10 +59,13 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on with each chan
 
 
 def client(namespace: str, kubeconfig: Path | None, context: str | None) -> Client:
-    """Return the client that the options mean, not open yet."""
+    """Return the client that the options mean, not open yet; it says on stderr that a server is away."""
     from elasticjob.client import Client
 
-    return Client(namespace, kubeconfig=kubeconfig, context=context)
+    def tell(sentence: str) -> None:
+        typer.echo(sentence, err=True)
+
+    return Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
 
 
 def seconds(text: str) -> float | None:
@@ -97,6 +100,13 @@ def pairs(flag: str, given: Iterable[str], *, from_here: bool = False) -> dict[s
 
 
 def run(verb: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns."""
-    logging.getLogger("kubernetes_asyncio").setLevel(logging.ERROR)  # its warning is our error, told better
-    return asyncio.run(verb)
+    """Return what a coroutine returns. Warnings of what carries requests are our errors, told better."""
+    loggers = [logging.getLogger(name) for name in ("kubernetes_asyncio", "elasticjob.kube")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        return asyncio.run(verb)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

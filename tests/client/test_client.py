@@ -16,6 +16,7 @@ from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import following
 from elasticjob.client import Client, ClientError, Denied, Refused, Unusable, errors
 from elasticjob.client.logs import Ended, Line, Source, Wanted, follow, latest
+from elasticjob.kube.cache.informer import patient
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import Forbidden, Unauthorized
@@ -91,7 +92,7 @@ async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -
 
 
 async def followed(client: Kube, wanted: Wanted) -> list[Line | Ended]:
-    async with aclosing(follow(client, Key("team", "digits"), wanted)) as lines:
+    async with aclosing(follow(client, Key("team", "digits"), wanted, heed=patient)) as lines:
         return [each async for each in lines]
 
 
@@ -150,7 +151,8 @@ async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
         client._kube = kube
         code = await following.followed(client, "digits", Printing(prefix=False), "")
     assert code == Exit.DONE
-    assert "its logs cannot be shown any more: no right" in capsys.readouterr().err
+    why = "ElasticJob team/digits: you may not get pods/log in namespace team: no right"
+    assert f"its logs cannot be shown any more: {why}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "digits/status"])
