@@ -7,27 +7,32 @@ import gc
 import logging
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import msgspec
 
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, OptimizeMode
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import ConfigError, KubeError
 from elasticjob.kube.objects.owner import owner_reference
+from elasticjob.kube.objects.views import POD
 from elasticjob.master.cluster.brain import Brain
-from elasticjob.master.cluster.cluster import Cluster, spec_of
+from elasticjob.master.cluster.cluster import Cluster, pods_of, spec_of
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.durable.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
+from elasticjob.master.handlers import nodes
 from elasticjob.master.scalers.pods import MANAGED_BY, Rules
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import End, Job
 
+T = TypeVar("T")
 log = logging.getLogger("elasticjob.master")
 
 LINGER = 5.0  # seconds after the verdict in which agents can still fetch it
@@ -94,6 +99,8 @@ async def in_cluster(
         reference = owner_reference(declared, ELASTICJOB, controller=False)
         store = ConfigMap(client, settings.namespace, name, reference)
         job = restore(await _loaded(store, clock), spec_of(declared, settings.limits), clock.now())
+        # before a node can join: the first world waits for all pods that run, not for those that came first
+        job = nodes.observe(job, await _pods(client, settings, clock), clock.now())
         token = read_token(settings.token_file)
         master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
         await stack.enter_async_context(master)
@@ -162,13 +169,26 @@ async def _either(*events: asyncio.Event) -> None:
 
 async def _declared(client: Client, settings: Settings, clock: Clock) -> ElasticJob:
     """Return the ElasticJob; waits for the API server, since the master cannot start without it."""
+    what = f"ElasticJob {settings.job}"
+    return await _answered(lambda: client.get(ELASTICJOB, settings.job, settings.namespace), what, clock)
+
+
+async def _pods(client: Client, settings: Settings, clock: Clock) -> list[nodes.Pod]:
+    """Return the pods of the job's nodes; waits for the API server."""
+    labels, what = f"{LABEL_JOB}={settings.job}", f"pods of job {settings.job}"
+    found = await _answered(lambda: client.list(POD, settings.namespace, labels=labels), what, clock)
+    return pods_of(settings.job, found)
+
+
+async def _answered(ask: Callable[[], Awaitable[T]], what: str, clock: Clock) -> T:
+    """Return what the API server answers; asks again each second until it does."""
     while True:
         try:
-            return await client.get(ELASTICJOB, settings.job, settings.namespace)
+            return await ask()
         except ConfigError:
             raise
         except KubeError as error:
-            log.warning("ElasticJob %s cannot be read, again in a second: %s", settings.job, error)
+            log.warning("%s cannot be read, again in a second: %s", what, error)
             await clock.sleep(1.0)
 
 

@@ -187,6 +187,29 @@ def crowd(many: int) -> Job:
     return Job(spec=Spec(job="digits"), nodes=nodes, training=Training(changes=(change,) * 16))
 
 
+async def test_the_first_world_waits_for_all_pods_that_run(place: Place) -> None:
+    """Ranks that join first may be the first to leave again, with all that was trained till then."""
+    await place.declare(replicas=2, minReplicas=1)
+    names = ("digits-worker-0", "digits-worker-1")
+    running = {"status": {"phase": "Running"}}
+    for index, name in enumerate(names):
+        await place.pod(index)
+        await place.client.merge_patch(POD, name, running, place.namespace, subresource="status")
+    async with in_cluster(place.settings, SystemClock()) as master:
+        await master.ask(watch(names[1]))
+        early = asyncio.create_task(master.ask(join(names[1])))
+
+        async def is_heard() -> bool:
+            return bool(master.job.world or master.job.nodes[names[1]].joined)
+
+        await until(is_heard, f"{names[1]} has asked to join")
+        assert master.job.world is None
+        await master.ask(watch(names[0]))
+        world = await master.ask(join(names[0]))
+        assert await early == world
+        assert [member.node for member in world.members] == [*names]
+
+
 async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -> None:
     await place.declare(replicas=2)
     names = ("digits-worker-0", "digits-worker-1")
