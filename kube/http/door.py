@@ -62,6 +62,7 @@ class Door(socket.socket):
         self._open: dict[int, _Connection] = {}
         self._held: Counter[str] = Counter()
         self._said = float("-inf")
+        self._news = asyncio.Event()
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Return a connection and its peer's address, as any socket.
@@ -84,6 +85,13 @@ class Door(socket.socket):
         """Note that a request has come by this connection."""
         if connection := self._open.get(transport.get_extra_info("socket").fileno()):
             connection.late.cancel()
+            self._news.set()
+
+    async def all_asked(self) -> None:
+        """Return once the first request of each open connection has come."""
+        while any(not connection.late.cancelled() for connection in self._open.values()):
+            self._news.clear()
+            await self._news.wait()
 
     def trust(self, transport: asyncio.BaseTransport) -> None:
         """Note that the peer of this connection has shown who it is."""
@@ -94,6 +102,7 @@ class Door(socket.socket):
 
     def _forget(self, connection: _Connection) -> None:
         del self._open[connection.fileno()]
+        self._news.set()
         if not connection.trusted:
             self._let_go(connection)
 

@@ -8,6 +8,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
@@ -83,10 +84,16 @@ class _Runner(web.BaseRunner):
             self._listening.asked(transport)
             self._listening.trust(transport)
 
-    async def cleanup(self) -> None:
+    async def cleanup(self, first: float = 0.0) -> None:
+        """Close, after at most `first` seconds for the first requests of connections that are there."""
         if self._listening:
             refuse([self._listening])
             await asyncio.sleep(0)
+            for site in self.sites:
+                await site.stop()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(first):
+                    await self._listening.all_asked()
         await super().cleanup()
 
 

@@ -166,7 +166,7 @@ class WebhookServer:
             self._answering.parting = True
             if self._service and runner.transports:
                 await asyncio.sleep(PARTING)
-            await runner.cleanup()
+            await runner.cleanup(PARTING if self._service else 0.0)
 
     async def _keep_trusted(self) -> None:
         """Look whenever something has changed, and now and then; in no hurry against others' writes."""

@@ -486,6 +486,38 @@ async def test_a_server_behind_a_service_stops_without_an_unanswered_review() ->
     assert (said[0], said[-1]) == ("", "close")
 
 
+async def test_a_review_that_comes_late_by_a_connection_of_before_the_end_is_answered() -> None:
+    """The API server has connected, and was not quick enough to send before the server stopped."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    async with Shelf() as shelf, serving(shelf, SystemClock(), service=ServiceRef("sys", "hooks")) as server:
+        await server.wait_started()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        late = asyncio.create_task(_when_nobody_listens(server.port, writer))
+    await asyncio.wait_for(late, waiting.PATIENCE)
+    assert (await asyncio.wait_for(reader.readline(), waiting.PATIENCE)).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+async def _when_nobody_listens(port: int, writer: asyncio.StreamWriter) -> None:
+    """Send a review once nobody can connect any more."""
+
+    async def refused() -> bool:
+        try:
+            _, other = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return True
+        other.close()
+        return False
+
+    await waiting.until(refused, "the server listens no more")
+    writer.write(
+        b"POST /validate/configmaps/v1 HTTP/1.1\r\nHost: hooks\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 2\r\n\r\n{}"
+    )
+    await writer.drain()
+
+
 async def _have(said: list[str]) -> bool:
     return bool(said)
 
