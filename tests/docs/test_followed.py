@@ -41,6 +41,7 @@ with_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the p
 
 
 @with_kubectl
+@pytest.mark.story
 @pytest.mark.skipif(HELM is None, reason="no helm: hack/kube-binaries helm builds it")
 async def test_install_shows_what_is_printed(tmp_path: Path) -> None:
     path = f"{os.environ['PATH']}{os.pathsep}{Path(str(HELM)).parent}"
