@@ -579,7 +579,7 @@ NOTES: Final = {
 async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> None:
     release = Release(served, namespace)
     for values, said in NOTES.items():
-        words = ("install", "another", str(CHART), "--dry-run=server", "--set", values)
+        words = ("install", "another", str(CHART), "--take-ownership", "--dry-run=server", "--set", values)
         notes = (await release.run(*words)).partition("\nNOTES:\n")[2]
         assert [each for each in said if each not in notes] == [], notes
 
