@@ -49,17 +49,17 @@ class Client:
         *,
         kubeconfig: Path | str | None = None,
         context: str | None = None,
-        tell: Callable[[str], object] = log.warning,
+        tell: Callable[[str], object] | None = None,
     ) -> None:
         """Methods without a namespace mean this one, else that of the kubeconfig's context.
 
-        `tell` is called with a sentence when the API server has been away for some seconds while something is
-        waited for, and when it is back.
+        `tell` (by default a warning of the log) is called with a sentence when the API server has been away
+        for some seconds while something is waited for, and when it is back.
         """
         self._namespace = namespace
         self._kubeconfig = kubeconfig
         self._context = context
-        self._tell = tell
+        self._tell = tell or log.warning
         self._kube: Kube | None = None
 
     async def __aenter__(self) -> Self:

@@ -285,10 +285,8 @@ class _Following:
         while True:
             try:
                 await self._read_once(pod, source)
-            except (
-                ApiError,
-                Unreachable,
-            ) as error:  # a container that is about to start, a node that is away
+            except (ApiError, Unreachable) as error:
+                # else a container that is about to start, or a node that is away
                 if is_refusal(error):
                     self.heed(error)
             now = await self._now(pod)

@@ -35,8 +35,7 @@ class SyncClient:
         tell: Callable[[str], object] | None = None,
     ) -> None:
         """As of `Client`."""
-        told = {} if tell is None else {"tell": tell}
-        self._client = Client(namespace, kubeconfig=kubeconfig, context=context, **told)
+        self._client = Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 

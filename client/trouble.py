@@ -1,4 +1,4 @@
-"""What somebody who waits is told of an API server in trouble, and what ends the waiting.
+"""How a command that waits treats errors of the API server: which end it, and which are reported once.
 
 1. What a person must mend ends it: a missing right, credentials that are not accepted, a kind that is gone.
 2. A server that is away, or in trouble, is told once, and waited for.

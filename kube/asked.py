@@ -66,7 +66,7 @@ class Asked:
 
     @property
     def in_words(self) -> str:
-        """What is done: `watch pods in namespace team`."""
+        """Verb, resource and namespace for a message: `watch pods in namespace team`."""
         if not self.verb:
             return str(self)
         return f"{self.verb} {self.resource} in " + (

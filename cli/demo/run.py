@@ -53,9 +53,9 @@ class Options:
     """The flags of the command."""
 
     report: Path
+    epochs: int
     picture: Path | None = None
     keep: bool = False
-    epochs: int = 130
     output: Output = Output.TEXT
     plain: bool = False
 

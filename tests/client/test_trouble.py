@@ -1,4 +1,4 @@
-"""Who waits is told once that a server is away, and what a person must mend ends the waiting."""
+"""Waits report once that the API server is away, and end with errors that only a person can mend."""
 
 from __future__ import annotations
 
