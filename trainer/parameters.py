@@ -15,6 +15,10 @@ A process that trains with them:
 When servers come, go, move or are lost, every worker stops at its boundary, the next servers take the values
 over, and then all go on with them: no update is lost or made twice, if each is sent with `version` and a
 server refuses those of another version than its own.
+
+A save stops the workers in the same way, for as long as the servers copy their values in memory; the position
+of the datasets is that of the stop. If values are lost, all servers go back to the last checkpoint that
+counts, and the datasets go back with them: `restored` has changed after `at_boundary`.
 """
 
 from __future__ import annotations
@@ -24,32 +28,35 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
+from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Positions, Save, Serve
 from elasticjob.trainer.link.address import FILE, NoMaster, Way, way_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Stopping
 
-__all__ = ["Following", "Move", "NoMaster", "Serving", "Values"]
+__all__ = ["Checkpoints", "Following", "Gone", "Kept", "Move", "NoMaster", "Serving", "Values"]
 
 log = logging.getLogger("elasticjob.parameters")
 
 BEAT: Final = 1.0
 """Seconds of a long poll, each of which is a heartbeat, too."""
 PAUSE: Final = 0.5
-"""Seconds until the master is asked again after it refused."""
+"""Seconds until the master is asked again after it refused, and what failed is tried again."""
+STOPS: Final = frozenset({Phase.DRAIN, Phase.MOVE, Phase.SAVE})
+"""Phases in which workers have nothing under way."""
 
 
 @dataclass(frozen=True)
 class Move:
     """A change of servers: their addresses before (none at the first start) and after; the own place then.
 
-    The values of before are those of the version `since`; some of its servers may be lost.
+    The values of before are those of the version `since`; some of its servers may be lost. With `restores`,
+    all values come from the checkpoint of that number instead, or are made anew if it is 0.
     """
 
     version: int
@@ -57,6 +64,11 @@ class Move:
     before: tuple[str, ...]
     after: tuple[str, ...]
     me: int
+    restores: int | None = None
+
+
+class Gone(Exception):
+    """Values that a server should take over are nowhere to be found: all go back to the last checkpoint."""
 
 
 class Values(Protocol):
@@ -66,11 +78,32 @@ class Values(Protocol):
         """Return when this process has all values that are its own after the move.
 
         Workers send nothing meanwhile, and the servers of before still have theirs, unless they were lost.
-        May be called again, with another version, before `use`: the values of before are right then.
+        May be called again, with another version, before `use`: the values of before are right then. An
+        OSError is logged, and it is called again after a pause, unless the move is given up; Gone says that
+        this would not help.
         """
 
     def use(self, version: int, servers: tuple[str, ...]) -> None:
-        """From now on updates of this version come, and no others."""
+        """From now on updates of this version come, and no others.
+
+        Called again with the same version after a move that was given up.
+        """
+
+
+class Checkpoints(Protocol):
+    """What a server keeps in files. `copy` is called from the thread of its Values, the others beside it."""
+
+    def found(self) -> Kept | None:
+        """Return the newest complete checkpoint in the folder, at the start of this process."""
+
+    def copy(self, number: int) -> None:
+        """Return when the present values are copied in memory: no update comes meanwhile, all wait."""
+
+    def write(self, number: int, positions: Positions, place: int, servers: int) -> None:
+        """Return when the copy is in files; that at place 0 writes the positions of the datasets, too."""
+
+    def keep(self, number: int) -> None:
+        """Note that this checkpoint counts: those before it may be deleted, but for the last one."""
 
 
 class _Link:
@@ -139,15 +172,28 @@ class _Link:
 
 
 class Serving(_Link):
-    """Tells the master that this process serves at `address` (host:port), and keeps `values` up to date."""
+    """Tells the master that this process serves at `address` (host:port), and keeps `values` up to date.
+
+    With `copies`, its values have a copy on another server, so that the loss of one server loses none.
+    """
 
     def __init__(
-        self, address: str, values: Values, *, index: int | None = None, way: Way | None = None
+        self,
+        address: str,
+        values: Values,
+        *,
+        checkpoints: Checkpoints | None = None,
+        copies: bool = False,
+        index: int | None = None,
+        way: Way | None = None,
     ) -> None:
         super().__init__(way)
-        self._address, self._values = address, values
+        self._address, self._values, self._checkpoints, self._copies = address, values, checkpoints, copies
         self._index = int(os.environ.get(names.INDEX, "0")) if index is None else index
-        self._holds, self._used, self._seen = 0, 0, ""
+        self._holds, self._gone, self._used, self._seen = 0, 0, 0, ""
+        self._copied, self._written, self._kept = 0, 0, 0
+        self._found = checkpoints.found() if checkpoints else None
+        self._writing: asyncio.Future[None] | None = None
 
     def wait(self) -> None:
         """Return when the job ends."""
@@ -159,28 +205,65 @@ class Serving(_Link):
             return
         self._seen = plane.mark
         after = [server.incarnation for server in plane.next_servers]
-        if plane.phase is Phase.MOVE and self.incarnation in after and self._holds != plane.next_version:
-            before = tuple(server.address for server in plane.servers)
-            move = Move(
-                version=plane.next_version,
-                since=plane.version,
-                before=before,
-                after=tuple(server.address for server in plane.next_servers),
-                me=after.index(self.incarnation),
-            )
-            beating = asyncio.ensure_future(self._beat(master))
-            try:
-                await asyncio.to_thread(self._values.take_over, move)
-            finally:
-                beating.cancel()
-            self._holds = plane.next_version
-        if plane.phase is Phase.STEADY and plane.version != self._used:
+        if plane.phase is Phase.MOVE:
+            self._used = 0  # `use` again, if it is given up
+            if self.incarnation in after and plane.next_version not in (self._holds, self._gone):
+                await self._beside(master, self._take_over, _move(plane, after.index(self.incarnation)))
+        now = [server.incarnation for server in plane.servers]
+        if self._checkpoints and self.incarnation in now:
+            await self._save(master, self._checkpoints, plane, now.index(self.incarnation))
+        if plane.phase in (Phase.STEADY, Phase.PREPARE) and plane.version != self._used:
             self._used = plane.version
             servers = tuple(server.address for server in plane.servers)
-            await asyncio.to_thread(self._values.use, plane.version, servers)
+            await self._beside(master, self._values.use, plane.version, servers)
+
+    def _take_over(self, move: Move) -> None:
+        try:
+            self._values.take_over(move)
+            self._holds = move.version
+        except Gone as error:
+            log.warning("values of version %d are lost: %s", move.since, error)
+            self._gone = move.version
+        except OSError as error:
+            log.warning("the values of version %d are not there yet, again soon: %s", move.since, error)
+            self._seen = ""  # be told at once again what to do
+            self.ended.wait(PAUSE)
+
+    async def _save(self, master: MasterClient, checkpoints: Checkpoints, plane: Plane, place: int) -> None:
+        """Copy the values in the stop for a save; write the copy while training goes on."""
+        if plane.phase is Phase.SAVE and self._copied != plane.saves:
+            await self._beside(master, checkpoints.copy, plane.saves)
+            self._copied = plane.saves
+        due = plane.phase is not Phase.SAVE and plane.saves == self._copied != self._written
+        if due and self._writing is None:
+            write = asyncio.to_thread(
+                checkpoints.write, plane.saves, plane.position, place, len(plane.servers)
+            )
+            self._writing = asyncio.ensure_future(self._written_by(write, plane.saves))
+        if plane.kept != self._kept:
+            self._kept = plane.kept
+            await asyncio.to_thread(checkpoints.keep, plane.kept)
+
+    async def _written_by(self, write: Awaitable[None], number: int) -> None:
+        try:
+            await write
+            self._written = number
+            self._again.set()
+        except OSError as error:
+            log.warning("checkpoint %d is not written, again soon: %s", number, error)
+            await asyncio.sleep(PAUSE)
+        finally:
+            self._writing = None
+
+    async def _beside(self, master: MasterClient, do: Callable[..., None], *arguments: Any) -> None:
+        """Do it in a thread, and be heard meanwhile."""
+        beating = asyncio.ensure_future(self._beat(master))
+        try:
+            await asyncio.to_thread(do, *arguments)
+        finally:
+            beating.cancel()
 
     async def _beat(self, master: MasterClient) -> None:
-        """Be heard while values are taken over."""
         while True:
             await asyncio.sleep(BEAT)
             await master.call(self._request(wait=0.0))
@@ -193,35 +276,83 @@ class Serving(_Link):
             index=self._index,
             address=self._address,
             holds=self._holds,
+            gone=self._gone,
+            copies=self._copies,
+            copied=self._copied,
+            written=self._written,
+            found=self._found,
             seen=self._seen,
             wait=wait,
         )
 
 
 class Following(_Link):
-    """Knows which servers to train with. `addresses` and `version` change in `at_boundary` only."""
+    """Knows which servers to train with. `addresses`, `version` and `restored` change in `at_boundary` only.
 
-    def __init__(self, *, way: Way | None = None) -> None:
+    `prepare(version, addresses)` is called before a change, in a thread of its own while training goes on,
+    and the change waits for it for some seconds. `finish(number)` completes a checkpoint that all servers
+    have written, in the first worker only (the chief), before it counts. `flush()` reports to the master what
+    is applied; it is called before the stop of a change or save.
+    """
+
+    def __init__(
+        self,
+        *,
+        prepare: Callable[[int, tuple[str, ...]], None] | None = None,
+        finish: Callable[[int], None] | None = None,
+        flush: Callable[[], None] | None = None,
+        way: Way | None = None,
+    ) -> None:
         super().__init__(way)
         self.addresses: tuple[str, ...] = ()
         self.version = 0
-        self._plane, self._drained = Plane(), 0
+        self.restored = 0
+        self._prepare, self._finish, self._flush = prepare, finish, flush
+        self._plane, self._drained, self._prepared, self._finished = Plane(), 0, 0, 0
+        self._idle = True  # nothing is under way: before the first boundary, and while it waits in one
+        self._beside: dict[str, int] = {}  # what is done in a thread, and for which number
+        self._wants_save = False
         self._changed = threading.Condition()
 
+    @property
+    def changing(self) -> bool:
+        """Whether the next `at_boundary` takes part in a change or a save."""
+        return self._plane.phase in STOPS or self._plane.version != self.version
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the first worker of those that are there."""
+        return self._plane.chief == self.incarnation
+
+    @property
+    def kept(self) -> int:
+        """The number of the last checkpoint that counts, 0 for none."""
+        return self._plane.kept
+
+    def save(self) -> None:
+        """Ask for a checkpoint; nothing happens while a change or another save is under way."""
+        self._wants_save = True
+        self._poke()
+
     def at_boundary(self, timeout: float | None = None) -> bool:
-        """Take part in a change of servers, if there is one; return whether others serve now.
+        """Take part in a change of servers or a save, if there is one; return whether others serve now.
 
         Call it with nothing under way. Raises TimeoutError if the servers are not there after `timeout`
         seconds, MasterError when the job ends.
         """
+        if self._flush and self._plane.phase in STOPS and not self._idle:
+            self._flush()
         with self._changed:
+            self._idle = True
+            self._drain()
             if not self._changed.wait_for(self._settled, timeout):
                 raise TimeoutError(f"there are no parameter servers after {timeout:g} s")
             if self.ended.is_set():
                 raise MasterError("the job ends")
+            self._idle = False
             plane = self._plane
             changed = plane.version != self.version
-            self.version = plane.version
+            self.version, self.restored = plane.version, plane.restored
             self.addresses = tuple(server.address for server in plane.servers)
             return changed
 
@@ -231,25 +362,66 @@ class Following(_Link):
             self._changed.wait_for(self._is_new, seconds)
 
     def _is_new(self) -> bool:
-        return (
-            self.ended.is_set()
-            or self._plane.phase is not Phase.STEADY
-            or self._plane.version != self.version
-        )
+        return self.ended.is_set() or self.changing
 
     def _settled(self) -> bool:
-        """Whether no change is under way; for one that is, tell the master that nothing is."""
-        if self._plane.phase in (Phase.DRAIN, Phase.MOVE) and self._drained != self._plane.next_version:
-            self._drained = self._plane.next_version
+        return self.ended.is_set() or self._plane.phase in (Phase.STEADY, Phase.PREPARE)
+
+    def _drain(self) -> None:
+        """Tell the master that nothing is under way for the change of now, if that is so."""
+        number = self._plane.next_version or self._plane.saves
+        if self._idle and self._plane.phase in STOPS and self._drained != number:
+            self._drained = number
             self._poke()
-        return self.ended.is_set() or self._plane.phase is Phase.STEADY
 
     async def _turn(self, master: MasterClient) -> None:
+        if self._wants_save:
+            self._wants_save = False
+            await master.call(Save(node=self.way.node, incarnation=self.incarnation))
         plane = await self._ask(master, self._request())
-        if plane is not None:
-            with self._changed:
-                self._plane = plane
-                self._changed.notify_all()
+        if plane is None:
+            return
+        with self._changed:
+            self._plane = plane
+            self._drain()
+            self._changed.notify_all()
+        if self._prepare and plane.phase is Phase.PREPARE and self._begins("prepare", plane.next_version):
+            addresses = tuple(server.address for server in plane.next_servers)
+            self._start(self._do_prepare, plane.next_version, addresses)
+        if self._finish and plane.written and self.is_chief and self._begins("finish", plane.saves):
+            self._start(self._do_finish, plane.saves)
+
+    def _begins(self, what: str, number: int) -> bool:
+        """Whether this is not under way or done for this number."""
+        begins = self._beside.get(what) != number
+        self._beside[what] = number
+        return begins
+
+    def _start(self, do: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=do, args=arguments, name=f"elasticjob-{do.__name__}", daemon=True).start()
+
+    def _do_prepare(self, version: int, addresses: tuple[str, ...]) -> None:
+        assert self._prepare
+        try:
+            self._prepare(version, addresses)
+        except Exception:
+            log.warning(
+                "this worker is not prepared for version %d, which costs time", version, exc_info=True
+            )
+        self._prepared = version
+        self._poke()
+
+    def _do_finish(self, number: int) -> None:
+        assert self._finish
+        try:
+            self._finish(number)
+        except Exception:
+            log.warning("checkpoint %d is not finished, again soon", number, exc_info=True)
+            self.ended.wait(PAUSE)
+            self._beside.pop("finish", None)
+        else:
+            self._finished = number
+        self._poke()
 
     async def _farewell(self, master: MasterClient) -> None:
         with self._changed:
@@ -265,9 +437,24 @@ class Following(_Link):
             node=self.way.node,
             incarnation=self.incarnation,
             drained=self._drained,
+            prepares=self._prepare is not None,
+            prepared=self._prepared,
+            finishes=self._finish is not None,
+            finished=self._finished,
             seen=self._plane.mark,
             wait=BEAT,
         )
+
+
+def _move(plane: Plane, me: int) -> Move:
+    return Move(
+        version=plane.next_version,
+        since=plane.version,
+        before=tuple(server.address for server in plane.servers),
+        after=tuple(server.address for server in plane.next_servers),
+        me=me,
+        restores=plane.restores,
+    )
 
 
 def way_of(environment: Mapping[str, str]) -> Way:

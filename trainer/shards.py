@@ -198,6 +198,11 @@ class Shards:
         while behind:
             self.done(behind.popleft()[0])
 
+    def flush(self, timeout: float = FAREWELL) -> None:
+        """Return when the master knows what was reported so far, progress too. Raises TimeoutError."""
+        if self._started is not None:
+            self._started.flush(timeout)
+
     def close(self, timeout: float = FAREWELL) -> None:
         """Send the last results, and wait until they are saved; return what is not done."""
         feed, self._started, self._current = self._started, None, None
@@ -354,6 +359,7 @@ class _Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news, self._room, self._again = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._opening = asyncio.Lock()
+        self._flushed: list[threading.Event] = []
         self._openings, self._number = 0, 0
         self.suspended = False  # the loop that takes the records does something else: no fault of this reader
         self._closing = False
@@ -415,6 +421,14 @@ class _Feed:
         with self._lock:
             if (taken := self._taken.get(shard.lease)) is not None:
                 taken.used = shard.used + records
+
+    def flush(self, timeout: float) -> None:
+        """Return when all that was said so far has reached the master."""
+        told = threading.Event()
+        self._flushed.append(told)
+        self._wake()
+        if self._taken and self._thread.is_alive() and not told.wait(timeout):
+            raise TimeoutError(f"the master did not take the results of {self.dataset.name} in {timeout:g} s")
 
     def close(self, timeout: float) -> None:
         """Send the rest and end the thread."""
@@ -517,9 +531,12 @@ class _Feed:
             except TimeoutError:
                 renews = self.suspended
             self._news.clear()
+            flushed, self._flushed = self._flushed, []
             if leasing.done() and not leasing.cancelled() and (error := leasing.exception()):
                 raise error
             await self._send(renews=renews)
+            for told in flushed:
+                told.set()
             if self._closing and not self._finished():
                 break
         if self._unsaved:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Report, Watch
-from elasticjob.api.rpc.parameters import Depart, Follow, Serve
+from elasticjob.api.rpc.parameters import Depart, Follow, Save, Serve
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
 from elasticjob.master.handlers import check as checks
@@ -42,6 +42,7 @@ HANDLERS: dict[type[Request[Any]], Handler] = {
     Serve: parameters.serve,
     Follow: parameters.follow,
     Depart: parameters.depart,
+    Save: parameters.save,
 }
 
 AGAIN: Final = object()
@@ -50,6 +51,8 @@ MOVES: Final = (Join, Leave, Failure, Finish)
 """Requests by which a node does something else than before."""
 CONSUMERS: Final = (Open, Lease, Result)
 """Long polls that wait for shards, or for a saved ledger."""
+PLANES: Final = (Serve, Follow)
+"""Long polls that wait for other parameter servers, or for a saved change of them."""
 
 # Long polls. LATER: the response after the job changed, None to go on waiting. EXPIRED: the response at the
 # deadline, None for "ask again". CUT: how a disconnect during the poll changes the job.
@@ -70,8 +73,8 @@ EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Open: lambda *_: None,
     Lease: lambda *_: None,
     Result: lambda *_: None,
-    Serve: lambda job, *_: servers.plane(job.parameters),
-    Follow: lambda job, *_: servers.plane(job.parameters),
+    Serve: lambda job, *_: servers.told(job.parameters),
+    Follow: lambda job, *_: servers.told(job.parameters),
 }
 CUT: dict[type[Request[Any]], Change] = {Join: rendezvous.withdraw, Watch: nodes.hang_up}
 

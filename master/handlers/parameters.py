@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.parameters import Depart, Follow, Plane, Serve
+from elasticjob.api.rpc.parameters import Depart, Follow, Plane, Save, Serve
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.state.errors import Refused, Stopping
 from elasticjob.master.state.job import Job, Turn
@@ -19,6 +19,9 @@ def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
     if request.index < 0:
         raise Refused(f"{request.node}: a parameter server needs an index of 0 or more")
     known = job.parameters.servers.get(request.incarnation)
+    others = job.parameters.servers
+    if known is None and request.pod:  # a process that starts again in its pod: the one before has ended
+        others = {name: each for name, each in others.items() if each.pod != request.pod}
     server = Server(
         node=request.node,
         incarnation=request.incarnation,
@@ -28,17 +31,38 @@ def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
         since=known.since if known else now,
         beat=now,
         holds=request.holds,
+        gone=request.gone,
+        copies=request.copies,
+        copied=request.copied,
+        written=request.written,
+        found=request.found,
     )
-    parameters = job.parameters.but(servers=job.parameters.servers | {request.incarnation: server})
+    parameters = job.parameters.but(servers=others | {request.incarnation: server})
     return _answered(job.but(parameters=parameters), request, now)
 
 
 def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
     """Note a worker and what it has stopped; answer when there is something new."""
     _refuse_the_end(job)
-    follower = Follower(incarnation=request.incarnation, beat=now, drained=request.drained)
+    known = job.parameters.followers.get(request.incarnation)
+    follower = Follower(
+        incarnation=request.incarnation,
+        beat=now,
+        since=known.since if known else now,
+        drained=request.drained,
+        prepares=request.prepares,
+        prepared=request.prepared,
+        finishes=request.finishes,
+        finished=request.finished,
+    )
     followers = job.parameters.followers | {request.incarnation: follower}
     return _answered(job.but(parameters=job.parameters.but(followers=followers)), request, now)
+
+
+def save(job: Job, request: Save, now: datetime) -> Turn[Empty]:
+    """Begin a save, unless one or a change is under way."""
+    _refuse_the_end(job)
+    return Turn(servers.save(servers.settle(job, now)), Empty())
 
 
 def depart(job: Job, request: Depart, now: datetime) -> Turn[Empty]:
@@ -49,16 +73,15 @@ def depart(job: Job, request: Depart, now: datetime) -> Turn[Empty]:
 
 
 def answer(job: Job, request: Any) -> Plane | None:
-    """Return the answer to a long poll if it is another than the sender has seen."""
+    """Return the answer to a long poll if it is another than the sender has seen, and saved."""
     _refuse_the_end(job)
-    found = servers.plane(job.parameters)
-    return found if found.mark != request.seen else None
+    found = servers.told(job.parameters)
+    return found if found and found.mark != request.seen else None
 
 
 def _answered(job: Job, request: Any, now: datetime) -> Turn[Plane]:
     job = servers.settle(job, now)
-    found = answer(job, request)
-    return Turn(job) if found is None and request.wait else Turn(job, found or servers.plane(job.parameters))
+    return Turn(job, answer(job, request) or (None if request.wait else servers.told(job.parameters)))
 
 
 def _refuse_the_end(job: Job) -> None:

@@ -4,11 +4,17 @@
   on until the newer has its values.
 - The next cluster is formed when every place that should have a server has one that is there. A place without
   one for LATE is left out.
-- A change goes through DRAIN (no worker sends to the present cluster any more) and MOVE (the servers of the
-  next one take the values over). Servers and workers that miss their heartbeat are dropped; nothing waits for
-  them. If the next cluster loses a server, or others should serve, another next cluster with a higher version
-  takes its place, and begins with DRAIN.
+- A change goes through PREPARE (workers make what they need, for at most PATIENCE), DRAIN (no worker sends
+  to the present cluster any more) and MOVE (the servers of the next one take the values over). Servers and
+  workers that miss their heartbeat are dropped; nothing waits for them. If the next cluster loses a server,
+  or others should serve, another next cluster with a higher version takes its place.
+- After a loss there is no PREPARE. Unless the lost server's values have a copy, the next servers go back to
+  the last checkpoint, and the datasets with them. So they do if values are nowhere to be found.
 - The cluster in use changes in one step, when all servers of the next one hold their values.
+- A save stops the workers like a change. The datasets' positions are those of the stop. It counts when all
+  servers have written it and the first worker, the chief, has finished it.
+- New numbers, a commit and a checkpoint that counts are told after they are saved: no later master gives a
+  number again, or has not heard of a cluster that is in use.
 - A server may go when it is in no cluster, in use or next, and its place has a newer server or is not wanted.
   One that never reported to the master holds no state that it knows of: not wanted, it may go at once.
 """
@@ -18,40 +24,70 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.rpc.parameters import Phase, Plane, ServerAt
+from elasticjob.api.rpc.parameters import Kept, Phase, Plane, ServerAt
+from elasticjob.api.rpc.shards import Position
 from elasticjob.api.v1alpha1.common import PS
+from elasticjob.master.shards import ledger as ledgers
+from elasticjob.master.shards.book import Book
 from elasticjob.master.state.job import Job
-from elasticjob.master.state.servers import Cluster, Parameters, Server, life_of, silent
+from elasticjob.master.state.servers import Cluster, Parameters, Saving, Server, life_of, silent
 
 LATE: Final = timedelta(seconds=600)
 """A place whose server has not come for so long is left out of the next cluster."""
+PATIENCE: Final = timedelta(seconds=10)
+"""Workers may prepare for so long; then the change goes on without."""
 
 
 def settle(job: Job, now: datetime) -> Job:
-    """Return the job after all steps of a change of servers that are due."""
+    """Return the job after all steps of a change of servers, or of a save, that are due."""
     if not (job.parameters.servers or job.parameters.current.version):
         return job
-    after = _forget(job.parameters, now, job.spec.limits.silence)
-    after = _complete(_moved(_renewed(after, _places(job), now)))
-    return job if after == job.parameters else job.but(parameters=after)
+    before = job.parameters
+    after = _forget(before, now, job.spec.limits.silence)
+    after = _moved(_drained(_renewed(after, _places(job), now), now))
+    job = job if after == before else job.but(parameters=after)
+    return _told_later(_saved(_complete(job)), before)
+
+
+def save(job: Job) -> Job:
+    """Return the job with a save begun, if the servers are steady and none is under way."""
+    before = job.parameters
+    if before.phase is not Phase.STEADY or before.saving or before.lost:
+        return job
+    number = before.versions + 1
+    finishes = any(each.finishes for each in before.followers.values())
+    saving = Saving(number=number, who=before.current.who, finishes=finishes)
+    return _told_later(job.but(parameters=before.but(versions=number, saving=saving)), before)
+
+
+def told(parameters: Parameters) -> Plane | None:
+    """Return what servers and workers are told; None until that is saved."""
+    return plane(parameters) if parameters.mark <= parameters.durable else None
 
 
 def plane(parameters: Parameters) -> Plane:
-    """Return what servers and workers are told."""
-    following = parameters.next or Cluster()
+    """Return the clusters as they are."""
+    following, saving, chief = parameters.next or Cluster(), parameters.saving, parameters.chief
     return Plane(
         phase=parameters.phase,
         version=parameters.current.version,
-        servers=_told(parameters.current),
+        servers=_places_of(parameters.current),
         next_version=following.version,
-        next_servers=_told(following),
+        next_servers=_places_of(following),
+        restores=following.restores,
+        restored=parameters.restored,
+        saves=saving.number if saving else 0,
+        position=(saving.positions or ()) if saving else (),
+        written=bool(saving and saving.written),
+        kept=parameters.kept.number,
+        chief=chief.incarnation if chief else "",
     )
 
 
 def releasable(job: Job) -> frozenset[str]:
     """Return the pods of servers that training does not need any more."""
     parameters, places = job.parameters, _places(job)
-    if parameters.phase not in (Phase.STEADY, Phase.FORMING):
+    if parameters.next is not None or parameters.mark > parameters.durable:
         return frozenset()
     used = {server.index: life_of(server.node, server.pod) for server in parameters.current.members}
     servers = [node for node in job.nodes.values() if node.role == PS]
@@ -89,33 +125,135 @@ def _renewed(parameters: Parameters, places: frozenset[int], now: datetime) -> P
     who = tuple(server.incarnation for server in wanted)
     if waits or not wanted:
         broken = parameters.next and any(each not in parameters.servers for each in parameters.next.who)
-        return parameters.but(next=None, moving=False) if broken else parameters
+        return _given_up(parameters) if broken else parameters
     if who == parameters.current.who:
-        return parameters.but(next=None, moving=False)
-    if parameters.next and who == parameters.next.who:
+        return _given_up(parameters)
+    restores = _restores(parameters, wanted)
+    if parameters.next and (who, restores) == (parameters.next.who, parameters.next.restores):
         return parameters
     version = parameters.versions + 1
-    return parameters.but(versions=version, next=Cluster(version=version, members=wanted), moving=False)
+    cluster = Cluster(version=version, members=wanted, restores=restores, since=now)
+    saving = parameters.saving if parameters.saving and parameters.saving.copied else None
+    return _given_up(parameters).but(versions=version, next=cluster, saving=saving)
+
+
+def _given_up(parameters: Parameters) -> Parameters:
+    return parameters.but(next=None, draining=False, moving=False)
+
+
+def _restores(parameters: Parameters, wanted: tuple[Server, ...]) -> int | None:
+    """Return the checkpoint that the next servers go back to, 0 for none; None if they take over."""
+    if not parameters.current.version:
+        found = _found(wanted)
+        return found.number if found else 0
+    before = parameters.next
+    if before and (before.restores is not None or any(each.gone == before.version for each in wanted)):
+        return parameters.kept.number
+    return None if all(each.copies for each in parameters.lost) else parameters.kept.number
+
+
+def _found(wanted: tuple[Server, ...]) -> Kept | None:
+    """Return the checkpoint of an earlier job that all servers see in their folders."""
+    found = wanted[0].found
+    return found if all(each.found == found for each in wanted) else None
+
+
+def _drained(parameters: Parameters, now: datetime) -> Parameters:
+    """Let the workers stop once they are prepared for the next cluster."""
+    following = parameters.next
+    if following is None or parameters.draining:
+        return parameters
+    ready = all(f.prepared >= following.version for f in parameters.followers.values() if f.prepares)
+    late = following.since is None or now - following.since > PATIENCE
+    if not parameters.current.version or parameters.lost or ready or late:
+        return parameters.but(draining=True)
+    return parameters
 
 
 def _moved(parameters: Parameters) -> Parameters:
     """Let the values move once no worker sends to the present cluster."""
-    if parameters.next is None or parameters.moving:
+    if parameters.next is None or not parameters.draining or parameters.moving:
         return parameters
-    version = parameters.next.version
-    done = all(follower.drained >= version for follower in parameters.followers.values())
-    return parameters.but(moving=True) if done else parameters
+    return parameters.but(moving=True) if _stopped(parameters, parameters.next.version) else parameters
 
 
-def _complete(parameters: Parameters) -> Parameters:
-    """Use the next cluster once all of its servers hold their values."""
+def _stopped(parameters: Parameters, number: int) -> bool:
+    """Whether no worker has anything under way for this change."""
+    return all(follower.drained >= number for follower in parameters.followers.values())
+
+
+def _complete(job: Job) -> Job:
+    """Use the next cluster once all of its servers hold their values; the datasets go back with them."""
+    parameters = job.parameters
     following = parameters.next
     if following is None or not parameters.moving:
-        return parameters
-    holds = (parameters.servers[who].holds for who in following.who if who in parameters.servers)
-    if sum(held == following.version for held in holds) < len(following.members):
-        return parameters
-    return parameters.but(current=following, next=None, moving=False)
+        return job
+    servers = tuple(parameters.servers[who] for who in following.who if who in parameters.servers)
+    if sum(each.holds == following.version for each in servers) < len(following.members):
+        return job
+    after = _given_up(parameters).but(current=following)
+    if following.restores is None:
+        return job.but(parameters=after)
+    kept = parameters.kept
+    if not parameters.current.version:
+        kept = _found(servers) or kept
+    job = job.but(parameters=after.but(kept=kept, restored=following.version))
+    if not (parameters.current.version or kept.number):
+        return job
+    return job.but(shards=_back_to(job.shards, kept.positions, f"servers-{following.version}"))
+
+
+def _back_to(book: Book, positions: tuple[Position, ...], restored: str) -> Book:
+    """Return the book at `positions`; a dataset that has none begins again."""
+    known = {each.dataset.name: each for each in positions}
+    begun = {name: Position(dataset=found.dataset, next=0) for name, found in book.datasets.items()}
+    for position in (begun | known).values():
+        book = book.put(ledgers.at_position(position, book.mark + 1, restored))
+    return book
+
+
+def _saved(job: Job) -> Job:
+    """Take the next steps of a save that are due."""
+    parameters, saving = job.parameters, job.parameters.saving
+    if saving is None:
+        return job
+    if any(who not in parameters.servers for who in saving.who):
+        return job.but(parameters=parameters.but(saving=None))
+    servers = [parameters.servers[who] for who in saving.who]
+    if saving.positions is None:
+        # A consumer of an earlier master may still have to repeat what was applied.
+        awaited = any(each.awaiting for each in job.shards.datasets.values())
+        if awaited or not _stopped(parameters, saving.number):
+            return job
+        positions = tuple(map(ledgers.position, job.shards.datasets.values()))
+        return job.but(parameters=parameters.but(saving=saving.but(positions=positions)))
+    saving = saving.but(
+        copied=saving.copied or all(each.copied >= saving.number for each in servers),
+        written=saving.written or all(each.written >= saving.number for each in servers),
+    )
+    parameters, chief = parameters.but(saving=saving), parameters.chief
+    finished = not saving.finishes or (chief is not None and chief.finished >= saving.number)
+    if saving.copied and saving.written and finished:
+        kept = Kept(number=saving.number, positions=saving.positions or ())
+        parameters = parameters.but(kept=kept, saving=None)
+    return job if parameters == job.parameters else job.but(parameters=parameters)
+
+
+def _told_later(job: Job, before: Parameters) -> Job:
+    """Count what is told, and what is told after it is saved."""
+    after = job.parameters
+    if after is before:
+        return job
+    news = plane(after) != plane(before)
+    commits = _commits(after) != _commits(before)
+    return job.but(parameters=after.but(news=after.news + news, mark=after.mark + commits))
+
+
+def _commits(parameters: Parameters) -> tuple[object, ...]:
+    """What a later master has to know before anybody is told."""
+    saving = parameters.saving
+    stopped = saving.number if saving and saving.positions is not None else 0
+    return parameters.versions, parameters.current.version, parameters.kept.number, stopped
 
 
 def _candidates(parameters: Parameters) -> dict[int, Server]:
@@ -134,7 +272,7 @@ def _places(job: Job) -> frozenset[int]:
     return frozenset(placed)
 
 
-def _told(cluster: Cluster) -> tuple[ServerAt, ...]:
+def _places_of(cluster: Cluster) -> tuple[ServerAt, ...]:
     return tuple(
         ServerAt(index=s.index, incarnation=s.incarnation, address=s.address) for s in cluster.members
     )

@@ -141,6 +141,10 @@ class Shell:
         before, self.job = self.job, job
         if job.shards.news != before.shards.news:
             self._changed.set()
+        if job.parameters.news != before.parameters.news:
+            self._changed.set()
+        if job.parameters.mark != before.parameters.mark:
+            self.unsaved.set()
         if job.version == before.version:
             return
         self.unsaved.set()
@@ -152,8 +156,9 @@ class Shell:
     def saved(self, job: Job) -> None:
         """Note that `job`, a state of before, is saved now."""
         after = book.saved(self.job.shards, job.shards.mark)
-        if after is not self.job.shards:
-            self.become(self.job.but(shards=after))
+        parameters = self.job.parameters.saved(job.parameters.mark)
+        if after is not self.job.shards or parameters is not self.job.parameters:
+            self.become(self.job.but(shards=after, parameters=parameters))
 
     def retire(self, why: str) -> None:
         """End without a verdict, and leave the job's state to another master."""
@@ -181,7 +186,7 @@ class Shell:
         Half of the time is left to requests: without a pause, a thousand losses one after another would wake
         ten thousand nodes a thousand times.
         """
-        version = news = -1
+        version = news = servers = -1
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -189,6 +194,10 @@ class Shell:
             if news != self.job.shards.news:
                 news = self.job.shards.news
                 await self._try_each(self._polls.consumers)
+            if servers != self.job.parameters.news:
+                servers = self.job.parameters.news
+                planes = [each for each in self._polls if isinstance(each.request, dispatch.PLANES)]
+                await self._try_each(planes)
             if version != self.job.version:
                 version = self.job.version
                 await self._try_each(self._polls)

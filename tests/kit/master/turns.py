@@ -135,8 +135,9 @@ class Played:
         return [member.node for member in self.job.world.members] if self.job.world else []
 
     def _become(self, job: Job) -> None:
+        """Become `job`, which is saved at once."""
         assert invariants(job) == []
-        self.job = job
+        self.job = job.but(parameters=job.parameters.saved(job.parameters.mark))
 
 
 def played(*names: str, **bounds: Any) -> Played:

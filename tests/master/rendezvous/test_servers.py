@@ -10,12 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elasticjob.api.rpc.parameters import Depart, Follow, Phase, Plane, Serve
+from elasticjob.api.rpc.message import Request
+from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Save, Serve
+from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Position, Result
 from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.api.sizes.role import Role
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import nodes
 from elasticjob.master.rendezvous import servers
+from elasticjob.master.shards import book
+from elasticjob.master.shards import ledger as ledgers
 from elasticjob.master.state.node import Phase as PodPhase
 from elasticjob.master.state.scaling import Placed, Scaling
 from tests.kit.master.turns import Played, pod
@@ -30,6 +34,11 @@ class Server:
     place: int
     life: int = 0
     holds: int = 0
+    gone: int = 0
+    copies: bool = True
+    copied: int = 0
+    written: int = 0
+    found: Kept | None = None
     seen: Plane = field(default_factory=Plane)
 
     @property
@@ -48,6 +57,8 @@ class Worker:
     name: str
     uses: int = 0
     drained: int = 0
+    prepared: int | None = None
+    finished: int | None = None
 
 
 class Site:
@@ -79,7 +90,7 @@ class Site:
 
     def serve(self, server: Server) -> Plane:
         """Let a server say that it is there, and do what it is told."""
-        plane: Plane = self.game.ask(
+        plane = self.told(
             Serve(
                 node=f"digits-ps-{server.place}",
                 incarnation=server.incarnation,
@@ -87,24 +98,46 @@ class Site:
                 index=server.place,
                 address=f"{server.pod}:1",
                 holds=server.holds,
+                gone=server.gone,
+                copies=server.copies,
+                copied=server.copied,
+                written=server.written,
+                found=server.found,
             )
         )
+        if plane.phase is Phase.SAVE:
+            server.copied = plane.saves
         after = [each.incarnation for each in plane.next_servers]
-        if plane.phase is Phase.MOVE and server.incarnation in after:
+        if plane.phase is Phase.MOVE and server.incarnation in after and server.gone != plane.next_version:
             server.holds = plane.next_version
         server.seen = plane
         return plane
 
     def follow(self, worker: Worker) -> Plane:
         """Let a worker come to its boundary."""
-        plane: Plane = self.game.ask(
-            Follow(node=worker.name, incarnation=worker.name, drained=worker.drained)
+        plane = self.told(
+            Follow(
+                node=worker.name,
+                incarnation=worker.name,
+                drained=worker.drained,
+                prepares=worker.prepared is not None,
+                prepared=worker.prepared or 0,
+                finishes=worker.finished is not None,
+                finished=worker.finished or 0,
+            )
         )
-        if plane.phase is Phase.STEADY:
+        if plane.phase in (Phase.STEADY, Phase.PREPARE):
             worker.uses = plane.version
-        elif plane.next_version:
-            worker.uses, worker.drained = 0, plane.next_version
+        elif plane.next_version or plane.saves:
+            worker.uses, worker.drained = 0, plane.next_version or plane.saves
         return plane
+
+    def told(self, request: Request[Plane]) -> Plane:
+        """Return the answer, which may come after what it tells is saved."""
+        while (plane := self.game.ask(request)) is None:
+            pass
+        found: Plane = plane
+        return found
 
     def round(self, times: int = 4) -> Plane:
         """Let all be heard, some times over."""
@@ -232,6 +265,155 @@ def test_surplus_servers_that_never_reported_may_go_at_once() -> None:
     for place in range(3):
         site.start(place)
     assert site.releasable == {"digits-ps-1", "digits-ps-2"}
+
+
+def test_a_change_waits_until_workers_are_prepared_and_they_train_meanwhile(site: Site) -> None:
+    for worker in site.workers.values():
+        worker.prepared = 0
+    site.round()
+    site.want(0, 1)
+    plane = site.round()
+    assert plane.phase is Phase.PREPARE
+    assert {worker.uses for worker in site.workers.values()} == {1}
+    for worker in site.workers.values():
+        worker.prepared = plane.next_version
+    assert site.round(8).version == plane.next_version
+
+
+def test_a_change_does_not_wait_for_ever_for_a_worker_that_prepares(site: Site) -> None:
+    site.workers["worker-0"].prepared = 0
+    site.round()
+    site.want(0, 1)
+    assert site.round(9).phase is Phase.PREPARE
+    assert site.round(6).phase is Phase.STEADY
+    assert site.serving == ["digits-ps-0", "digits-ps-1"]
+
+
+def apply_one_shard(site: Site) -> int:
+    """Let a consumer apply a shard; return how many of the dataset are done."""
+    who = Consumer(node="worker-0", worker="0", life=1)
+    data = Dataset(name="records", size=100, shard=10)
+    game = site.game
+    opened = Open(consumer=who, dataset=data, opening=game.job.shards.mark + 1)
+    game.ask(opened)
+    save_book(site)
+    game.ask(Lease(consumer=who, dataset="records"))
+    [held] = next(ledgers.everyone(game.job.shards.datasets["records"])).leases
+    game.ask(
+        Result(consumer=who, dataset="records", outcomes=(Outcome(number=held.number, lease=held.lease),))
+    )
+    return game.job.shards.datasets["records"].applied
+
+
+def save_book(site: Site) -> None:
+    job = site.game.job
+    site.game.job = job.but(shards=book.saved(job.shards, job.shards.mark))
+
+
+def save(site: Site) -> int:
+    """Save, and let the servers write; return the number of the save."""
+    site.game.ask(Save(node="worker-0", incarnation="worker-0"))
+    plane = site.round()
+    assert (plane.phase, plane.written) == (Phase.STEADY, False)
+    for server in site.servers.values():
+        server.written = plane.saves
+    return plane.saves
+
+
+def test_a_save_stops_the_workers_and_has_the_position_of_the_stop(site: Site) -> None:
+    assert apply_one_shard(site) == 10
+    site.game.ask(Save(node="worker-0", incarnation="worker-0"))
+    server = site.servers["digits-ps-0"]
+    assert site.serve(server).phase is Phase.DRAIN
+    for worker in site.workers.values():
+        site.follow(worker)
+        site.follow(worker)
+    plane = site.serve(server)
+    assert (plane.phase, plane.position[0].applied) == (Phase.SAVE, 10)
+    plane = site.round()
+    assert (plane.phase, plane.version, plane.kept) == (Phase.STEADY, 1, 0)
+    for each in site.servers.values():
+        each.written = plane.saves
+    assert site.round().kept == plane.saves
+
+
+def test_a_checkpoint_counts_when_the_chief_has_finished_it(site: Site) -> None:
+    site.workers["worker-0"].finished = 0
+    site.round()
+    number = save(site)
+    plane = site.round()
+    assert (plane.written, plane.kept, plane.chief) == (True, 0, "worker-0")
+    site.workers["worker-0"].finished = number
+    assert site.round().kept == number
+
+
+def test_a_loss_without_copies_takes_all_back_to_the_checkpoint(site: Site) -> None:
+    for server in site.servers.values():
+        server.copies = False
+    site.round()
+    apply_one_shard(site)
+    number = save(site)
+    site.round()
+    assert apply_one_shard(site) == 20
+    site.want(0, 1)  # the members know that they have no copies from their next cluster on
+    site.round()
+    del site.servers["digits-ps-1"]
+    site.round(8)
+    site.start(1, life=1).copies = False
+    plane = site.serve(site.servers["digits-ps-1-1"])
+    assert (plane.phase, plane.restores) == (Phase.DRAIN, number)
+    plane = site.round()
+    assert plane.restored == plane.version
+    assert site.game.job.shards.datasets["records"].applied == 10
+
+
+def test_a_loss_without_copies_or_checkpoint_begins_anew(site: Site) -> None:
+    apply_one_shard(site)
+    del site.servers["digits-ps-1"]
+    site.round(8)
+    site.start(1, life=1).gone = 2
+    assert site.round().version == 3
+    assert site.game.job.parameters.restored == 3
+    assert site.game.job.shards.datasets["records"].applied == 0
+
+
+def test_a_save_is_given_up_if_a_server_is_lost(site: Site) -> None:
+    save(site)
+    site.servers["digits-ps-2"].written = 0
+    del site.servers["digits-ps-2"]
+    plane = site.round(8)
+    assert (plane.saves, plane.kept) == (0, 0)
+
+
+def test_servers_of_a_new_job_begin_with_the_checkpoint_that_all_of_them_see() -> None:
+    site = Site()
+    data = Dataset(name="records", size=100, shard=10)
+    kept = Kept(number=7, positions=(Position(dataset=data, next=3, applied=30),))
+    for place in range(3):
+        site.start(place).found = kept
+    plane = site.round()
+    assert (plane.phase, plane.kept, plane.restored) == (Phase.STEADY, 7, plane.version)
+    assert site.game.job.shards.datasets["records"].applied == 30
+
+
+def test_nothing_is_told_before_it_is_saved(site: Site) -> None:
+    """A number that a lost master had in mind only is not known to anybody."""
+    site.want(0, 1)
+    job = servers.settle(site.game.job, site.game.now)
+    assert job.parameters.versions == 2
+    assert servers.told(job.parameters) is None
+    assert not servers.releasable(job)
+    told = servers.told(job.parameters.saved(job.parameters.mark))
+    assert told is not None
+    assert told.next_version == 2
+
+
+def test_a_server_that_starts_again_in_its_pod_takes_the_place_of_the_one_before(site: Site) -> None:
+    plane = site.told(
+        Serve(node="digits-ps-1", incarnation="again", pod="digits-ps-1", index=1, address="a:1", copies=True)
+    )
+    assert plane.next_version == 2
+    assert not {"digits-ps-1-process"} & site.game.job.parameters.servers.keys()
 
 
 class Histories(RuleBasedStateMachine):
