@@ -169,6 +169,12 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.commands.crds:crds",
         "Look up",
     ),
+    Row(
+        "convert",
+        "Make an ElasticJob of a manifest or command line of another system.",
+        "elasticjob.cli.commands.convert:convert",
+        "Look up",
+    ),
     Row("version", "Print the version.", "elasticjob.cli.commands.version:version", "Look up"),
 )
 

@@ -40,6 +40,12 @@ def unknown_fields(path: str, value: Any, type_name: str) -> Iterator[Problem]:
     return _unknown(path, value, {"$ref": REFERENCE + type_name})
 
 
+def without_unknown(value: Any, type_name: str) -> tuple[Any, list[tuple[tuple[str | int, ...], str]]]:
+    """Return `value` without what unknown_fields finds, and the steps to each of those, with the advice."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    return _known((), value, {"$ref": REFERENCE + type_name}, found), found
+
+
 def repeated_keys(path: str, value: Any, type_name: str) -> Iterator[Problem]:
     """Find what lists of the published type `type_name` have twice, by their keys, whatever else is wrong.
 
@@ -86,6 +92,28 @@ def _unknown(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Probl
                 yield Problem(f"{path}.{name}", f"unknown field{_advice(name, fields)}")
             else:
                 yield from _unknown(f"{path}[{name}]", item, others)
+
+
+def _known(
+    steps: tuple[str | int, ...],
+    value: Any,
+    schema: Mapping[str, Any],
+    found: list[tuple[tuple[str | int, ...], str]],
+) -> Any:
+    schema = _resolved(schema)
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [_known((*steps, at), item, items, found) for at, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    unknown = value.keys() - fields if fields else set()
+    found += [((*steps, name), f"unknown field{_advice(name, fields)}") for name in value if name in unknown]
+    return {
+        name: _known((*steps, name), item, fields.get(name, others), found)
+        for name, item in value.items()
+        if name not in unknown
+    }
 
 
 def _advice(name: str, fields: Mapping[str, Any]) -> str:

@@ -1,0 +1,128 @@
+"""`elasticjob convert`: ElasticJobs from manifests and command lines of other systems."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.jobs import options
+from elasticjob.cli.jobs.options import Namespace
+from elasticjob.cli.options import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from elasticjob.cli.convert.conversion import Outcome
+    from elasticjob.cli.convert.system import Source
+    from elasticjob.client import Client
+
+
+def convert(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Manifests (YAML or JSON) and scripts; - or nothing: standard input.", show_default=False
+        ),
+    ] = None,
+    command: Annotated[
+        str, typer.Option("--command", "-c", help="A command line in place of files: 'torchrun train.py'.")
+    ] = "",
+    from_cluster: Annotated[
+        str,
+        typer.Option(help="KIND/NAME of an object in the cluster in place of files: pytorchjob/digits."),
+    ] = "",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit code 1 if anything was dropped, or means something else."),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing about fields by which nothing is lost.")
+    ] = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Make an ElasticJob of a manifest or command line of another system, on standard output.
+
+    On stderr it says line by line what became of each field: kept (perhaps in another form), changed (it
+    means something else, why), or dropped (what to do instead). Exit code 1: no job could be made of a
+    document, or the cluster would refuse the one that was made.
+
+    Example: [bold]elasticjob convert pytorchjob.yaml > elasticjob.yaml[/], or
+    [bold]elasticjob convert --from-cluster pytorchjob/digits -n team[/], or
+    [bold]elasticjob convert -c 'torchrun --nnodes 2:4 train.py'[/]
+    """
+    from elasticjob.cli.convert.conversion import outcome
+    from elasticjob.cli.convert.system import Source
+    from elasticjob.cli.convert.systems import SYSTEMS
+
+    if sum(map(bool, (files, command, from_cluster))) > 1:
+        raise Failure(
+            "files, --command and --from-cluster exclude each other", next_step="give one", code=Exit.USAGE
+        )
+    if command:
+        found = [Source("command", text=command)]
+    elif from_cluster:
+        found = [options.run(_fetched(options.client(namespace, kubeconfig, context), from_cluster))]
+    else:
+        found = list(_read(files or ["-"]))
+    return reported([outcome(each, SYSTEMS) for each in found], strict=strict, quiet=quiet)
+
+
+def reported(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
+    """Print the jobs and what became of each field, and return the exit code."""
+    from elasticjob.cli.convert.report import lines
+    from elasticjob.cli.jobs.options import Format
+    from elasticjob.cli.jobs.table import dumped
+
+    for line in lines(outcomes, quiet=quiet):
+        typer.echo(line, err=True)
+    made = [
+        manifest
+        for each in outcomes
+        if each.converted is not None
+        for manifest in (*each.converted.others, each.converted.job)
+    ]
+    typer.echo("---\n".join(dumped(each, Format.YAML) for each in made), nl=False)
+    if not any(each.system for each in outcomes):
+        raise Failure(
+            "there is nothing that can be converted",
+            next_step="docs/convert.md lists the systems",
+            code=Exit.USAGE,
+        )
+    failed = any(each.refused or (strict and each.lossy) for each in outcomes)
+    return Exit.FAILED if failed else Exit.DONE
+
+
+def _read(files: list[str]) -> Iterator[Source]:
+    from elasticjob.cli.convert.reading import sources
+
+    for file in files:
+        try:
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            why = (getattr(error, "strerror", None) or "it is no text").lower()
+            step = "give a file; a command line follows --command" if " " in file else "correct its name"
+            raise Failure(f"{file} cannot be read: {why}", next_step=step, code=Exit.USAGE) from error
+        yield from sources(file, text)
+
+
+async def _fetched(connection: Client, wanted: str) -> Source:
+    from elasticjob.cli.convert.cluster import named
+    from elasticjob.cli.convert.system import Source
+    from elasticjob.client.errors import about
+    from elasticjob.kube.errors import NotFound
+
+    kinds, name = named(wanted)
+    async with connection as client:
+        place = client.namespace()
+        with about(f"{kinds[0].name} {place}/{name}", missing="kubectl get shows those of a namespace"):
+            for kind in kinds[:-1]:
+                try:
+                    return Source(wanted, await client.kube.get(kind, name, place))
+                except NotFound:
+                    continue
+            return Source(wanted, await client.kube.get(kinds[-1], name, place))

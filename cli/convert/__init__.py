@@ -1,0 +1,1 @@
+"""`elasticjob convert`: manifests and command lines of other systems as ElasticJobs."""

@@ -1,0 +1,81 @@
+"""One document through the systems, and what our own admission says of the result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
+from elasticjob.api.v1alpha1.checks.advice import advice
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.convert.system import Converted, Source, System, Unconvertible
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.problem import Problem
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a document."""
+
+    source: Source
+    system: str = ""
+    """The system that knows it; "" if none does."""
+    converted: Converted | None = None
+    refusal: str = ""
+    """Why no job could be made of it."""
+    problems: tuple[Problem, ...] = ()
+    """Why the cluster would refuse the result: each names a field of it."""
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def lossy(self) -> bool:
+        """Whether anything was dropped, or means something else now."""
+        return self.converted is not None and any(note.lossy for note in self.converted.notes)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a system knows the document and there is no result that a cluster would take."""
+        return bool(self.refusal or self.problems)
+
+
+def outcome(source: Source, systems: Iterable[System]) -> Outcome:
+    """Convert a document by the first system that knows it."""
+    system = next((one for one in systems if one.recognises(source)), None)
+    if system is None:
+        return Outcome(source)
+    try:
+        found = system.convert(source)
+    except Unconvertible as error:
+        return Outcome(source, system.NAME, refusal=str(error))
+    return Outcome(source, system.NAME, found, problems=problems(found.job), warnings=warnings(found.job))
+
+
+def problems(manifest: Manifest) -> tuple[Problem, ...]:
+    """Return why admission would refuse an object of ours."""
+    try:
+        match manifest.get("kind"):
+            case "ScalePlan":
+                return tuple(scaleplan.problems(SCALEPLAN.convert(manifest), job=None))
+            case "JobResource":
+                return tuple(jobresource.problems(JOBRESOURCE.convert(manifest)))
+            case _:
+                return tuple(elasticjob.problems(ELASTICJOB.convert(manifest)))
+    except ValidationError as error:
+        return tuple(_problem(each) for each in error.errors())
+
+
+def warnings(manifest: Manifest) -> tuple[str, ...]:
+    """Return what admission would warn of."""
+    if manifest.get("kind") != ELASTICJOB.name or problems(manifest):
+        return ()
+    return tuple(str(each) for each in advice(ELASTICJOB.convert(manifest)))
+
+
+def _problem(error: object) -> Problem:
+    found = error if isinstance(error, dict) else {}
+    path = ".".join(str(step) for step in found.get("loc", ()))
+    return Problem(path, f"{found.get('msg', 'does not fit')}: {found.get('input')!r:.60}")

@@ -1,0 +1,130 @@
+"""What most systems share: the metadata of a job, and a pod template as the template of a role."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.core.shape import without_unknown
+from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, LONGEST_NAME
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.convert.system import ANEW, Fields, Verdict, child
+from elasticjob.kube.objects.kinds import Manifest
+
+WRITTEN_BY_THE_SERVER: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+ROOM: Final = len("-worker-99-999")
+"""Letters that names of pods have beside the name of their job."""
+IN_THE_GROUP: Final = "its own operator reads it: an ElasticJob has fields for what it says"
+
+
+def job(whole: Fields, spec: Manifest, *, name: str = "") -> Manifest:
+    """Return an ElasticJob with the metadata of the document; status, kind and version are read, too."""
+    envelope(whole)
+    return {
+        "apiVersion": ELASTICJOB.api_version,
+        "kind": ELASTICJOB.name,
+        "metadata": metadata(whole.below("metadata"), name),
+        "spec": without_empty(spec),
+    }
+
+
+def envelope(whole: Fields) -> None:
+    """Read what each document has and no job keeps: apiVersion, kind and status."""
+    whole.keep("apiVersion", f"as {ELASTICJOB.api_version}")
+    whole.keep("kind", f"as {ELASTICJOB.name}")
+    whole.drop("status", ANEW, harmless=True)
+
+
+def metadata(fields: Fields, name: str = "") -> Manifest:
+    """Return the name, the namespace, labels and annotations of a document; jobs can have the name."""
+    for field in WRITTEN_BY_THE_SERVER:
+        fields.drop(field, ANEW, harmless=True)
+    found: Manifest = {}
+    given = fields.peek("name")
+    if isinstance(given, str) and given:
+        found["name"] = name or job_name(given)
+        fields.keep("name") if found["name"] == given else fields.change("name", f"is {found['name']} now")
+    elif isinstance(fields.peek("generateName"), str):
+        found["generateName"] = fields.keep("generateName")
+    else:
+        found["name"] = name or "converted"
+        fields.note(child(fields.path, "name"), Verdict.CHANGED, f"is absent: {found['name']} now")
+    found["namespace"] = fields.text("namespace")
+    found["labels"] = _texts(fields.below("labels"))
+    found["annotations"] = _texts(fields.below("annotations"))
+    fields.drop("ownerReferences", "the ElasticJob has no owner: delete it with kubectl", harmless=False)
+    fields.drop("finalizers", "they are those of another operator", harmless=True)
+    return without_empty(found)
+
+
+def _texts(fields: Fields) -> Manifest:
+    fields.drop(LAST_APPLIED, ANEW, harmless=True)
+    return {name: fields.text(name) for name in fields.value if name != LAST_APPLIED and fields.peek(name)}
+
+
+def job_name(given: str, room: int = ROOM) -> str:
+    """Return the nearest name that services and pods can be named after."""
+    plain = re.sub("[^a-z0-9]+", "-", given.lower()).strip("-")
+    if DNS_LABEL_OF_A_SERVICE.fullmatch(plain) is None:
+        plain = f"job-{plain}".strip("-")
+    return plain[: LONGEST_NAME - room].rstrip("-")
+
+
+def template(role: Fields, name: str = "template") -> Manifest:
+    """Return a pod template without fields that Kubernetes does not know; each of them becomes a note."""
+    if not isinstance(role.peek(name), dict):
+        role.below(name)
+        return {}
+    found, unknown = without_unknown(role.keep(name), POD_TEMPLATE_SPEC)
+    for steps, why in unknown:
+        path = child(role.path, name)
+        for step in steps:
+            path = child(path, step)
+        role.note(path, Verdict.DROPPED, why)
+    about = found.get("metadata")
+    if isinstance(about, dict):
+        found["metadata"] = {key: value for key, value in about.items() if key not in WRITTEN_BY_THE_SERVER}
+    return without_empty(found)
+
+
+def containers(pod_template: Manifest) -> list[Manifest]:
+    """Return the containers of a template that are objects. Shared with it."""
+    spec = pod_template.get("spec")
+    found = spec.get("containers") if isinstance(spec, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def main_first(pod_template: Manifest, names: Iterable[str]) -> Manifest:
+    """Return a template whose first container is the one that a system takes for the main one, by its names.
+
+    The main container of a role is the one called main, else the first.
+    """
+    spec, found = pod_template.get("spec"), containers(pod_template)
+    meant = next((one for name in names for one in found if one.get("name") == name), None)
+    if not isinstance(spec, dict) or meant is None or meant is found[0]:
+        return pod_template
+    return {
+        **pod_template,
+        "spec": {**spec, "containers": [meant, *(one for one in found if one is not meant)]},
+    }
+
+
+def without_empty(fields: Manifest) -> Manifest:
+    """Return the fields that say something: no None, and no empty texts, lists and objects."""
+    return {name: value for name, value in fields.items() if not _is_empty(value)}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, list, dict)) and not value)

@@ -1,0 +1,56 @@
+"""Kubeflow's RunPolicy, which many systems have, as the runPolicy of an ElasticJob."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.cli.convert.pods import without_empty
+from elasticjob.cli.convert.system import Fields
+from elasticjob.kube.objects.kinds import Manifest
+
+NO_QUEUE: Final = "Volcano's gangs have no time limit: leave it out"
+
+
+def run_policy(fields: Fields) -> Manifest:
+    """Return the runPolicy that means the same as the fields of a RunPolicy."""
+    found: Manifest = {
+        "backoffLimit": fields.number("backoffLimit"),
+        "activeDeadlineSeconds": fields.number("activeDeadlineSeconds"),
+        "ttlSecondsAfterFinished": fields.number("ttlSecondsAfterFinished"),
+        "cleanPodPolicy": clean_pod_policy(fields),
+        "scheduling": scheduling(fields.below("schedulingPolicy")),
+    }
+    return without_empty(found)
+
+
+def clean_pod_policy(fields: Fields) -> str:
+    """Return All, Running or None; other words are dropped."""
+    given = "None" if fields.peek("cleanPodPolicy") is None else fields.peek("cleanPodPolicy")
+    if "cleanPodPolicy" not in fields:
+        return ""
+    if given in ("All", "Running", "None"):
+        fields.keep("cleanPodPolicy")
+        return str(given)
+    fields.drop("cleanPodPolicy", "write All, Running or None in runPolicy.cleanPodPolicy")
+    return ""
+
+
+def scheduling(fields: Fields) -> Manifest:
+    """Return the gang of a SchedulingPolicy: by Volcano where there is a queue."""
+    queue, least = fields.text("queue"), fields.number("minAvailable")
+    priority = fields.text("priorityClass", "as scheduling.priorityClassName")
+    fields.drop("minResources", "a gang counts the requests of its pods")
+    if queue:
+        fields.drop("scheduleTimeoutSeconds", NO_QUEUE)
+        gang, timeout = "volcano", None
+    else:
+        timeout = fields.number("scheduleTimeoutSeconds", "as scheduling.timeoutSeconds")
+        gang = "coscheduling" if timeout is not None else "preferred" if least is not None else ""
+    found: Manifest = {
+        "gang": gang,
+        "queue": queue,
+        "minAvailable": least,
+        "timeoutSeconds": timeout,
+        "priorityClassName": priority,
+    }
+    return without_empty(found)

@@ -1,0 +1,11 @@
+"""The systems that `elasticjob convert` knows: one file each, and the order in which they are asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.cli.convert.system import System
+from elasticjob.cli.convert.systems.torchelastic import TORCHELASTIC
+
+SYSTEMS: Final[tuple[System, ...]] = (TORCHELASTIC,)
+"""The first that recognises a document converts it."""
