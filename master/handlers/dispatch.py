@@ -76,7 +76,12 @@ EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Serve: lambda job, *_: servers.told(job.parameters),
     Follow: lambda job, *_: servers.told(job.parameters),
 }
-CUT: dict[type[Request[Any]], Change] = {Join: rendezvous.withdraw, Watch: nodes.hang_up}
+CUT: dict[type[Request[Any]], Change] = {
+    Join: rendezvous.withdraw,
+    Watch: nodes.hang_up,
+    Serve: parameters.doubt,
+    Follow: parameters.doubt,
+}
 
 TIMEOUTS: dict[str, Callable[[Job, datetime], Job]] = {
     "account": goodput.close,

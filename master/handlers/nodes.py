@@ -19,7 +19,7 @@ from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import watch as workers
 from elasticjob.master.progress import goodput, progress
-from elasticjob.master.rendezvous import rules, topology
+from elasticjob.master.rendezvous import rules, servers, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
@@ -253,6 +253,7 @@ def observe(job: Job, pods: Sequence[Pod], now: datetime) -> Job:
     for name, listed in by_node.items():
         job = _observe_node(job, name, listed, now)
     job = topology.seen(job, {pod.node: pod.spot for pod in pods})
+    job = servers.without(job, {pod.name for pod in pods if pod.phase in ENDS} - {""}, now)
     return rules.settle(job, now)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.parameters import Depart, Follow, Plane, Save, Serve
@@ -11,6 +11,9 @@ from elasticjob.master.rendezvous import servers
 from elasticjob.master.state.errors import Refused, Stopping
 from elasticjob.master.state.job import Job, Turn
 from elasticjob.master.state.servers import Follower, Server
+
+DOUBT: Final = timedelta(seconds=2)
+"""A server or worker that has disconnected is lost if it is not heard again for so long."""
 
 
 def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
@@ -70,6 +73,18 @@ def depart(job: Job, request: Depart, now: datetime) -> Turn[Empty]:
     followers = {n: f for n, f in job.parameters.followers.items() if n != request.incarnation}
     job = servers.settle(job.but(parameters=job.parameters.but(followers=followers)), now)
     return Turn(job, Empty())
+
+
+def doubt(job: Job, request: Serve | Follow, now: datetime) -> Job:
+    """Shorten the heartbeat deadline of who has disconnected during a poll: a client repeats it at once."""
+    parameters, latest = job.parameters, now - job.spec.limits.silence + DOUBT
+    if found := parameters.servers.get(request.incarnation):
+        doubted = found.but(beat=min(found.beat, latest))
+        parameters = parameters.but(servers=parameters.servers | {request.incarnation: doubted})
+    elif follower := parameters.followers.get(request.incarnation):
+        doubtful = follower.but(beat=min(follower.beat, latest))
+        parameters = parameters.but(followers=parameters.followers | {request.incarnation: doubtful})
+    return job.but(parameters=parameters)
 
 
 def answer(job: Job, request: Any) -> Plane | None:

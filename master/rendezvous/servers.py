@@ -6,8 +6,8 @@
   one for LATE is left out.
 - A change goes through PREPARE (workers make what they need, for at most PATIENCE), DRAIN (no worker sends
   to the present cluster any more) and MOVE (the servers of the next one take the values over). Servers and
-  workers that miss their heartbeat are dropped; nothing waits for them. If the next cluster loses a server,
-  or others should serve, another next cluster with a higher version takes its place.
+  workers that miss their heartbeat, or whose pod has ended, are dropped; nothing waits for them. If the next
+  cluster loses a server, or others should serve, another next cluster with a higher version takes its place.
 - After a loss there is no PREPARE. Unless the lost server's values have a copy, the next servers go back to
   the last checkpoint, and the datasets with them. So they do if values are nowhere to be found.
 - The cluster in use changes in one step, when all servers of the next one hold their values.
@@ -21,6 +21,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -47,6 +48,14 @@ def settle(job: Job, now: datetime) -> Job:
     after = _moved(_drained(_renewed(after, _places(job), now), now))
     job = job if after == before else job.but(parameters=after)
     return _told_later(_saved(_complete(job)), before)
+
+
+def without(job: Job, pods: AbstractSet[str], now: datetime) -> Job:
+    """Return the job without the servers of these pods, which have ended."""
+    servers = {name: each for name, each in job.parameters.servers.items() if each.pod not in pods}
+    if len(servers) == len(job.parameters.servers):
+        return job
+    return settle(job.but(parameters=job.parameters.but(servers=servers)), now)
 
 
 def save(job: Job) -> Job:

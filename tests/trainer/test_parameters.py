@@ -1,0 +1,104 @@
+"""Servers and workers of a real master: changes, saves and losses, as the library goes through them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elasticjob.api.rpc.parameters import Kept, Positions
+from elasticjob.trainer.link.address import Way
+from elasticjob.trainer.parameters import Following, Move, Serving
+from elasticjob.trainer.shards import Dataset, Shards
+from tests.kit.training.consumers import consuming
+from tests.kit.waiting import PATIENCE
+
+DATA = Dataset(name="records", size=100, shard=10)
+
+
+@dataclass
+class Noted:
+    """Values and checkpoints that only note what they are told."""
+
+    moves: list[Move] = field(default_factory=list)
+    uses: list[int] = field(default_factory=list)
+    copied: list[int] = field(default_factory=list)
+    written: dict[int, int] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
+
+    def take_over(self, move: Move) -> None:
+        self.moves.append(move)
+
+    def use(self, version: int, servers: tuple[str, ...]) -> None:
+        self.uses.append(version)
+
+    def found(self) -> Kept | None:
+        return None
+
+    def copy(self, number: int) -> None:
+        self.copied.append(number)
+
+    def write(self, number: int, positions: Positions, place: int, servers: int) -> None:
+        self.written[number] = sum(each.applied for each in positions)
+
+    def keep(self, number: int) -> None:
+        self.kept.append(number)
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Wait until something of another thread is so."""
+    waited = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        if seen():
+            return
+        waited.wait(0.02)
+    raise AssertionError("it did not come to be")
+
+
+def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_path: Path) -> None:
+    prepared: dict[int, int] = {}
+    with consuming(tmp_path, DATA, []) as job:
+        way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
+        first, second, third = Noted(), Noted(), Noted()
+
+        def prepare(version: int, addresses: tuple[str, ...]) -> None:
+            prepared[version] = len(addresses)
+
+        def serving(values: Noted, place: int) -> Serving:
+            return Serving(f"10.0.0.{place}:1", values, checkpoints=values, index=place, way=way)
+
+        with (
+            serving(first, 0),
+            Shards(DATA, way=way) as shards,
+            Following(prepare=prepare, finish=lambda _: None, flush=shards.flush, way=way) as worker,
+        ):
+            assert worker.at_boundary(PATIENCE)
+            with serving(second, 1):
+                until(lambda: worker.changing)
+                assert worker.at_boundary(PATIENCE)
+                assert prepared == {worker.version: 2}
+                applied = next(iter(shards))
+                shards.done(applied)
+                worker.save()
+                until(lambda: worker.changing)
+                assert not worker.at_boundary(PATIENCE)
+                until(lambda: worker.kept > 0)
+                assert first.written == second.written == {worker.kept: 10}
+                assert worker.is_chief
+                again = shards.next()
+                assert again
+                shards.done(again)
+                shards.flush()
+            until(lambda: worker.changing)
+            before = worker.restored
+            assert worker.at_boundary(PATIENCE)
+            assert worker.restored > before
+            assert first.moves[-1].restores == worker.kept
+            until(lambda: first.uses[-1] == worker.version)
+            assert job.status()["datasets"][0]["records"] == 10
+            job.kill_master()
+            with serving(third, 1):
+                until(lambda: worker.changing)
+                assert worker.at_boundary(PATIENCE)
+                assert third.moves[-1].restores is None
