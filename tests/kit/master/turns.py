@@ -78,6 +78,8 @@ def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
 class Played:
     """A job in virtual time: send requests, advance the clock, read the replies. Checks every turn."""
 
+    lazy = False  # a change of parameter servers is saved at once
+
     def __init__(self, minimum: int = 1, maximum: int = 2, unit: int = 1, **more: Any) -> None:
         bounds = Range(least=minimum, most=maximum, unit=unit)
         self.now = START
@@ -135,9 +137,14 @@ class Played:
         return [member.node for member in self.job.world.members] if self.job.world else []
 
     def _become(self, job: Job) -> None:
-        """Become `job`, which is saved at once."""
         assert invariants(job) == []
-        self.job = job.but(parameters=job.parameters.saved(job.parameters.mark))
+        self.job = job
+        if not self.lazy:
+            self.save()
+
+    def save(self) -> None:
+        """Note that the job is saved, as far as parameter servers go."""
+        self.job = self.job.but(parameters=self.job.parameters.saved(self.job.parameters.mark))
 
 
 def played(*names: str, **bounds: Any) -> Played:

@@ -66,6 +66,8 @@ class Site:
 
     def __init__(self, places: int = 3) -> None:
         self.game = Played(sizes=JobFacts(roles={"worker": Role(count=2), "ps": Role(count=places)}))
+        self.numbers: dict[int, tuple[str, ...]] = {}
+        self.disk: bytes | None = None
         self.servers: dict[str, Server] = {}
         self.workers: dict[str, Worker] = {}
         self.want(*range(places))
@@ -135,9 +137,29 @@ class Site:
     def told(self, request: Request[Plane]) -> Plane:
         """Return the answer, which may come after what it tells is saved."""
         while (plane := self.game.ask(request)) is None:
-            pass
+            self.save()
         found: Plane = plane
+        if found.next_version:
+            self.note(found.next_version, tuple(each.incarnation for each in found.next_servers))
+        if found.saves:
+            self.note(found.saves, ("a save",))
         return found
+
+    def save(self) -> None:
+        """Save the master's state."""
+        self.disk = snapshot(self.game.job, self.game.now)
+        self.game.save()
+
+    def note(self, number: int, what: tuple[str, ...]) -> None:
+        """A number means the same to all that ever hear of it, whichever master tells it."""
+        assert self.numbers.setdefault(number, what) == what
+
+    def another_master(self) -> None:
+        """Lose what is not saved."""
+        placed = self.game.job.scaling.placed.servers or ()
+        self.game.job = restore(self.disk, self.game.job.spec, self.game.now)
+        self.want(*placed)
+        self.list_pods()
 
     def round(self, times: int = 4) -> Plane:
         """Let all be heard, some times over."""
@@ -422,6 +444,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.site, self.version = Site(), 0
+        self.site.game.lazy = True
         for place in range(3):
             self.site.start(place)
         self.site.workers["worker-0"] = Worker("worker-0")
@@ -457,10 +480,35 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def another_master(self) -> None:
-        game, placed = self.site.game, self.site.game.job.scaling.placed.servers or ()
-        game.job = restore(snapshot(game.job, game.now), game.job.spec, game.now)
-        self.site.want(*placed)
-        self.site.list_pods()
+        self.site.another_master()
+        self.version = 0  # what nobody was told may be forgotten
+
+    @rule()
+    def the_state_is_saved(self) -> None:
+        self.site.save()
+
+    @rule(chief=st.booleans())
+    def a_save(self, chief: bool) -> None:
+        for worker in self.site.workers.values():
+            worker.finished = 0 if chief else None
+        self.site.game.ask(Save(node="worker-0", incarnation="worker-0"))
+
+    @precondition(lambda self: self.site.servers)
+    @rule(data=st.data())
+    def a_server_has_written(self, data: st.DataObject) -> None:
+        server = self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+        server.written = server.copied
+
+    @precondition(lambda self: self.site.servers)
+    @rule(data=st.data(), copies=st.booleans())
+    def a_server_has_copies_or_not(self, data: st.DataObject, copies: bool) -> None:
+        self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))].copies = copies
+
+    @precondition(lambda self: self.site.servers)
+    @rule(data=st.data())
+    def values_are_gone(self, data: st.DataObject) -> None:
+        server = self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+        server.gone = server.seen.next_version
 
     @rule()
     def all_are_heard(self) -> None:
@@ -473,6 +521,7 @@ class Histories(RuleBasedStateMachine):
         if wanted <= present:
             found = self.site.game.job.parameters
             assert found.phase is Phase.STEADY
+            assert found.restored <= found.current.version
             assert {server.index for server in found.current.members} == wanted
 
     @invariant()
