@@ -194,7 +194,7 @@ def newest(lines: Path) -> int:
 def problems(lines: Path, epochs: int, slots: int) -> list[str]:
     """Return what is wrong with the lineage: a sentence for each epoch, step or parameter."""
     from benchmarks.scripts.lineage import BATCH, RECORDS
-    from elasticjob.trainer.torch.records.sampler import Position, Sampler
+    from elasticjob.trainer.records.sampler import Position, Sampler
 
     rounds: dict[int, int] = {}
     for line in written(lines):

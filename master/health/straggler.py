@@ -66,7 +66,7 @@ def own(worker: Seen) -> float:
 
 
 def share(slots: int, size: int, rank: int) -> int:
-    """Return the number of micro-batches of a worker, as `trainer/torch/records/batch.py` shares them out."""
+    """Return the number of micro-batches of a worker, as `trainer/records/batch.py` shares them out."""
     least, rest = divmod(slots, size)
     return max(1, least + (rank < rest))
 

@@ -27,13 +27,13 @@ from torch.optim.lr_scheduler import LRScheduler
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
+from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.tree import joined, targets
 from elasticjob.trainer.torch.state import Stateful, plain
-from elasticjob.trainer.torch.world.link import channel_to
 from elasticjob.trainer.torch.world.peers import gathered
 
 log = logging.getLogger("elasticjob")

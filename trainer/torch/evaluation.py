@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.torch.records.batch import bounds
+from elasticjob.trainer.records.batch import bounds
+from elasticjob.trainer.records.sampler import Piece
 from elasticjob.trainer.torch.records.data import Loader, moved
-from elasticjob.trainer.torch.records.sampler import Piece
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.saving.tree import settle
 

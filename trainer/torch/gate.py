@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from elasticjob.trainer.link.channel import Behind
-from elasticjob.trainer.torch.line import Line
+from elasticjob.trainer.link.line import Line
 from elasticjob.trainer.torch.state import NOTHING, State, is_behind
 from elasticjob.trainer.torch.world.peers import Peers
 

@@ -11,14 +11,14 @@ import socket
 import time
 
 from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.line import ALONE, Line
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.link.worlds import Stopped
 from elasticjob.trainer.torch.copies import Copies
 from elasticjob.trainer.torch.gate import Gate
-from elasticjob.trainer.torch.line import ALONE, Line
 from elasticjob.trainer.torch.reduction import Reduction
 from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.state import State
-from elasticjob.trainer.torch.world.link import Stopped
 from elasticjob.trainer.torch.world.nccl import wait_for_ends
 
 

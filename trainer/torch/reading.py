@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from elasticjob.trainer.link.channel import Enter
-from elasticjob.trainer.torch.line import Line
+from elasticjob.trainer.link.line import Line
+from elasticjob.trainer.records.sampler import ENDLESS, Position, Sampler
 from elasticjob.trainer.torch.records.data import Loader, Place
-from elasticjob.trainer.torch.records.sampler import ENDLESS, Position, Sampler
 from elasticjob.trainer.torch.state import State
 
 

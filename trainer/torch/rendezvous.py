@@ -33,7 +33,7 @@ from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.trainer.agent.processes.identity import token_of
 from elasticjob.trainer.agent.settings import place_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Rejected
-from elasticjob.trainer.torch.world.link import listen
+from elasticjob.trainer.link.worlds import listen
 
 BACKEND = "elasticjob"
 Answer = TypeVar("Answer")

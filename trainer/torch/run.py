@@ -17,16 +17,16 @@ from torch import Tensor
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import Advance
+from elasticjob.trainer.link.line import Line
 from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.torch import record as records
+from elasticjob.trainer.records import record as records
+from elasticjob.trainer.records.sampler import Piece, Position, Window
 from elasticjob.trainer.torch.buffers import Buffers
 from elasticjob.trainer.torch.copies import Copies
-from elasticjob.trainer.torch.line import Line
 from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.membership import Membership
 from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.reading import Reading
-from elasticjob.trainer.torch.records.sampler import Piece, Position, Window
 from elasticjob.trainer.torch.reduction import reduction_of
 from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.saving.flash import Flash

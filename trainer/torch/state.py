@@ -15,9 +15,9 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.records.sampler import Position
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
-from elasticjob.trainer.torch.records.sampler import Position
 from elasticjob.trainer.torch.saving.loader import FINISH
 from elasticjob.trainer.torch.saving.tree import joined, local, settle
 from elasticjob.trainer.torch.world.peers import Peers

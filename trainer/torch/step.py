@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.records.sampler import Piece
 from elasticjob.trainer.torch.records.data import moved, stream
 from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
-from elasticjob.trainer.torch.records.sampler import Piece
 from elasticjob.trainer.torch.run import Run, trained_parameters
 from elasticjob.trainer.torch.state import State
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from elasticjob.trainer.records.sampler import Position, Sampler
 from elasticjob.trainer.torch.records.data import permutation
-from elasticjob.trainer.torch.records.sampler import Position, Sampler
 from tests.kit.training.harness import Scenario, counted
 
 SIZE: Final = 101

@@ -33,7 +33,7 @@ OURS = "elasticjob.trainer.integrations"
             "try:\n    from elasticjob.trainer.torch import Elastic\nexcept ImportError:\n    Elastic = None",
             False,
         ),
-        ("from elasticjob.trainer.torch.records.sampler import Sampler", False),
+        ("from elasticjob.trainer.torch.records.data import Loader", False),
         ("import torch  # elasticjob.trainer.torch", False),
         ("this is not Python", False),
     ],

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elasticjob.trainer.records.batch import bounds
+from elasticjob.trainer.records.sampler import Position, Sampler
 from elasticjob.trainer.torch.noise import KEEPS, Noise
-from elasticjob.trainer.torch.records.batch import bounds
 from elasticjob.trainer.torch.records.data import permutation
-from elasticjob.trainer.torch.records.sampler import Position, Sampler
 from tests.kit.training.counted import BATCH, CLIP, SIZE, problem
 from tests.kit.training.harness import scenario
 from tests.kit.training.warm import Warm

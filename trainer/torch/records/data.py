@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from elasticjob.trainer.link.channel import FD
+from elasticjob.trainer.records.sampler import ENDLESS, Piece, Position, Sampler
 from elasticjob.trainer.torch.records.randomness import seed_all, untouched
-from elasticjob.trainer.torch.records.sampler import ENDLESS, Piece, Position, Sampler
 
 CPU: Final = torch.device("cpu")
 SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG

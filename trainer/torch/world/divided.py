@@ -24,9 +24,10 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn.utils import get_total_norm
 
 from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.connections import connections
 from elasticjob.trainer.torch.saving.tree import local, settle
 from elasticjob.trainer.torch.world.chunks import hand_over, spread
-from elasticjob.trainer.torch.world.peers import TIMEOUT, Peers, connections, gathered
+from elasticjob.trainer.torch.world.peers import TIMEOUT, Peers, gathered
 
 BUCKET: Final = 25 << 20  # bytes of gradients that are sent at once
 DIVIDED: Final = "\0divided"

@@ -14,10 +14,8 @@ import io
 import os
 import re
 import socket
-import stat
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -30,6 +28,7 @@ from torch import Tensor
 from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.connections import Connection, connections
 from elasticjob.trainer.torch.saving.tree import Taken, together
 from elasticjob.trainer.torch.world.chunks import empty, form_of, hand_over, side_by_side
 from elasticjob.trainer.torch.world.nccl import Nccl, warm_up
@@ -322,38 +321,3 @@ def reach(place: Enter, given_up: Callable[[], bool]) -> None:
             if not waits or given_up():
                 where = f"{place.address}:{place.port}"
                 raise dist.DistNetworkError(f"the store on {where} is gone: {error}") from error
-
-
-@dataclass(frozen=True)
-class Connection:
-    """One open TCP connection of this process: a descriptor and the identity of its socket."""
-
-    fd: int
-    inode: int
-
-    def shut(self) -> None:
-        """Shut down both directions; the descriptor stays open for its owner to close."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.fd)) as duplicate:
-            if os.fstat(duplicate.fileno()).st_ino == self.inode:
-                duplicate.shutdown(socket.SHUT_RDWR)
-
-
-def connections() -> frozenset[Connection]:
-    """Return the TCP connections of this process, without listening sockets."""
-    found = (connection(int(name)) for name in os.listdir("/proc/self/fd"))
-    return frozenset(each for each in found if each is not None)
-
-
-def connection(fd: int) -> Connection | None:
-    """Return the connection of `fd`, None if it is not a connected TCP socket."""
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISSOCK(status.st_mode):
-            return None
-        with socket.socket(fileno=os.dup(fd)) as duplicate:
-            if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
-                return None
-            duplicate.getpeername()
-    except OSError:  # closed meanwhile, or not connected
-        return None
-    return Connection(fd, status.st_ino)

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import UNIT, Bound, encode
-from elasticjob.trainer.torch.world.link import channel_to
+from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.torch.world.peers import TIMEOUT
 
 

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.worlds import listen, port_of
 from elasticjob.trainer.torch.world import peers as module
-from elasticjob.trainer.torch.world.link import listen, port_of
 from elasticjob.trainer.torch.world.peers import Peers, reach
 
 

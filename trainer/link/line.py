@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from elasticjob.trainer.link import pulse
+from elasticjob.trainer.link import pulse, worlds
 from elasticjob.trainer.link.channel import Enter, FromWorker
 from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.torch.world import link as links
-from elasticjob.trainer.torch.world.link import Abortable
+from elasticjob.trainer.link.worlds import Abortable
 
 ALONE: Final = Enter(round=1, rank=0, size=1, address="", port=0, batch_slots=1)
 
@@ -21,7 +20,7 @@ class Line:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.page = pulse.from_environment(environment)
-        self._link = links.from_environment(environment)
+        self._link = worlds.from_environment(environment)
 
     @property
     def is_alone(self) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.trainer.torch.records.batch import bounds, micro_batches, shares
-from elasticjob.trainer.torch.records.sampler import Position, Sampler
+from elasticjob.trainer.records.batch import bounds, micro_batches, shares
+from elasticjob.trainer.records.sampler import Position, Sampler
 
 sizes = st.integers(1, 300)
 slots = st.integers(1, 9)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.trainer.torch.record import Record
+from elasticjob.trainer.records.record import Record
 from elasticjob.trainer.torch.state import Done
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.link.channel import LIMIT, Advance, Hello, encode
-from elasticjob.trainer.torch.world.link import shortened
+from elasticjob.trainer.link.worlds import shortened
 
 
 def test_a_report_that_is_too_long_loses_its_metrics() -> None:

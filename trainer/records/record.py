@@ -8,13 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from io import RawIOBase
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from elasticjob.trainer.torch.state import Done
-
 STEPS: Final = "ELASTICJOB_STEPS"
+
+
+class Done(Protocol):
+    """How far a training is."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def loss(self) -> float: ...
 
 
 class Counted(msgspec.Struct, frozen=True, omit_defaults=True):

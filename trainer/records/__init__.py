@@ -1,0 +1,1 @@
+"""Which records each worker takes in each step, whatever trains on them."""
