@@ -59,7 +59,8 @@ def problems(manifest: Manifest) -> tuple[Problem, ...]:
     try:
         match manifest.get("kind"):
             case "ScalePlan":
-                return tuple(scaleplan.problems(SCALEPLAN.convert(manifest), job=None))
+                plan = SCALEPLAN.convert(manifest)
+                return tuple(problem for check in scaleplan.CHECKS for problem in check(plan))
             case "JobResource":
                 return tuple(jobresource.problems(JOBRESOURCE.convert(manifest)))
             case _:

@@ -11,7 +11,7 @@ from elasticjob.api.core.shape import without_unknown
 from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, LONGEST_NAME
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.convert.system import ANEW, Fields, Verdict, child
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 WRITTEN_BY_THE_SERVER: Final = (
     "creationTimestamp",
@@ -26,25 +26,27 @@ WRITTEN_BY_THE_SERVER: Final = (
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 ROOM: Final = len("-worker-99-999")
 """Letters that names of pods have beside the name of their job."""
-IN_THE_GROUP: Final = "its own operator reads it: an ElasticJob has fields for what it says"
+REPLACED: Final = (
+    "a node that ended is not restarted in place: restartPolicy of its role says when it is replaced"
+)
 
 
 def job(whole: Fields, spec: Manifest, *, name: str = "") -> Manifest:
     """Return an ElasticJob with the metadata of the document; status, kind and version are read, too."""
-    envelope(whole)
+    return made(whole, ELASTICJOB, spec, name=name)
+
+
+def made(whole: Fields, kind: Kind[Any], spec: Manifest, *, name: str = "") -> Manifest:
+    """Return an object of a kind of ours with the metadata of the document."""
+    for field, now in (("apiVersion", kind.api_version), ("kind", kind.name)):
+        whole.keep(field, "" if whole.peek(field) == now else f"as {now}")
+    whole.drop("status", ANEW, harmless=True)
     return {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": ELASTICJOB.name,
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
         "metadata": metadata(whole.below("metadata"), name),
         "spec": without_empty(spec),
     }
-
-
-def envelope(whole: Fields) -> None:
-    """Read what each document has and no job keeps: apiVersion, kind and status."""
-    whole.keep("apiVersion", f"as {ELASTICJOB.api_version}")
-    whole.keep("kind", f"as {ELASTICJOB.name}")
-    whole.drop("status", ANEW, harmless=True)
 
 
 def metadata(fields: Fields, name: str = "") -> Manifest:
@@ -88,14 +90,19 @@ def template(role: Fields, name: str = "template") -> Manifest:
         role.below(name)
         return {}
     found, unknown = without_unknown(role.keep(name), POD_TEMPLATE_SPEC)
+    here = child(role.path, name)
     for steps, why in unknown:
-        path = child(role.path, name)
+        path = here
         for step in steps:
             path = child(path, step)
-        role.note(path, Verdict.DROPPED, why)
-    about = found.get("metadata")
+        plain = steps[0] in ("apiVersion", "kind")
+        role.note(path, Verdict.DROPPED, "a template has none" if plain else why, harmless=plain)
+    about, pod = found.get("metadata"), found.get("spec")
     if isinstance(about, dict):
         found["metadata"] = {key: value for key, value in about.items() if key not in WRITTEN_BY_THE_SERVER}
+    if isinstance(pod, dict) and "restartPolicy" in pod:
+        found["spec"] = {key: value for key, value in pod.items() if key != "restartPolicy"}
+        role.note(f"{here}.spec.restartPolicy", Verdict.DROPPED, REPLACED, harmless=True)
     return without_empty(found)
 
 

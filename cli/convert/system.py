@@ -223,9 +223,11 @@ class Fields:
         )
         for name, member in members:
             here = child(path, name)
+            if here in self.log.notes:
+                continue
             if here in self.log.opened:
                 yield from self._unread(member, here)
-            elif here not in self.log.notes:
+            else:
                 yield here, str(name)
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from elasticjob.cli.convert.system import System
+from elasticjob.cli.convert.systems.dlrover import DLROVER
+from elasticjob.cli.convert.systems.easydl import EASYDL
+from elasticjob.cli.convert.systems.etoperator import ETOPERATOR
+from elasticjob.cli.convert.systems.paddle import PADDLE
 from elasticjob.cli.convert.systems.torchelastic import TORCHELASTIC
 
-SYSTEMS: Final[tuple[System, ...]] = (TORCHELASTIC,)
+SYSTEMS: Final[tuple[System, ...]] = (
+    TORCHELASTIC,
+    DLROVER,
+    EASYDL,
+    PADDLE,
+    ETOPERATOR,
+)
 """The first that recognises a document converts it."""

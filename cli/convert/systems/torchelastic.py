@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from elasticjob.api.v1alpha1.common import GROUP as OURS
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible
@@ -21,8 +22,11 @@ class TorchElastic:
     KINDS = (Kind(GROUP, "v1alpha1", "ElasticJob", "elasticjobs", dict),)
 
     def recognises(self, source: Source) -> bool:
-        """Whether it is an ElasticJob of this group."""
-        return source.is_a(GROUP, "ElasticJob")
+        """Whether it is an ElasticJob of this group, or one of which somebody has changed the group alone."""
+        if source.is_a(GROUP, "ElasticJob"):
+            return True
+        spec = source.manifest.get("spec")
+        return source.is_a(OURS, "ElasticJob") and isinstance(spec, dict) and "rdzvEndpoint" in spec
 
     def convert(self, source: Source) -> Converted:
         """Return the job: role Worker is worker, with the range of the spec."""

@@ -1,0 +1,69 @@
+"""Manifests in the group of our own kinds: which of their fields a model of ours has, in any depth. Pure."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Union, get_args, get_origin
+
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.system import Fields
+from elasticjob.kube.crd.model import Part
+from elasticjob.kube.objects.kinds import Manifest
+
+
+def known(fields: Fields, model: type[Part]) -> Manifest:
+    """Return the fields that a model has, each kept; what it does not have stays unread."""
+    return {name: _value(fields, name, kind) for name, kind in _members(model) if name in fields}
+
+
+def _value(fields: Fields, name: str, kind: Any) -> Any:
+    value = fields.peek(name)
+    if isinstance(value, dict) and value:
+        if name == "template":
+            return pods.template(fields)
+        if part := _part(kind):
+            return known(fields.below(name), part)
+        if part := _part_of_map(kind):
+            members = fields.below(name)
+            return {key: _value(members, key, part) for key in members.value}
+    if (
+        isinstance(value, list)
+        and all(isinstance(one, dict) for one in value)
+        and (part := _part_of_list(kind))
+    ):
+        return [known(each, part) for each in fields.each(name)]
+    return fields.keep(name)
+
+
+def _members(model: type[Part]) -> Iterator[tuple[str, Any]]:
+    """Find the fields of a model by the names that manifests have."""
+    for name, field in model.model_fields.items():
+        yield field.alias or name, field.annotation
+
+
+def _part(kind: Any) -> type[Part] | None:
+    """Return the model of an object; None for everything else."""
+    for one in _alternatives(kind):
+        if isinstance(one, type) and issubclass(one, Part):
+            return one
+    return None
+
+
+def _part_of_map(kind: Any) -> type[Part] | None:
+    found = (get_args(one)[1] for one in _alternatives(kind) if get_origin(one) in (dict, Mapping))
+    return next((part for one in found if (part := _part(one))), None)
+
+
+def _part_of_list(kind: Any) -> type[Part] | None:
+    found = (get_args(one)[0] for one in _alternatives(kind) if get_origin(one) is list)
+    return next((part for one in found if (part := _part(one))), None)
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union, without what is annotated to them."""
+    if hasattr(kind, "__metadata__"):
+        return _alternatives(kind.__origin__)
+    if get_origin(kind) in (Union, types.UnionType):
+        return tuple(one for each in get_args(kind) for one in _alternatives(each))
+    return (kind,)

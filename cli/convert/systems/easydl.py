@@ -1,0 +1,82 @@
+"""EasyDL's ElasticJob and JobResource (elastic.easydl.org): roles are fields of the spec, amounts in MiB."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.requests import amounts
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
+from elasticjob.cli.convert.systems.dlrover import job_spec
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "elastic.easydl.org"
+ROLES: Final = {"parameter_server": "ps", "worker": "worker", "evaluator": "evaluator"}
+COMMENT: Final = re.compile(r"\s*//.*")
+
+
+class EasyDL:
+    """ElasticJobs and JobResources of EasyDL."""
+
+    NAME = "EasyDL ElasticJob, JobResource"
+    KINDS = (
+        Kind(GROUP, "v1alpha1", "ElasticJob", "elasticjobs", dict),
+        Kind(GROUP, "v1alpha1", "JobResource", "jobresources", dict),
+    )
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a kind of this group."""
+        return source.is_a(GROUP, "ElasticJob", "JobResource")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job, or the request for sizes."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        if source.manifest["kind"] == "ElasticJob":
+            return Converted(pods.job(whole, job_spec(spec)), whole.notes())
+        return Converted(pods.made(whole, JOBRESOURCE, _sizes(spec)), whole.notes())
+
+
+def _sizes(spec: Fields) -> Manifest:
+    roles = {ROLES[field]: _role(spec.below(field), ROLES[field]) for field in ROLES if field in spec}
+    nodes = [_node(each) for each in spec.each("resource_updation")]
+    found = {"selector": _selector(spec.below("selector")), "replicaResourceSpecs": roles, "nodes": nodes}
+    return pods.without_empty(found)
+
+
+def _selector(fields: Fields) -> Manifest:
+    given = fields.text("name")
+    name = COMMENT.sub("", given)
+    if name != given:
+        fields.note(
+            child(fields.path, "name"), Verdict.CHANGED, f"is {name} now: YAML's comments begin with #"
+        )
+    return {"name": name}
+
+
+def _role(fields: Fields, role: str) -> Manifest:
+    where = f"as spec.replicaResourceSpecs.{role}"
+    return pods.without_empty(
+        {
+            "replicas": fields.number("replicas", f"{where}.replicas"),
+            "resource": _amounts(fields.below("resource")),
+        }
+    )
+
+
+def _node(fields: Fields) -> Manifest:
+    return {"name": fields.text("name", "as spec.nodes"), "resource": _amounts(fields.below("resource"))}
+
+
+def _amounts(fields: Fields) -> Manifest:
+    found: dict[str, Any] = {}
+    for name in fields.value:
+        [(now, amount)] = amounts({name: fields.peek(name)}).items()
+        found[now] = amount
+        fields.keep(name, "" if (now, amount) == (name, fields.peek(name)) else f"as {now}: {amount}")
+    return found
+
+
+EASYDL: Final = EasyDL()

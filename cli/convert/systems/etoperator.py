@@ -1,0 +1,103 @@
+"""et-operator's TrainingJob, ScaleIn and ScaleOut (kai.alibabacloud.com): Horovod with a launcher."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.runpolicy import clean_pod_policy
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "kai.alibabacloud.com"
+NO_LAUNCHER: Final = "workers find each other by the job's master: there is no launcher"
+NO_SCRIPT: Final = "no script runs at a change of size: agents hear of it from the job's master"
+TO_WORKERS: Final = "each worker runs it now, as spec.replicaSpecs.worker.template"
+
+
+class EtOperator:
+    """TrainingJobs of et-operator, and the objects that scale them."""
+
+    NAME = "et-operator TrainingJob, ScaleIn, ScaleOut"
+    KINDS = (
+        Kind(GROUP, "v1alpha1", "TrainingJob", "trainingjobs", dict),
+        Kind(GROUP, "v1alpha1", "ScaleIn", "scaleins", dict),
+        Kind(GROUP, "v1alpha1", "ScaleOut", "scaleouts", dict),
+    )
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a kind of this group."""
+        return source.is_a(GROUP, "TrainingJob", "ScaleIn", "ScaleOut")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job, or a ScalePlan for the nodes that a ScaleIn names."""
+        whole = Fields(source)
+        if source.manifest["kind"] == "TrainingJob":
+            return Converted(pods.job(whole, _job(whole.below("spec"))), whole.notes())
+        plan = _plan(source, whole.below("spec"))
+        return Converted(pods.made(whole, SCALEPLAN, plan), whole.notes())
+
+
+def _job(spec: Fields) -> Manifest:
+    roles = spec.below("etReplicaSpecs")
+    if "worker" not in roles:
+        raise Unconvertible("spec.etReplicaSpecs has no worker: write one, with its template")
+    spec.drop("launcherAttachMode", NO_LAUNCHER, harmless=True)
+    policy = {"cleanPodPolicy": clean_pod_policy(spec), "backoffLimit": spec.number("backoffLimit")}
+    return {
+        "distributionStrategy": "AllreduceStrategy",
+        "replicaSpecs": {"worker": _worker(spec, roles)},
+        "runPolicy": pods.without_empty(policy),
+    }
+
+
+def _worker(spec: Fields, roles: Fields) -> Manifest:
+    role, launcher = roles.below("worker"), roles.below("launcher")
+    found: Manifest = {
+        "replicas": role.number("replicas"),
+        "minReplicas": role.number("minReplicas"),
+        "maxReplicas": role.number("maxReplicas"),
+        "restartPolicy": role.text("restartPolicy") or spec.text("restartPolicy"),
+        "template": _with_the_launchers_command(launcher, pods.template(role)),
+    }
+    launcher.drop("replicas", NO_LAUNCHER, harmless=True)
+    launcher.drop("restartPolicy", NO_LAUNCHER, harmless=True)
+    return pods.without_empty(found)
+
+
+def _with_the_launchers_command(launcher: Fields, template: Manifest) -> Manifest:
+    """The launcher's command is what the workers run; of the rest of its pod nothing is left."""
+    pod = launcher.below("template").below("spec")
+    given = next(iter(pod.each("containers")), None)
+    ours = pods.containers(template)
+    if given is None or not ours:
+        return template
+    for name in ("command", "args", "env"):
+        if name in given:
+            ours[0][name] = given.keep(name, TO_WORKERS)
+    given.drop("name", NO_LAUNCHER, harmless=True)
+    given.drop("imagePullPolicy", NO_LAUNCHER, harmless=True)
+    if given.peek("image") == ours[0].get("image"):
+        given.keep("image", "the workers have it")
+    return template
+
+
+def _plan(source: Source, spec: Fields) -> Manifest:
+    job = spec.below("selector").text("name", "as spec.ownerJob")
+    for name in ("script", "timeout", "env", "backoffLimit"):
+        spec.drop(name, NO_SCRIPT, harmless=name != "script")
+    names = spec.below("toDelete").peek("podNames")
+    if not isinstance(names, list) or not names:
+        field = "toDelete" if source.manifest["kind"] == "ScaleIn" else "toAdd"
+        raise Unconvertible(
+            f"spec.{field}.count is relative, and a plan says how many there are then: write "
+            f"kubectl scale elasticjob {job or 'NAME'} --replicas=N"
+        )
+    spec.below("toDelete").keep("podNames", "as spec.removePods")
+    if "count" in spec.below("toDelete"):
+        spec.note(child(f"{spec.path}.toDelete", "count"), Verdict.KEPT, "the names say it")
+    return {"ownerJob": job, "removePods": [{"name": str(name)} for name in names], "manualScaling": True}
+
+
+ETOPERATOR: Final = EtOperator()

@@ -1,0 +1,34 @@
+"""What a cluster would say of an object of ours: its definition, the rules in it, and our admission."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import cache
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.cli.convert.conversion import problems
+from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
+from elasticjob.devcluster.server.schema.pruning import prune
+from elasticjob.devcluster.server.schema.validation import validate
+from elasticjob.kube.objects.kinds import Manifest
+
+KINDS: Final = {one.kind.name: one for one in DECLARATIONS}
+
+
+def refusals(given: Manifest) -> list[str]:
+    """Return why an object would be refused, or lose a field; empty where it is admitted as it is."""
+    declaration = KINDS[given["kind"]]
+    if given["apiVersion"] != declaration.kind.api_version:
+        return [f"apiVersion {given['apiVersion']}"]
+    schema, rules = _schema(given["kind"])
+    whole = deepcopy({name: value for name, value in given.items() if name != "metadata"})
+    found = [f"unknown field {path}" for path in prune(whole, schema)]
+    found += [str(cause) for cause in (*validate(whole, schema), *broken_rules(rules, whole, None))]
+    return found or [str(problem) for problem in problems(given)]
+
+
+@cache
+def _schema(kind: str) -> Any:
+    schema = manifest(KINDS[kind])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema, rules_of(schema)
