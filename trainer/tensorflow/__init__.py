@@ -1,31 +1,35 @@
-"""Shards as a dataset of TensorFlow: `shard_dataset(Dataset(…), read, signature).batch(64).prefetch(2)`."""
+"""TensorFlow: parameter servers that change (`Servers`), and shards as a `tf.data.Dataset` (`shard_dataset`).
+
+Importing `Servers`, `Step` or `from_model_fn` turns eager execution off in the process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-import tensorflow as tf
+if TYPE_CHECKING:
+    from elasticjob.trainer.tensorflow.estimator import EstimatorSpec as EstimatorSpec
+    from elasticjob.trainer.tensorflow.estimator import ModeKeys as ModeKeys
+    from elasticjob.trainer.tensorflow.estimator import from_model_fn as from_model_fn
+    from elasticjob.trainer.tensorflow.graph import Step as Step
+    from elasticjob.trainer.tensorflow.records import shard_dataset as shard_dataset
+    from elasticjob.trainer.tensorflow.servers import Servers as Servers
 
-from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
+__all__ = ["EstimatorSpec", "ModeKeys", "Servers", "Step", "from_model_fn", "shard_dataset"]
+
+HOMES: Final = {
+    "EstimatorSpec": "estimator",
+    "ModeKeys": "estimator",
+    "Servers": "servers",
+    "Step": "graph",
+    "from_model_fn": "estimator",
+    "shard_dataset": "records",
+}
 
 
-def shard_dataset(
-    dataset: Dataset,
-    read: Callable[[Shard], Iterable[Any]],
-    output_signature: Any,
-    *,
-    way: Way | None = None,
-) -> Any:
-    """Return a `tf.data.Dataset` of the records of the shards that the master deals to this process.
-
-    `read` returns the records of a shard, as `output_signature` (`tf.TensorSpec`) describes them. A shard is
-    reported as done when all its records were handed out and `Dataset.batch` more, or before this waits for
-    the next one.
-    """
-
-    def records() -> Iterator[Any]:
-        with Shards(dataset, way=way) as shards:
-            yield from shards.records(read, unused=dataset.batch)
-
-    return tf.data.Dataset.from_generator(records, output_signature=output_signature)
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: each needs another TensorFlow, with eager execution or without."""
+    if name not in HOMES:
+        raise AttributeError(f"elasticjob.trainer.tensorflow has no {name}: it has {', '.join(__all__)}")
+    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)

@@ -1,0 +1,265 @@
+"""The graph of the user's model for a number of servers: made once, imported anew for each version of them.
+
+Variables are on servers, all else on the worker. Large variables are cut into rows. What a graph names is
+`/job:ps/task:k` and the container of a version, never an address. Beside the model there is `counted`: for
+each shard, how many of its records are in the values. It is written after the updates of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elasticjob.trainer.tensorflow.compat import container, task, tf, v1
+from elasticjob.trainer.tensorflow.place import PART, Entry, parts, server_of, split
+from elasticjob.trainer.tensorflow.server import MANIFEST
+
+COUNTED: Final = "elasticjob/counted"
+RING: Final = 1 << 14
+"""Shards whose count is kept: of two that are so far apart, the later one counts."""
+CUT: Final = 1_000
+"""Rows from which a variable is cut over the servers."""
+SERVERS: Final = "ps"
+
+FIT: Final = (
+    "a Keras model is no model function: model.fit makes its own loop, which cannot follow other servers. "
+    "Pass a function that calls the layers and returns Step(optimizer.minimize(loss), {name: placeholder}); "
+    'docs/parameter-servers.md, "Keras", has both ways'
+)
+MOD: Final = (
+    'embedding_lookup of {name} has partition_strategy="mod", the default of compat.v1: with another number '
+    'of servers it would find other rows. Use tf.nn.embedding_lookup, or partition_strategy="div"'
+)
+
+
+class Step:
+    """What a model function returns: what trains, the placeholders by name, and what a step should return."""
+
+    def __init__(self, train: Any, feed: Mapping[str, Any], **fetch: Any) -> None:
+        self.train, self.feed, self.fetch = train, dict(feed), fetch
+
+
+Model = Callable[[], Step]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of tensors and operations: what a step is given, makes and returns, and what is ours."""
+
+    feed: Mapping[str, str]
+    fetch: Mapping[str, Any]
+    mark: str  # a step: the updates, and then the count of its shard
+    shard: str
+    at: str
+    so_far: str  # the last shard of a row of the ring, and its count
+    begin: str
+    begin_here: str
+    told: str  # the manifest
+    probe: str  # whether all servers have it
+    tell: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A model for a number of servers."""
+
+    servers: int
+    manifest: tuple[Entry, ...]
+    names: Names
+    definition: Any
+    keeps: Any  # the graph of the model: functions of Python in it live as long as it does
+
+    def graph(self, version: int) -> Any:
+        """Return a graph for a version of the cluster."""
+        definition = type(self.definition)()
+        definition.CopyFrom(self.definition)
+        for node in definition.node:
+            if _is_served(node):
+                node.attr["container"].s = container(version).encode()
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(definition, name="")
+        return graph
+
+
+def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
+    """Make the model for so many servers. `worker` is the name of the job of this process.
+
+    Raises TypeError or ValueError, with what is wrong with the model.
+    """
+    placed = _Placed(servers, worker)
+    with tf.Graph().as_default() as graph, v1.device(placed.device):
+        with v1.variable_scope("", custom_getter=_cutting(servers, cut)):
+            step = checked(model())
+        check_lookups(graph)
+        counted = v1.get_variable(
+            COUNTED, [RING, 2], tf.int64, initializer=v1.zeros_initializer(), trainable=False
+        )
+        shard = v1.placeholder(tf.int64, [], "elasticjob/shard")
+        at = v1.placeholder(tf.int64, [], "elasticjob/at")
+        text = v1.placeholder(tf.string, [], "elasticjob/text")
+        with tf.control_dependencies(tf.nest.flatten(step.train)):
+            mark = tf.raw_ops.ResourceScatterUpdate(
+                resource=counted.handle,
+                indices=tf.reshape(shard % RING, [1]),
+                updates=[tf.stack([shard, at])],
+            )
+        told, probe, tell = _manifest_ops(servers, text)
+        begin_here = tf.group(v1.local_variables_initializer(), v1.tables_initializer())
+        manifest = tuple(placed.entries(v1.global_variables()))
+        names = Names(
+            feed={name: tensor.name for name, tensor in step.feed.items()},
+            fetch={
+                name: tf.nest.map_structure(lambda each: each.name, each) for name, each in step.fetch.items()
+            },
+            mark=mark.name,
+            shard=shard.name,
+            at=at.name,
+            so_far=tf.gather(counted, shard % RING, name="elasticjob/so_far").name,
+            begin=v1.global_variables_initializer().name,
+            begin_here=begin_here.name,
+            told=told.name,
+            probe=probe.name,
+            tell=tell.name,
+            text=text.name,
+        )
+        local = {variable.handle.op.name for variable in v1.local_variables()}
+    definition = graph.as_graph_def()
+    for node in definition.node:
+        if node.op == "VarHandleOp" and node.name in local:
+            node.device = task(worker)
+        elif _is_served(node) and node.name not in _manifest_names(servers):
+            node.attr["shared_name"].s = node.name.encode()
+    return Blueprint(servers, manifest, names, definition, graph)
+
+
+def checked(step: Any) -> Step:
+    """Return what a model function returned, if it is a Step that can be made again for other servers."""
+    if hasattr(step, "fit"):
+        raise TypeError(FIT)
+    if not isinstance(step, Step):
+        raise TypeError(
+            f"the model function returned {step!r}: it returns Step(train, {{name: placeholder}}, …)"
+        )
+    for name, each in (*step.feed.items(), *step.fetch.items()):
+        if not all(isinstance(part, tf.Tensor | tf.Operation) for part in tf.nest.flatten(each)):
+            raise TypeError(f"{name} of Step is {each!r}: it should be a dense tensor of the graph")
+    return step
+
+
+def check_lookups(graph: Any) -> None:
+    """Raise ValueError if ids are mapped to rows by the number of parts."""
+    for op in graph.get_operations():
+        if op.type != "ResourceGather" or PART not in op.inputs[0].op.name:
+            continue
+        ids = _behind(op.inputs[1])
+        if ids.type == "DynamicPartition" and _behind(ids.inputs[1]).type == "FloorMod":
+            raise ValueError(MOD.format(name=split(op.inputs[0].op.name)[0]))
+
+
+def difference(own: Sequence[Entry], told: Sequence[Entry]) -> str:
+    """Return a sentence about the first variable in which two manifests differ; an empty one if none does."""
+    here, there = ({entry.name: entry for entry in each} for each in (own, told))
+    for name in sorted(here.keys() | there.keys()):
+        mine, theirs = here.get(name), there.get(name)
+        if mine != theirs:
+            what = f"{_described(mine)} in this worker's model and {_described(theirs)} on the servers"
+            return (
+                f"variable {name} is {what}: all workers run the same model, from the first start of a job on"
+            )
+    return ""
+
+
+class _Placed:
+    """Which device each operation is on; one that is colocated with a variable comes to be there anyway."""
+
+    def __init__(self, servers: int, worker: str) -> None:
+        self._servers = servers
+        self._own = v1.DeviceSpec.from_string(task(worker))
+
+    def device(self, op: Any) -> str:
+        asked = v1.DeviceSpec.from_string(op.device or "")
+        if asked.job:
+            return str(op.device)
+        if op.type != "VarHandleOp":
+            return str(self._own.make_merged_spec(asked).to_string())
+        return task(SERVERS, server_of(op.name, self._servers))
+
+    def entries(self, variables: Sequence[Any]) -> list[Entry]:
+        """Return the manifest. Raises ValueError for a variable that the rule does not place."""
+        found: dict[str, Entry] = {}
+        for variable in variables:
+            entry, op = _entry(variable), variable.handle.op
+            rule = {part.name: task(SERVERS, part.server) for part in parts(entry, self._servers)}
+            if rule.get(op.name) != op.device:
+                raise ValueError(
+                    f"variable {op.name} is at {op.device or 'no device'}, where servers do not "
+                    "expect it: leave out partitioners, devices and colocation of your own"
+                )
+            found[entry.name] = entry
+        return list(found.values())
+
+
+def _entry(variable: Any) -> Entry:
+    op, dtype = variable.handle.op, variable.dtype.base_dtype.name
+    if not variable.shape.is_fully_defined():
+        raise ValueError(f"variable {op.name} has the shape {variable.shape}: give all its dimensions")
+    if PART in op.name:
+        stem, slot = split(op.name)
+        whole = variable._save_slice_info.full_shape  # TensorFlow has no public name for it
+        return Entry(stem, slot, tuple(whole), dtype, True, stem)
+    home = op.colocation_groups()[0].decode().removeprefix("loc:@")
+    return Entry(op.name, "", tuple(variable.shape.as_list()), dtype, False, home)
+
+
+def _cutting(servers: int, cut: int) -> Callable[..., Any]:
+    """Return a getter that cuts large variables into rows; slots have the shape of what they belong to."""
+
+    def cutting(getter: Callable[..., Any], name: str, *rest: Any, shape: Any = None, **more: Any) -> Any:
+        sizes = tf.TensorShape(shape).as_list() if shape is not None else []
+        if PART not in name and sizes and (sizes[0] or 0) >= cut:
+            more["partitioner"] = v1.fixed_size_partitioner(servers)
+        return getter(name, *rest, shape=shape, **more)
+
+    return cutting
+
+
+def _manifest_ops(servers: int, text: Any) -> tuple[Any, Any, Any]:
+    """Return what reads the manifest of the first server, of all, and what writes it, there last."""
+    handles = []
+    for server in range(servers):
+        with tf.device(task(SERVERS, server)):
+            handles.append(
+                tf.raw_ops.VarHandleOp(
+                    dtype=tf.string, shape=[], shared_name=MANIFEST, name=f"{MANIFEST}_{server}"
+                )
+            )
+    others = [tf.raw_ops.AssignVariableOp(resource=each, value=text) for each in handles[1:]]
+    with tf.control_dependencies(others):
+        tell = tf.raw_ops.AssignVariableOp(resource=handles[0], value=text)
+    read = []
+    for server, each in enumerate(handles):
+        with tf.device(task(SERVERS, server)):
+            read.append(tf.raw_ops.ReadVariableOp(resource=each, dtype=tf.string))
+    return read[0], tf.group(read), tell
+
+
+def _manifest_names(servers: int) -> set[str]:
+    return {f"{MANIFEST}_{server}" for server in range(servers)}
+
+
+def _is_served(node: Any) -> bool:
+    return bool(node.op == "VarHandleOp" and f"/job:{SERVERS}/" in node.device)
+
+
+def _behind(tensor: Any) -> Any:
+    """Return the operation that computes a tensor, casts and the like left out."""
+    op = tensor.op
+    while op.type in ("Cast", "Identity", "Reshape"):
+        op = op.inputs[0].op
+    return op
+
+
+def _described(entry: Entry | None) -> str:
+    return f"{entry.dtype} {list(entry.shape)}" if entry else "absent"

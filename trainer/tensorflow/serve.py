@@ -1,0 +1,36 @@
+"""The program of a parameter server: `python -m elasticjob.trainer.tensorflow.serve [FOLDER]`.
+
+FOLDER has the checkpoints; all servers and workers see it. Address, place and master come from the pod's
+environment; the port is any, or ELASTICJOB_PORT.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.parameters import Serving
+from elasticjob.trainer.tensorflow.server import Server
+
+PORT = "ELASTICJOB_PORT"
+
+
+def main() -> None:
+    """Serve until the job ends."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    host, port = os.environ.get(names.POD_IP, "127.0.0.1"), os.environ.get(PORT, "0")
+    server = Server(f"{host}:{port}", folder)
+    with Serving(server.address, server, checkpoints=server if folder else None) as serving:
+        logging.getLogger("elasticjob.tensorflow").info("serves at %s", server.address)
+        serving.wait()
+    os._exit(0)  # a server of TensorFlow cannot be stopped, and its threads may wait for those that have gone
+
+
+if __name__ == "__main__":
+    main()

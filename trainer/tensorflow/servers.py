@@ -1,0 +1,364 @@
+"""Training with parameter servers that come, go, move and are lost: the loop of a worker.
+
+A step belongs to a version of the servers. Between two steps the worker takes part in changes and saves; for
+each version it has a graph and a session. A step that fails is not repeated with the same servers before it
+is known that they are well, and that it does not count already.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.parameters import Following, way_of
+from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
+from elasticjob.trainer.tensorflow import files
+from elasticjob.trainer.tensorflow.compat import close, config, start_server, tf, v1
+from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
+from elasticjob.trainer.tensorflow.place import decode, encode
+
+log = logging.getLogger("elasticjob.tensorflow")
+
+PAUSE: Final = 0.05
+LOST: Final = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.NotFoundError,
+    tf.errors.UnavailableError,
+    tf.errors.UnknownError,
+)
+"""What a step may end with when a server is lost."""
+OWN: Final = (tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.NotFoundError)
+"""Of these, what is the step's own fault when the servers are well."""
+
+
+@dataclass
+class _Present:
+    """The servers of a version as this worker reaches them. `begun`: there are values."""
+
+    version: int
+    drawn: Blueprint
+    session: Any
+    begun: bool = False
+
+
+class Servers:
+    """The parameter servers of a job, for a worker that trains `model` with the records of `dataset`.
+
+    `model` is called for each number of servers and returns a Step. Variables with `cut` rows or more lie in
+    rows over the servers. `checkpoint` is the folder that servers and workers share; the first worker asks
+    for a checkpoint every `save_every` seconds, and at the end.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dataset: Dataset,
+        *,
+        checkpoint: str | Path = "",
+        save_every: float = 600.0,
+        cut: int = CUT,
+        way: Way | None = None,
+    ) -> None:
+        if hasattr(model, "fit"):
+            raise TypeError(FIT)
+        self.dataset = dataset
+        self._model, self._cut = model, cut
+        self._folder = Path(checkpoint) if checkpoint else None
+        self._save_every = save_every
+        self._way = way or way_of(os.environ)
+        # A server ends the sessions of another client whose job has the same name.
+        self._name = f"worker{uuid.uuid4().hex[:12]}"
+        self._leaving = threading.Event()
+        self._now: _Present | None = None
+        self._made: dict[int, _Present] = {}
+        self._drawn: dict[int, Blueprint] = {}
+        self._making = threading.Lock()
+        self._saved_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        host = os.environ.get(names.POD_IP, "127.0.0.1")
+        self._local, self._address = start_server(f"{host}:0")
+        self._shards = Shards(self.dataset, way=self._way)
+        self._following = Following(
+            prepare=self._prepare,
+            finish=self._finish if self._folder else None,
+            flush=self._shards.flush,
+            way=self._way,
+        )
+        self._following.__enter__()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shards.__exit__(kind, error, trace)
+        self._following.__exit__(kind, error, trace)
+        if self._now:
+            close(self._now.session)
+
+    def steps(self, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
+        """Yield records, and what makes the step with them, until all records are counted.
+
+        The step is called once, with the placeholders of the model by name. It returns what the model's Step
+        fetches; None if a change of servers ended it: the same records come again then.
+        """
+        while not self._leaving.is_set():
+            shard = self._next()
+            if shard is None:
+                break
+            yield from self._steps_of(shard, batch)
+        if not self._leaving.is_set():
+            self._save_the_end()
+
+    def read(self, *names: str) -> dict[str, Any]:
+        """Return the present values of variables, cut ones in one piece."""
+        raise NotImplementedError
+
+    def _steps_of(self, shard: Shard, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
+        """Yield the steps of a shard, from where it is counted, and report it."""
+        restored = self._boundary()
+        records, end = shard.records, shard.used + len(shard)
+        at = max(shard.used, self._counted(shard))
+        while at < end and not self._leaving.is_set():
+            if self._boundary() != restored:
+                return  # values and datasets went back to a checkpoint: the shard is dealt anew
+            until = min(at + batch, end)
+            made = Made(self, shard.number, until)
+            yield records[at - shard.used : until - shard.used], made
+            if not made.called:
+                raise RuntimeError("a step of Servers.steps was not called: each is to be made")
+            if made.counts:
+                at = until
+            elif self._boundary() == restored:
+                at = max(at, self._counted(shard))
+            else:
+                return
+            self._shards.applied(shard, at - shard.used)
+        if at >= end:
+            self._shards.done(shard)
+
+    def _next(self) -> Shard | None:
+        """Return the next shard; take part in changes while others have the last ones."""
+        asked = _Asked(self._shards)
+        while not asked.wait(PAUSE):
+            if self._leaving.is_set():
+                return None
+            self._boundary()
+        return asked.answer()
+
+    def _boundary(self) -> int:
+        """Take part in changes until there are servers with values; return when those were restored."""
+        following = self._following
+        while True:
+            following.at_boundary()
+            now = self._now
+            if now is None or now.version != following.version:
+                now = self._reach(following.version, following.addresses)
+                self._enter(now)
+            if now.begun or self._begin(now):
+                self._ask_for_a_save()
+                return following.restored
+
+    def _reach(self, version: int, addresses: tuple[str, ...]) -> _Present:
+        """Return the graph and session for a version; that which was prepared, if it was."""
+        with self._making:
+            if version not in self._made:
+                drawn = self._draw(len(addresses))
+                jobs = {SERVERS: addresses, self._name: [self._address]}
+                session = v1.Session(self._local.target, graph=drawn.graph(version), config=config(jobs))
+                self._made[version] = _Present(version, drawn, session)
+            return self._made[version]
+
+    def _prepare(self, version: int, addresses: tuple[str, ...]) -> None:
+        self._reach(version, addresses)
+
+    def _enter(self, now: _Present) -> None:
+        """Leave the earlier servers, whether they are there or not."""
+        with self._making:
+            for version in [each for each in self._made if each < now.version]:
+                close(self._made.pop(version).session)
+        self._now = now
+        log.info("trains with version %d of the servers: %d of them", now.version, now.drawn.servers)
+
+    def _draw(self, servers: int) -> Blueprint:
+        """Return the model for so many servers; it is kept, as the next change may need it."""
+        if servers not in self._drawn:
+            self._drawn[servers] = draw(self._model, servers, self._name, self._cut)
+            if servers == 1 and len(self._drawn) == 1:
+                draw(self._model, 2, self._name, self._cut)  # what is wrong only with several is told now
+        return self._drawn[servers]
+
+    def _begin(self, now: _Present) -> bool:
+        """Return whether there are values; the first worker makes the first ones, the others wait."""
+        names = now.drawn.names
+        try:
+            told = now.session.run(names.told)
+            if not told and self._following.is_chief:
+                log.info("makes the first values")
+                now.session.run(names.begin)
+                told = encode(now.drawn.manifest)
+                now.session.run(names.tell, {names.text: told})
+            if told:
+                now.session.run(names.begin_here)
+        except LOST as error:
+            log.info(
+                "version %d of the servers is not there yet, or not any more: %s", now.version, error.message
+            )
+            self._following.wait_for_change(1.0)
+            return False
+        if told and (sentence := difference(now.drawn.manifest, decode(told))):
+            raise ValueError(sentence)
+        if not told:
+            time.sleep(PAUSE)
+        now.begun = bool(told)
+        return now.begun
+
+    def _make(self, number: int, until: int, values: dict[str, Any]) -> Any:
+        """Return what a step fetches; raises what is in LOST."""
+        assert self._now
+        names = self._now.drawn.names
+        if values.keys() != names.feed.keys():
+            raise TypeError(f"the step has {_listed(values)}, and the model takes {_listed(names.feed)}")
+        feed = {names.feed[name]: value for name, value in values.items()}
+        fetched, _ = self._now.session.run(
+            (dict(names.fetch), names.mark), feed | {names.shard: number, names.at: until}
+        )
+        return fetched
+
+    def _counted(self, shard: Shard) -> int:
+        """Return how many records of a shard are in the values."""
+        while True:
+            self._boundary()
+            assert self._now
+            names = self._now.drawn.names
+            try:
+                number, count = self._now.session.run(names.so_far, {names.shard: shard.number})
+            except LOST as error:
+                self._recover(error)
+            else:
+                return int(count) if number == shard.number else 0
+
+    def _recover(self, error: Any) -> None:
+        """Return when it is known that the servers are well, or others serve. Raises a step's own error."""
+        now, following = self._now, self._following
+        assert now
+        log.warning("a step with version %d of the servers failed: %s", now.version, error.message)
+        while not self._leaving.is_set():
+            if following.changing:
+                self._boundary()
+            if self._now is not now:
+                return
+            if self._are_well(now):
+                if isinstance(error, OWN):
+                    raise error
+                return
+            following.wait_for_change(1.0)
+
+    def _are_well(self, now: _Present) -> bool:
+        """Whether all servers of a version answer and have values."""
+        try:
+            now.session.run(now.drawn.names.probe)
+        except LOST:
+            return False
+        return True
+
+    def _ask_for_a_save(self) -> None:
+        due = self._folder and time.monotonic() - self._saved_at >= self._save_every
+        if due and self._following.is_chief:
+            self._saved_at = time.monotonic()
+            self._following.save()
+
+    def _save_the_end(self) -> None:
+        """Have the first worker save what all records have made, before it goes."""
+        self._boundary()
+        following, kept = self._following, self._following.kept
+        while self._folder and following.is_chief and following.kept == kept and not self._leaving.is_set():
+            following.save()
+            following.wait_for_change(1.0)
+            self._boundary()
+
+    def _finish(self, number: int) -> None:
+        """Make one checkpoint of what the servers have written."""
+        assert self._folder
+        files.finish(self._folder, number, _merge)
+        v1.train.update_checkpoint_state(str(self._folder), str(files.prefix(self._folder, number)))
+
+
+class Made:
+    """Makes the step of some records, once."""
+
+    def __init__(self, servers: Servers, number: int, until: int) -> None:
+        self._servers, self._number, self._until = servers, number, until
+        self.called = self.counts = False
+
+    def __call__(self, **values: Any) -> Any:
+        """Make the step, with the placeholders of the model by name; return what its Step fetches.
+
+        None if a change of servers ended it: the records come again.
+        """
+        if self.called:
+            raise RuntimeError("a step of Servers.steps was called twice: take the next records")
+        self.called = True
+        try:
+            fetched = self._servers._make(self._number, self._until, values)
+        except LOST as error:
+            self._servers._recover(error)
+            return None
+        self.counts = True
+        return fetched
+
+
+class _Asked:
+    """The next shard, asked for in a thread: it may come only when others have returned theirs."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._found: Shard | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._ask, name="elasticjob-next", daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        try:
+            self._found = self._shards.next()
+        except Exception as error:  # told to who waits
+            self._error = error
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether the answer is there, after so many seconds at most."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def answer(self) -> Shard | None:
+        if self._error:
+            raise self._error
+        return self._found
+
+
+def _merge(prefixes: list[str], into: str) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=prefixes, destination_prefix=into, delete_old_dirs=False
+            )
+        )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) or "nothing"
