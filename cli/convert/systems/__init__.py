@@ -9,6 +9,7 @@ from elasticjob.cli.convert.systems.dlrover import DLROVER
 from elasticjob.cli.convert.systems.easydl import EASYDL
 from elasticjob.cli.convert.systems.etoperator import ETOPERATOR
 from elasticjob.cli.convert.systems.paddle import PADDLE
+from elasticjob.cli.convert.systems.pytorchjob import PYTORCHJOB
 from elasticjob.cli.convert.systems.torchelastic import TORCHELASTIC
 
 SYSTEMS: Final[tuple[System, ...]] = (
@@ -17,5 +18,6 @@ SYSTEMS: Final[tuple[System, ...]] = (
     EASYDL,
     PADDLE,
     ETOPERATOR,
+    PYTORCHJOB,
 )
 """The first that recognises a document converts it."""

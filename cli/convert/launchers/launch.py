@@ -1,0 +1,283 @@
+"""A launcher's command line as a value, and how the flags of a launcher are read into it. Pure.
+
+A launcher is a table of flags; each says what becomes of it under `elasticjob run` in a pod of a job, where
+the job gives the number of nodes and its master is the rendezvous.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from elasticjob.cli.convert.launchers.variables import expanded
+from elasticjob.cli.convert.system import Note, Verdict
+
+
+class Word(NamedTuple):
+    """A word of a command line: what it means, and how it is written there."""
+
+    plain: str
+    raw: str
+
+
+def words_of(texts: Sequence[object]) -> list[Word]:
+    """Return the words of a command that no shell reads."""
+    return [Word(str(text), str(text)) for text in texts]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launcher's command line asks for."""
+
+    launcher: str
+    """As it is called: torchrun, accelerate launch."""
+    script: str = ""
+    """As it is written: script and arguments may be quoted for a shell."""
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+    python: bool = True
+    nodes: tuple[int, int] | None = None
+    """The least and the largest number of nodes; None where the line does not say."""
+    wanted: int | None = None
+    """The number of nodes at first, where it is not the largest."""
+    processes: str = ""
+    """Of each node: a number, auto, cpu or gpu; "" where the line does not say."""
+    total: int | None = None
+    """Processes of all nodes together, where the line counts them so."""
+    flags: tuple[str, ...] = ()
+    """Further flags of elasticjob run."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    check: str = ""
+    """spec.nodeCheck, where the line asks for a check of nodes."""
+    unit: int = 1
+    """spec.nodeUnit."""
+    notes: tuple[Note, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What is known of the shell's variables."""
+
+    def noted(self, flag: str, verdict: Verdict, why: str, *, harmless: bool = False) -> Launch:
+        """Say what becomes of a flag."""
+        return replace(self, notes=(*self.notes, Note(None, flag, verdict, why, harmless)))
+
+    def with_variable(self, name: str, value: str) -> Launch:
+        """Set a variable of the script's environment."""
+        return replace(self, environment={**self.environment, name: value})
+
+    @property
+    def per_node(self) -> str:
+        """The processes of each node; "" where the line does not say."""
+        if self.processes or self.total is None:
+            return self.processes
+        nodes = self.nodes[1] if self.nodes else 1
+        return str(max(self.total // max(nodes, 1), 1))
+
+    def sizes(self) -> dict[str, int]:
+        """Return replicas, minReplicas and maxReplicas of the role worker, as far as the line says them."""
+        if self.nodes is None:
+            return {}
+        least, most = self.nodes
+        wanted = min(max(self.wanted or most, least), most)
+        return (
+            {"replicas": wanted}
+            if least == most
+            else {"replicas": wanted, "minReplicas": least, "maxReplicas": most}
+        )
+
+    def command(self, *, quoted: bool = False) -> list[str]:
+        """Return the words of elasticjob run, for a container's command or (`quoted`) for a shell."""
+        processes = self.per_node
+        ours = [
+            *(["--nproc-per-node", processes] if processes not in ("", "1") else []),
+            *self.flags,
+            *(["--module"] if self.module else []),
+            *([] if self.python else ["--no-python"]),
+        ]
+        return [
+            "elasticjob",
+            "run",
+            *(map(shlex.quote, ours) if quoted else ours),
+            self.script,
+            *self.arguments,
+        ]
+
+
+Act = Callable[[Launch, str, str], Launch]
+"""What becomes of a flag: (launch so far, flag as written, value) → launch."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a launcher: what becomes of it, and how many words follow it."""
+
+    act: Act
+    values: int = 1
+
+
+Flags = Mapping[str, Flag]
+"""Flags by their names without dashes at the front, and with - for _."""
+
+NEEDS_A_NUMBER: Final = "its value is known only where the line runs: write"
+
+
+def name_of(flag: str) -> str:
+    """Return the name by which a flag stands in a table: --nproc_per_node is nproc-per-node."""
+    return flag.lstrip("-").replace("_", "-")
+
+
+def read(launch: Launch, words: Sequence[Word], flags: Callable[[str], Flag | None]) -> Launch:
+    """Return the launch that flags, a script and its arguments ask for."""
+    at = 0
+    while at < len(words):
+        word = words[at].plain
+        if word == "--":
+            at += 1
+            break
+        if not word.startswith("-") or word == "-":
+            break
+        flag, equals, value = word.partition("=")
+        at += 1
+        known = flags(name_of(flag))
+        if known is None:
+            follows = not equals and at + 1 < len(words) and _is_value(words[at].plain)
+            launch = launch.noted(
+                flag, Verdict.DROPPED, f"{launch.launcher} has no such flag: look what it is for"
+            )
+            at += follows
+            continue
+        if not equals and known.values:
+            value = " ".join(word.plain for word in words[at : at + known.values])
+            at += known.values
+        launch = known.act(launch, flag, expanded(value, launch.variables))
+    rest = [word.raw for word in words[at:]]
+    return replace(launch, script=rest[0] if rest else "", arguments=tuple(rest[1:]))
+
+
+def _is_value(word: str) -> bool:
+    """Whether a word after an unknown flag is its value, and not the script."""
+    return not word.startswith("-") and not word.endswith((".py", ".sh")) and "/" not in word
+
+
+def one_of(flags: Flags) -> Callable[[str], Flag | None]:
+    """Find flags of a table by name, or by the beginning of one name alone, as argparse does."""
+
+    def find(name: str) -> Flag | None:
+        if name in flags:
+            return flags[name]
+        longer = [each for each in flags if len(name) > 1 and each.startswith(name)]
+        return flags[longer[0]] if len(longer) == 1 else None
+
+    return find
+
+
+def kept(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
+    """A flag that means the same, in another place."""
+    return lambda launch, flag, value: change(launch, value).noted(flag, Verdict.KEPT, why)
+
+
+def changed(why: str) -> Act:
+    """A flag that is not needed, since it is done in another way."""
+    return lambda launch, flag, _: launch.noted(flag, Verdict.CHANGED, why)
+
+
+def dropped(why: str, *, harmless: bool = False) -> Act:
+    """A flag without a counterpart, and what to do instead."""
+    return lambda launch, flag, _: launch.noted(flag, Verdict.DROPPED, why, harmless=harmless)
+
+
+def needless(why: str) -> Act:
+    """A flag that says what is so anyway."""
+    return dropped(why, harmless=True)
+
+
+def same(name: str, *, valued: bool = True) -> Act:
+    """A flag that elasticjob run has, too."""
+
+    def act(launch: Launch, flag: str, value: str) -> Launch:
+        told = (f"--{name}", value) if valued else (f"--{name}",)
+        return replace(launch, flags=(*launch.flags, *told)).noted(
+            flag, Verdict.KEPT, f"--{name} of elasticjob run"
+        )
+
+    return act
+
+
+def variable(name: str, value: str = "", *, lower: bool = False) -> Act:
+    """A flag that the launcher turns into a variable of the script's environment."""
+
+    def act(launch: Launch, flag: str, given: str) -> Launch:
+        told = value or (given.lower() if lower and given in ("True", "False") else given)
+        return launch.with_variable(name, told).noted(flag, Verdict.KEPT, f"{name}={told} in the environment")
+
+    return act
+
+
+def nodes(launch: Launch, flag: str, value: str) -> Launch:
+    """A number of nodes, or MIN:MAX."""
+    found = re.fullmatch(r"([1-9]\d{0,5})(?::([1-9]\d{0,5}))?", value)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+    if least > most:
+        return launch.noted(
+            flag,
+            Verdict.DROPPED,
+            f"{NEEDS_A_NUMBER} minReplicas, replicas and maxReplicas of the role worker",
+        )
+    told = f"replicas: {most}" if least == most else f"minReplicas: {least}, maxReplicas: {most}"
+    launch = replace(launch, nodes=(least, most), wanted=most)
+    return launch.noted(flag, Verdict.KEPT, f"{told} of the role worker")
+
+
+def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
+    """The least number of nodes alone."""
+    if not value.isdecimal():
+        return nodes(launch, flag, value)
+    least = max(int(value), 1)
+    most = max(least, launch.nodes[1] if launch.nodes else least)
+    told = f"minReplicas: {least} of the role worker"
+    return replace(launch, nodes=(least, most)).noted(flag, Verdict.KEPT, told)
+
+
+def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
+    """The largest number of nodes alone."""
+    if not value.isdecimal():
+        return nodes(launch, flag, value)
+    most = max(int(value), 1)
+    least = min(most, launch.nodes[0] if launch.nodes else most)
+    told = f"maxReplicas: {most} of the role worker"
+    return replace(launch, nodes=(least, most)).noted(flag, Verdict.KEPT, told)
+
+
+def processes(launch: Launch, flag: str, value: str) -> Launch:
+    """The processes of each node."""
+    if not (value.isdecimal() and int(value)) and value not in ("auto", "cpu", "gpu", "xpu"):
+        return launch.noted(
+            flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node NUMBER, or auto for all GPUs"
+        )
+    told = "--nproc-per-node of elasticjob run" + (", whose default is 1" if value == "1" else "")
+    return replace(launch, processes=value).noted(flag, Verdict.KEPT, told)
+
+
+def total(launch: Launch, flag: str, value: str) -> Launch:
+    """The processes of all nodes together."""
+    if not (value.isdecimal() and int(value)):
+        return launch.noted(flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node, and replicas")
+    told = "counted for each node: --nproc-per-node of elasticjob run times replicas"
+    return replace(launch, total=int(value)).noted(flag, Verdict.KEPT, told)
+
+
+def as_module(launch: Launch, flag: str, value: str) -> Launch:
+    """The script is a module."""
+    return replace(launch, module=True).noted(flag, Verdict.KEPT, "--module of elasticjob run")
+
+
+def no_python(launch: Launch, flag: str, value: str) -> Launch:
+    """The script is a program."""
+    return replace(launch, python=False).noted(flag, Verdict.KEPT, "--no-python of elasticjob run")
+
+
+MASTER: Final = "the job's master is the rendezvous, and pods find it by themselves"
+OF_SSH: Final = (
+    "no node is reached by ssh: each runs elasticjob run, and meets the others at the job's master"
+)

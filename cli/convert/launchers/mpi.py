@@ -1,0 +1,139 @@
+"""mpirun, mpiexec and horovodrun: programs on hosts over ssh, counted by ranks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from elasticjob.cli.convert.launchers.launch import (
+    OF_SSH,
+    Flag,
+    Flags,
+    Launch,
+    changed,
+    dropped,
+    needless,
+    processes,
+    same,
+    total,
+)
+from elasticjob.cli.convert.system import Verdict
+
+OF_MPI: Final = "it is for MPI, which does not start here"
+BOUND: Final = "workers are bound to no cores: write numactl before the command"
+
+
+def per_host(launch: Launch, flag: str, value: str) -> Launch:
+    """Where ranks are placed: ppr:N:node says how many each host has."""
+    parts = value.split(":")
+    if len(parts) >= 3 and parts[0] == "ppr" and parts[2].startswith("node"):
+        return processes(launch, flag, parts[1])
+    return launch.noted(flag, Verdict.DROPPED, "each node has --nproc-per-node workers", harmless=True)
+
+
+def exported(launch: Launch, flag: str, value: str) -> Launch:
+    """A variable for all ranks: with a value, or that of the launcher's own environment."""
+    name, equals, told = value.replace(" ", "=", 1).partition("=")
+    if not equals:
+        return launch.noted(flag, Verdict.DROPPED, f"workers have {name} of their pod", harmless=True)
+    return launch.with_variable(name, told).noted(flag, Verdict.KEPT, f"{name} in the environment")
+
+
+def hosts(launch: Launch, flag: str, value: str) -> Launch:
+    """A list of hosts: their number is that of nodes."""
+    names = [name for name in value.split(",") if name]
+    if "$" in value or "`" in value or not names or launch.nodes is not None:
+        return launch.noted(
+            flag, Verdict.DROPPED, "nodes are pods of the job: write replicas of the role worker"
+        )
+    slots = {name.partition(":")[2] for name in names}
+    each = slots.pop() if len(slots) == 1 else ""
+    launch = replace(launch, nodes=(len(names), len(names)), processes=launch.processes or each)
+    return launch.noted(flag, Verdict.KEPT, f"replicas: {len(names)} of the role worker")
+
+
+def least(launch: Launch, flag: str, value: str) -> Launch:
+    """The least number of ranks."""
+    return _bound(launch, flag, value, "minReplicas", 0)
+
+
+def most(launch: Launch, flag: str, value: str) -> Launch:
+    """The largest number of ranks."""
+    return _bound(launch, flag, value, "maxReplicas", 1)
+
+
+def _bound(launch: Launch, flag: str, value: str, field: str, place: int) -> Launch:
+    if not (value.isdecimal() and int(value)):
+        return launch.noted(flag, Verdict.DROPPED, f"write {field} of the role worker")
+    bounds = list(launch.nodes or (int(value), int(value)))
+    bounds[place] = int(value)
+    launch = replace(launch, nodes=(min(bounds), max(bounds)))
+    return launch.noted(flag, Verdict.KEPT, f"{field}, with as many workers on a node as before")
+
+
+BOUNDS: Final = frozenset({"min-np", "min-num-proc", "max-np", "max-num-proc"})
+"""Flags that bound the number of ranks."""
+
+MPIRUN: Final[Flags] = {
+    **dict.fromkeys(("np", "n", "c"), Flag(total)),
+    **dict.fromkeys(("npernode", "N", "ppn", "perhost", "ntasks-per-node"), Flag(processes)),
+    "map-by": Flag(per_host),
+    **dict.fromkeys(("x", "env"), Flag(exported)),
+    "env": Flag(exported, 2),
+    "genv": Flag(exported, 2),
+    **dict.fromkeys(("H", "host", "hosts"), Flag(hosts)),
+    **dict.fromkeys(("hostfile", "machinefile", "f"), Flag(needless(OF_SSH))),
+    **dict.fromkeys(("mca", "gmca", "prtemca", "pmixmca"), Flag(needless(OF_MPI), 2)),
+    **dict.fromkeys(("bind-to", "rank-by"), Flag(dropped(BOUND, harmless=True))),
+    **dict.fromkeys(
+        (
+            "allow-run-as-root",
+            "oversubscribe",
+            "nooversubscribe",
+            "display-map",
+            "report-bindings",
+            "v",
+            "verbose",
+        ),
+        Flag(needless(OF_MPI), 0),
+    ),
+    **dict.fromkeys(
+        ("tag-output", "timestamp-output"), Flag(needless("each line of the log has its worker"), 0)
+    ),
+    **dict.fromkeys(("wdir", "wd"), Flag(changed("write workingDir of the container"))),
+    **dict.fromkeys(("bootstrap", "launcher", "prefix", "oob", "iface", "timeout"), Flag(needless(OF_MPI))),
+    "output-filename": Flag(same("log-dir")),
+}
+HOROVODRUN: Final[Flags] = {
+    **dict.fromkeys(("np", "num-proc"), Flag(total)),
+    **dict.fromkeys(("min-np", "min-num-proc"), Flag(least)),
+    **dict.fromkeys(("max-np", "max-num-proc"), Flag(most)),
+    **dict.fromkeys(("slots-per-host", "slots"), Flag(processes)),
+    **dict.fromkeys(("H", "hosts"), Flag(hosts)),
+    **dict.fromkeys(
+        ("hostfile", "host-discovery-script", "ssh-port", "p", "ssh-identity-file"), Flag(needless(OF_SSH))
+    ),
+    "reset-limit": Flag(changed("runPolicy.backoffLimit is how many nodes may be replaced")),
+    "blacklist-cooldown-range": Flag(changed("nodes that fail are replaced, on other machines"), 2),
+    **dict.fromkeys(("start-timeout", "elastic-timeout"), Flag(changed("--rdzv-conf join_timeout=SECONDS"))),
+    **dict.fromkeys(
+        ("gloo", "mpi", "disable-cache", "verbose", "autotune", "no-autotune", "mpi-threads-disable"),
+        Flag(dropped("it is Horovod's"), 0),
+    ),
+    **dict.fromkeys(
+        (
+            "mpi-args",
+            "network-interfaces",
+            "nics",
+            "cache-capacity",
+            "cycle-time-ms",
+            "fusion-threshold-mb",
+            "log-level",
+            "timeline-filename",
+            "config-file",
+            "binding-args",
+        ),
+        Flag(dropped("it is Horovod's")),
+    ),
+    "output-filename": Flag(same("log-dir")),
+}

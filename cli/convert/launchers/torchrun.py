@@ -1,0 +1,151 @@
+"""torchrun, and the launchers that have its flags and some of their own: dlrover-run, hyperpodrun. Pure.
+
+A test holds this table against the flags of elasticjob run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from elasticjob.cli.convert.launchers.launch import (
+    MASTER,
+    Act,
+    Flag,
+    Flags,
+    Launch,
+    as_module,
+    changed,
+    dropped,
+    name_of,
+    needless,
+    no_python,
+    nodes,
+    processes,
+    same,
+)
+from elasticjob.cli.convert.system import Verdict
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.standalone.torchrun import REFUSED, conf
+
+MOMENTS: Final = "join_timeout", "timeout"
+"""Keys of --rdzv-conf that an agent reads; the others are for who hosts a master."""
+
+
+def rendezvous_conf(launch: Launch, flag: str, value: str) -> Launch:
+    """Keep how long a node waits for others; the rest is the master's."""
+    try:
+        conf(value)
+    except Failure as error:
+        return launch.noted(flag, Verdict.DROPPED, str(error))
+    pairs = [pair for pair in value.split(",") if pair.partition("=")[0].strip() in MOMENTS]
+    if not pairs:
+        return launch.noted(flag, Verdict.DROPPED, f"{MASTER}; its times are settings of the master")
+    told = ",".join(pairs)
+    why = f"--rdzv-conf {told} of elasticjob run; other times are settings of the master"
+    return replace(launch, flags=(*launch.flags, "--rdzv-conf", told)).noted(flag, Verdict.KEPT, why)
+
+
+def check(found: str) -> Act:
+    """Nodes are checked before they train."""
+
+    def act(launch: Launch, flag: str, value: str) -> Launch:
+        return replace(launch, check=found).noted(flag, Verdict.KEPT, f"nodeCheck: {found}")
+
+    return act
+
+
+def unit(launch: Launch, flag: str, value: str) -> Launch:
+    """Nodes train in multiples of a number."""
+    if not (value.isdecimal() and int(value)):
+        return launch.noted(flag, Verdict.DROPPED, "write nodeUnit, a whole number")
+    return replace(launch, unit=int(value)).noted(flag, Verdict.KEPT, f"nodeUnit: {value}")
+
+
+IN_A_JOB: Final[Flags] = {
+    "nnodes": Flag(nodes),
+    "nproc-per-node": Flag(processes),
+    "module": Flag(as_module, 0),
+    "m": Flag(as_module, 0),
+    "no-python": Flag(no_python, 0),
+    "use-env": Flag(needless("LOCAL_RANK is always in the environment"), 0),
+    "rdzv-conf": Flag(rendezvous_conf),
+    **dict.fromkeys(
+        ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr", "master-port", "local-addr"),
+        Flag(needless(MASTER)),
+    ),
+    "node-rank": Flag(needless("the oldest node has rank 0, and the job's master tells each its own")),
+    "standalone": Flag(needless(MASTER), 0),
+    "monitor-interval": Flag(needless("the end of a worker is noticed at once")),
+    "run-path": Flag(needless("a script is always run by its path"), 0),
+    **{name_of(name): Flag(dropped(reason)) for name, (_, reason) in REFUSED.items()},
+}
+"""Flags that mean something else in a pod of a job than on machines that a user looks after."""
+
+NONE: Final = "there is no counterpart"
+DLROVER: Final[Flags] = {
+    "network-check": Flag(check("ExcludeFaults"), 0),
+    "exclude-straggler": Flag(check("ExcludeStragglers"), 0),
+    "comm-perf-test": Flag(changed("--network-check times the nodes, too: nodeCheck: ExcludeStragglers"), 0),
+    "precheck": Flag(changed("nodeCheck: ExcludeFaults checks nodes before they train")),
+    "node-unit": Flag(unit),
+    "auto-config": Flag(
+        changed("the job gives the number of nodes; write --nproc-per-node auto for a worker per GPU"), 0
+    ),
+    "auto-tunning": Flag(dropped(f"{NONE}: the size of batches is the script's"), 0),
+    "save-at-breakpoint": Flag(needless("Checkpoint always does so"), 0),
+    "accelerator": Flag(dropped(f"{NONE}: workers use the devices of the pod")),
+    "numa-affinity": Flag(dropped(f"{NONE}: write numactl before the command"), 0),
+    "membind-policy": Flag(dropped(f"{NONE}: write numactl before the command")),
+    "training-port": Flag(needless("the job's master finds a free port")),
+    "training-log-file": Flag(dropped("write --log-dir, or read elasticjob logs")),
+    "failure-node-errors": Flag(dropped("write runPolicy.failurePolicy, by exit codes")),
+    "ucp-device-type": Flag(dropped(NONE)),
+}
+HYPERPOD: Final[Flags] = {
+    **{
+        name: Flag(dropped("write an init container, or a script that starts both"))
+        for name in ("pre-train-script", "pre-train-args", "post-train-script", "post-train-args")
+    },
+    **{
+        name: Flag(needless("the agent has no server: it asks the job's master"))
+        for name in ("server-host", "server-port", "server-log-level", "server-shutdown-timeout")
+    },
+    "inprocess-restart": Flag(changed("--recovery of elasticjob run: auto finds out from the script"), 0),
+    "inprocess-timeout": Flag(dropped("--grace of elasticjob run is how long workers may take to end")),
+}
+
+
+SAME: Final[Flags] = {
+    **{
+        name: Flag(same(name))
+        for name in (
+            "max-restarts",
+            "role",
+            "log-dir",
+            "redirects",
+            "tee",
+            "local-ranks-filter",
+            "log-line-prefix-template",
+            "signals-to-handle",
+            "start-method",
+            "shutdown-timeout",
+        )
+    },
+    "r": Flag(same("redirects")),
+    "t": Flag(same("tee")),
+    "virtual-local-rank": Flag(same("virtual-local-rank", valued=False), 0),
+}
+"""Flags of torchrun that elasticjob run has, too."""
+
+TORCHRUN: Final[Flags] = {**SAME, **IN_A_JOB}
+DLROVER_RUN: Final[Flags] = {**TORCHRUN, **DLROVER}
+HYPERPODRUN: Final[Flags] = {**TORCHRUN, **HYPERPOD}
+ELASTICJOB_RUN: Final[Flags] = {
+    **TORCHRUN,
+    "recovery": Flag(same("recovery")),
+    "grace": Flag(same("grace")),
+    "allow-unsaved": Flag(same("allow-unsaved", valued=False), 0),
+    "network-check": Flag(same("network-check", valued=False), 0),
+    "exclude-straggler": Flag(same("exclude-straggler", valued=False), 0),
+}

@@ -1,0 +1,161 @@
+"""The role that trains: its pod template, with elasticjob run in place of a launcher. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import rewritten
+from elasticjob.cli.convert.launchers.launch import Launch
+from elasticjob.cli.convert.system import Fields, Note, Verdict, child
+from elasticjob.client.objects import IMAGE
+from elasticjob.kube.objects.kinds import Manifest
+
+GPU: Final = "nvidia.com/gpu"
+BY_THE_IMAGE: Final = (
+    "is absent: if the image's own command starts a launcher, write elasticjob run with the script as command"
+)
+NO_LAUNCHER: Final = (
+    "if it starts a launcher in the end, call elasticjob run there; else each node runs by itself"
+)
+FOR_THE_ENTRYPOINT: Final = (
+    "the image's command reads them: write elasticjob run and the script there; else each node is alone"
+)
+NO_IMAGE: Final = f"is absent: {IMAGE}, which has the agent, Python and torch; write yours"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A pod template, and the launch that its main container asks for; None where it calls no launcher."""
+
+    template: Manifest
+    launch: Launch | None = None
+
+    @property
+    def container(self) -> Manifest:
+        """The main container, empty if there is none."""
+        return next(iter(pods.containers(self.template)), {})
+
+
+def trained(
+    role: Fields,
+    names: Iterable[str] = (),
+    *,
+    name: str = "template",
+    defaults: Launch | None = None,
+    plainly: bool = False,
+) -> Trained:
+    """Return the template of a role whose main container, one of `names` or the first, trains.
+
+    `plainly`: Python without a launcher has its rank from the system, so elasticjob run starts it.
+    """
+    made = pods.main_first(pods.template(role, name), names)
+    found = pods.containers(made)
+    if not found:
+        return Trained(made)
+    path = _path(role, name, found[0])
+    read = rewritten(found[0], plainly=plainly, defaults=_counted(defaults, found[0]))
+    say(role, read.notes(path))
+    if read.launch is None:
+        _without_launcher(role, path, found[0], ranked=plainly)
+    container = with_image(role, path, read.container)
+    return Trained(with_main(made, container), read.launch)
+
+
+def members(fields: Fields, name: str) -> dict[str, Fields]:
+    """Return the objects of a map by their keys, each of which is looked at by itself."""
+    whole = fields.below(name)
+    return {key: whole.below(key) for key in whole.value if isinstance(whole.peek(key), dict)}
+
+
+def say(fields: Fields, notes: Iterable[Note]) -> None:
+    """Add notes of flags, whose lines are those of the fields that they are in."""
+    for note in notes:
+        line = fields.source.line(note.field.partition(" ")[0])
+        fields.log.notes[note.field] = replace(note, line=line)
+
+
+def with_image(fields: Fields, path: str, container: Manifest) -> Manifest:
+    """Return a container with an image: ours, if it has none."""
+    if container.get("image"):
+        return container
+    note_near(fields, child(path, "image"), Verdict.CHANGED, NO_IMAGE)
+    return {**container, "image": IMAGE}
+
+
+def with_main(template: Manifest, container: Manifest) -> Manifest:
+    """Return a template with another main container."""
+    spec = template.get("spec") or {}
+    return {**template, "spec": {**spec, "containers": [container, *pods.containers(template)[1:]]}}
+
+
+def role_of(found: Trained, sizes: Mapping[str, Any], **more: Any) -> Manifest:
+    """Return the spec of a role: sizes in order, and the template."""
+    return pods.without_empty({**ordered(sizes), **more, "template": found.template})
+
+
+def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sizes of which the least and the most hold the number, without those that are not given."""
+    found = {name: size for name, size in sizes.items() if size is not None}
+    least, most = found.get("minReplicas"), found.get("maxReplicas")
+    if least is not None and most is not None and least > most:
+        found["maxReplicas"] = most = least
+    if "replicas" in found:
+        found["replicas"] = max(found["replicas"], least or 0)
+        found["replicas"] = found["replicas"] if most is None else min(found["replicas"], most)
+    return found
+
+
+def asked(launch: Launch | None) -> Manifest:
+    """Return the fields of a job's spec that a launcher's flags say: checks of nodes, and their unit."""
+    if launch is None:
+        return {}
+    found: Manifest = {"nodeCheck": launch.check} if launch.check else {}
+    return {**found, "nodeUnit": launch.unit} if launch.unit > 1 else found
+
+
+def devices(container: Mapping[str, Any]) -> int:
+    """Return how many GPUs a container asks for."""
+    resources = container.get("resources")
+    kinds = [resources.get(kind) for kind in ("limits", "requests")] if isinstance(resources, dict) else []
+    amounts = [kind.get(GPU) for kind in kinds if isinstance(kind, dict)]
+    return next((int(str(each)) for each in amounts if str(each).isdecimal()), 0)
+
+
+def _counted(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | None:
+    """auto is a process for each GPU, and one where there is none."""
+    if defaults is None or defaults.processes not in ("", "auto"):
+        return defaults
+    count = devices(container)
+    return replace(defaults, processes=str(count) if count > 1 else "")
+
+
+def _without_launcher(role: Fields, path: str, container: Mapping[str, Any], *, ranked: bool) -> None:
+    """Say what a container without a launcher will do; `ranked`: its system gives each node a rank."""
+    if not container.get("command") and not container.get("args"):
+        note_near(role, child(path, "command"), Verdict.CHANGED, BY_THE_IMAGE)
+    elif ranked:
+        field = "command" if container.get("command") else "args"
+        why = NO_LAUNCHER if field == "command" else FOR_THE_ENTRYPOINT
+        note_near(role, child(path, field), Verdict.CHANGED, why)
+
+
+def note_near(fields: Fields, path: str, verdict: Verdict, why: str) -> None:
+    """Say what becomes of a field that may be absent: its line is that of what it would be in."""
+    line, place = None, path
+    while line is None and place:
+        line, place = fields.source.line(place), place[: max(place.rfind("."), place.rfind("["), 0)]
+    fields.log.notes[path] = Note(line, path, verdict, why)
+
+
+def _path(role: Fields, name: str, container: Mapping[str, Any]) -> str:
+    """Return the path of a container where it was written."""
+    template = role.peek(name)
+    spec = template.get("spec") if isinstance(template, dict) else None
+    written = spec.get("containers") if isinstance(spec, dict) else None
+    listed = written if isinstance(written, list) else []
+    called = [each.get("name") if isinstance(each, dict) else None for each in listed]
+    at = called.index(container.get("name")) if container.get("name") in called else 0
+    return f"{child(role.path, name)}.spec.containers[{at}]"
