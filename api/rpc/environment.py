@@ -19,6 +19,7 @@ POD_NAME: Final = "POD_NAME"
 POD_IP: Final = "POD_IP"
 ALLOW_UNSAVED: Final = "ELASTICJOB_ALLOW_UNSAVED"  # any text: the run succeeds without its last checkpoint
 FORGIVE_AFTER: Final = "ELASTICJOB_FORGIVE_AFTER"  # seconds: runPolicy.forgiveRestartsAfterSeconds
+MODULES: Final = "ELASTICJOB_MODULES"  # a,b: what the agent imports once, for all its workers; default: torch
 CHECK: Final = "ELASTICJOB_NODE_CHECK"  # 1: nodes are checked before they train
 CHECK_COMMAND: Final = "ELASTICJOB_NODE_CHECK_COMMAND"  # another payload than ours
 TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/termination-log

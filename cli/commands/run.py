@@ -43,7 +43,7 @@ from elasticjob.cli.standalone.torchrun import (
 from elasticjob.trainer.agent import words
 from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.agent.script import Script, Unusable, check
-from elasticjob.trainer.agent.settings import Recover, Settings, Start, place_from, worker_count
+from elasticjob.trainer.agent.settings import Recover, Settings, Start, modules_from, place_from, worker_count
 
 log = logging.getLogger("elasticjob.run")
 
@@ -254,6 +254,7 @@ def run(
         may_lose_save=allow_unsaved or bool(os.environ.get(names.ALLOW_UNSAVED)),
         recover=recovery,
         start=start(start_method),
+        modules=modules_from(os.environ),
         name=role,
         template=log_line_prefix_template,
         log_dir=log_dir,

@@ -37,7 +37,7 @@ from elasticjob.trainer.agent.processes.environ import with_defaults, worker_env
 from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.reports import Reports
-from elasticjob.trainer.agent.script import imports, is_elastic, preloads
+from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared
 from elasticjob.trainer.agent.seeing import memory
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
@@ -84,6 +84,7 @@ class Agent:
         cgroup: memory.Cgroup | None = None,
     ) -> None:
         imported = imports(settings.script)
+        wanted = preloads(imported, shared(settings.script, settings.modules))
         self._group = Group(
             terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
         )
@@ -106,7 +107,7 @@ class Agent:
         self._workers = Workers(
             settings.script,
             emit=emit,
-            preloads=preloads(imported) if settings.start is Start.WARM and settings.script.python else None,
+            preloads=wanted if settings.start is Start.WARM and settings.script.python else None,
             prefix=output.prefix if settings.workers > 1 or settings.template else None,
             log_file=output.log_file,
             shown=output.shown,

@@ -15,7 +15,7 @@ import shutil
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, ModuleSpec, PathFinder
@@ -25,8 +25,12 @@ from typing import Final
 LIBRARY: Final = "elasticjob.trainer.torch"
 
 HUB: Final = frozenset({"accelerate", "huggingface", "lightning", "pytorch_lightning", "transformers"})
-HUB_VARIABLE: Final = re.compile("(HF|TRANSFORMERS|HUGGING_?FACE|XDG)_")
-"""A variable that Hugging Face's packages read when these import them: a script may set it before."""
+READ_AT_IMPORT: Final[Mapping[frozenset[str], re.Pattern[str]]] = {
+    HUB: re.compile("(HF|TRANSFORMERS|HUGGING_?FACE|XDG)_"),
+    frozenset({"keras", "tensorflow"}): re.compile("(TF_(?!CONFIG)|GRPC_|KERAS_)"),
+    frozenset({"flax", "jax", "optax"}): re.compile("(JAX|XLA)_"),
+}
+"""Variables that packages read when they are imported: a script may set them before."""
 
 PRELOADED: Final = HUB | {"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"}
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
@@ -134,27 +138,37 @@ def imports(script: Script) -> frozenset[str]:
 
     Without packages whose variables it may set first: those have to be imported where it says.
     """
+    nodes = syntax(script)
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    names = {name for node in nodes for name in (*imported(node, used), *of_lazy(node))}
+    own = withheld(nodes)
+    return frozenset(name for name in names if not is_from(own, name))
+
+
+def syntax(script: Script) -> Sequence[ast.AST]:
+    """Return all nodes of the script's own source; none if it cannot be read."""
     path = script.source()
     if path is None:
-        return frozenset()
+        return ()
     try:
-        tree = ast.parse(path.read_bytes())
+        return list(ast.walk(ast.parse(path.read_bytes())))
     except (OSError, SyntaxError, ValueError):
-        return frozenset()
-    nodes = list(ast.walk(tree))
-    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    sets = any(is_of_hub(node) for node in nodes)
-    names = {name for node in nodes for name in (*imported(node, used), *of_lazy(node))}
-    return frozenset(name for name in names if not (sets and is_from(HUB, name)))
+        return ()
 
 
-def is_of_hub(node: ast.AST) -> bool:
-    """Whether this may be the name of a variable that decides what an import does."""
+def withheld(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the packages whose variables a script may set before it imports them."""
+    texts = {text for node in nodes for text in words(node)}
+    return frozenset().union(
+        *(packages for packages, variable in READ_AT_IMPORT.items() if any(map(variable.match, texts)))
+    )
+
+
+def words(node: ast.AST) -> Iterator[str]:
+    """Yield what may be the name of a variable of the environment."""
     match node:
         case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
-            return HUB_VARIABLE.match(name) is not None
-        case _:
-            return False
+            yield name
 
 
 def is_from(packages: frozenset[str], name: str) -> bool:
@@ -190,12 +204,18 @@ def is_elastic(names: frozenset[str]) -> bool:
     return f"{LIBRARY}.Elastic" in names or LIBRARY in names
 
 
-def preloads(names: frozenset[str]) -> tuple[str, ...]:
-    """Return what the warm process imports for a script that imports `names`; torch always."""
+def shared(script: Script, modules: Iterable[str]) -> frozenset[str]:
+    """Return those of the framework's `modules` that may be imported before the script runs."""
+    own = withheld(syntax(script))
+    return frozenset(module for module in modules if not is_from(own, module))
+
+
+def preloads(names: frozenset[str], modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
+    """Return what the warm process imports for a script that imports `names`; `modules` always."""
     wanted = {name for name in names if is_from(PRELOADED, name) and is_module(name)}
     own = {LIBRARY} if is_elastic(names) else set()
     late = {COMPILER} if any(name.startswith(DIVIDES) for name in names) else set()
-    return tuple(sorted(wanted | own | late | {"torch"}))
+    return tuple(sorted(wanted | own | late | set(modules)))
 
 
 def is_module(name: str) -> bool:

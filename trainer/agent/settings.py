@@ -19,7 +19,7 @@ from elasticjob.trainer.agent.script import Script
 class Start(StrEnum):
     """How worker processes are started."""
 
-    WARM = "warm"  # forked from a process that has imported torch
+    WARM = "warm"  # forked from a process that has imported the framework
     COLD = "cold"  # a new interpreter each
 
 
@@ -78,6 +78,7 @@ class Settings:
     may_lose_save: bool = False  # success although the last checkpoint could not be written
     recover: Recover = Recover.AUTO
     start: Start = Start.WARM
+    modules: tuple[str, ...] = ("torch",)  # imported once for all workers, whatever the script imports
     name: str = "default"  # torchrun's --role: the prefix of log lines
     log_dir: Path | None = None
     template: str = ""  # of the prefix, in torchrun's macros
@@ -127,6 +128,12 @@ def token_from(env: Mapping[str, str]) -> str:
     """Return the job's bearer token, empty outside a pod."""
     path = Path(first(env, names.TOKEN_FILE) or names.TOKEN_PATH)
     return path.read_text().strip() if path.is_file() else ""
+
+
+def modules_from(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the job's framework has imported once for all workers: torch outside of a pod."""
+    given = env.get(names.MODULES)
+    return ("torch",) if given is None else tuple(each for each in given.split(",") if each)
 
 
 def default_log() -> Path | None:

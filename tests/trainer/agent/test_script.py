@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob.trainer.agent.processes.environ import one_device
-from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is_elastic, preloads
-from elasticjob.trainer.agent.settings import place_from, worker_count
+from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is_elastic, preloads, shared
+from elasticjob.trainer.agent.settings import modules_from, place_from, worker_count
 from elasticjob.trainer.link.channel import LIMIT, Lines
 
 FSDP = "torch.distributed.fsdp"
@@ -151,6 +151,26 @@ def test_warm_process_imports_what_is_slow_and_harmless(
     script = tmp_path / "train.py"
     script.write_text(source)
     assert set(preloads(imports(Script(str(script))))) == expected | {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "source", "expected"),
+    [
+        (None, "import numpy", {"numpy", "torch"}),
+        ("tensorflow", "import numpy", {"numpy", "tensorflow"}),
+        ("tensorflow", "import os\nos.environ['TF_CONFIG']", {"tensorflow"}),
+        ("tensorflow", "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'", set()),
+        ("jax,tensorflow", "import os\nos.environ.setdefault('XLA_FLAGS', '')", {"tensorflow"}),
+        ("", "import os", set()),
+    ],
+)
+def test_warm_process_imports_what_the_framework_says(
+    tmp_path: Path, variable: str | None, source: str, expected: set[str]
+) -> None:
+    script = Script(str(tmp_path / "train.py"))
+    Path(script.name).write_text(source)
+    modules = modules_from({} if variable is None else {"ELASTICJOB_MODULES": variable})
+    assert set(preloads(imports(script), shared(script, modules))) == expected
 
 
 def test_pod_environment_tells_the_place(tmp_path: Path) -> None:

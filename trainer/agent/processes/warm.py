@@ -1,6 +1,7 @@
 """The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
 
-It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. The agent sends
+It is single-threaded (a fork keeps only the thread that calls it) and does nothing else; if an import has
+started threads that stay, it starts new interpreters instead: TensorFlow hangs in such a fork. The agent sends
 `Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page (`pulse.py`)
 attached, answered by `Forked` and later by `Reaped`. The process dies with the agent, and its forks die with
 it.
@@ -26,6 +27,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -41,10 +43,14 @@ from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.link import pulse, stacks
 
 STREAMS: Final = 4  # stdout, stderr, channel, page
+TRIES: Final = 20
+PAUSE: Final = 0.005  # seconds
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
-DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH")
-"""Variables that Python and torch read only once: a fork cannot be given other values."""
+DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH", "TF_", "GRPC_", "JAX_", "XLA_")
+"""Variables that Python and frameworks read only once: a fork cannot be given other values."""
+READ_LATER: Final = frozenset({"TF_CONFIG"})
+"""Variables that begin so, and are read by scripts."""
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
@@ -100,7 +106,8 @@ def attend(agent: socket.socket, run: Callable[[Fork], None] | None = None) -> N
     """Serve until the agent is gone; in a fork, be the worker: `run` its order, a script by default."""
     end = QuickEnd()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    order = serve(agent)
+    agent.set_inheritable(False)
+    order = serve(agent, scripts=run is None)
     if order is None:
         os._exit(0)
     with end:
@@ -140,8 +147,12 @@ def beside(
 
 
 def decided(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """Return the variables that count when a process imports torch."""
-    return {name: value for name, value in environment.items() if name.startswith(DECIDED_AT_IMPORT)}
+    """Return the variables that count when a process imports a framework."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(DECIDED_AT_IMPORT) and name not in READ_LATER
+    }
 
 
 def load(modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
@@ -223,8 +234,12 @@ def receive(line: socket.socket) -> tuple[Fork | Prepare | None, list[int]]:
         return decode_order(file.read()), streams
 
 
-def serve(agent: socket.socket) -> Fork | None:
-    """Fork and reap for the agent. Returns None when the agent is gone, an order in a fork."""
+def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
+    """Fork and reap for the agent. Returns None when the agent is gone, an order in a fork.
+
+    `scripts` says that a new interpreter could do what a fork does.
+    """
+    cold = False
     woken, waker = os.pipe()
     for end in (woken, waker):
         os.set_blocking(end, False)
@@ -245,9 +260,11 @@ def serve(agent: socket.socket) -> Fork | None:
         if order is None:
             return None
         if isinstance(order, Prepare):
-            agent.send(msgspec.json.encode(Warm(load(order.modules))))
+            missing = load(order.modules)
+            cold = scripts and keeps_threads()
+            agent.send(msgspec.json.encode(Warm(missing)))
             continue
-        pid = os.fork()
+        pid = start_cold(order, streams, me) if cold else os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             for end in (woken, waker):
@@ -260,6 +277,49 @@ def serve(agent: socket.socket) -> Fork | None:
         with suppress(OSError):  # the fork does the same: whoever comes first
             os.setpgid(pid, pid)
         agent.send(msgspec.json.encode(Forked(order.slot, pid)))
+
+
+def keeps_threads() -> bool:
+    """Whether this process has other threads that a fork does not end, as it ends those of OpenBLAS."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    for _ in range(TRIES):
+        if len(os.listdir("/proc/self/task")) == 1:
+            return False
+        time.sleep(PAUSE)  # the kernel lists a thread for a moment after its end
+    print(
+        "elasticjob: an import has started threads, so that workers start cold", file=sys.stderr, flush=True
+    )
+    return True
+
+
+def start_cold(order: Fork, streams: Sequence[int], me: int) -> int:
+    """Start a worker in a new interpreter, tethered to this process; return its pid."""
+    out, err, channel, *page = streams
+    for stream in (channel, *page):
+        os.set_inheritable(stream, True)
+    ends = {order.channel_variable: str(channel), **({pulse.FD: str(page[0])} if page else {})}
+    return os.posix_spawn(
+        sys.executable,
+        [
+            sys.executable,
+            "-m",
+            tether.__module__,
+            str(me),
+            *command(order.script, order.arguments, order.module),
+        ],
+        {**order.environment, **ends},
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
+        setpgroup=0,
+        setsigdef=(signal.SIGINT, signal.SIGCHLD),
+    )
+
+
+def command(script: str, arguments: Iterable[str], module: bool) -> list[str]:
+    """Return the command line of a script in a new interpreter."""
+    return [sys.executable, "-u", *(["-m"] if module else []), script, *arguments]
 
 
 def reap(agent: socket.socket) -> None:

@@ -346,8 +346,7 @@ class Workers:
         """Return the command line of a cold start."""
         if not self._script.python:
             return [self._script.name, *self._script.arguments]
-        module = ["-m"] if self._script.module else []
-        return [sys.executable, "-u", *module, self._script.name, *self._script.arguments]
+        return warm.command(self._script.name, self._script.arguments, self._script.module)
 
     def _cold_ended(self, child: subprocess.Popen[bytes], watch: int) -> None:
         asyncio.get_running_loop().remove_reader(watch)

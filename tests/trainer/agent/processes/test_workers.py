@@ -152,6 +152,36 @@ async def test_warm_process_takes_many_orders_and_large_environments_while_it_is
     assert {(tmp_path / f"{slot}-stdout.log").read_text() for slot in slots} == {"100000\n"}
 
 
+@pytest.mark.parametrize(
+    ("source", "cold"),
+    [
+        ("", False),
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", True),
+    ],
+    ids=["an import without threads", "an import that starts one"],
+)
+async def test_no_worker_is_forked_from_a_process_with_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, cold: bool
+) -> None:
+    (tmp_path / "framework.py").write_text(source)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys\n"
+        "print('framework' in sys.modules, os.getpgid(0) == os.getpid(), sys.argv[1:])\n"
+        "os.fstat(int(os.environ['ELASTICJOB_CHANNEL_FD']))\n"
+        "sys.exit(3)"
+    )
+    node = Node(tmp_path, str(script), "--fast", preloads=("framework",))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    node.workers.prepare(environment)
+    for slot in (0, 1):
+        node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
+    assert await node.ends(2) == {(0, 3), (1, 3)}
+    await node.workers.close()
+    said = {(tmp_path / f"{slot}-stdout.log").read_text() for slot in (0, 1)}
+    assert said == {f"{not cold} True ['--fast']\n"}
+
+
 def with_a_short_line() -> str:
     """Start a warm process to whose line few orders fit; return how an agent finds it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
