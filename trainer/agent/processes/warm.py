@@ -1,10 +1,10 @@
 """The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
 
-It is single-threaded (a fork keeps only the thread that calls it) and does nothing else; if an import has
-started threads that stay, it starts new interpreters instead: TensorFlow hangs in such a fork. The agent sends
-`Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page (`pulse.py`)
-attached, answered by `Forked` and later by `Reaped`. The process dies with the agent, and its forks die with
-it.
+It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. If an import has
+started threads that stay, it starts new interpreters instead: in a fork TensorFlow would hang. The agent
+sends `Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page
+(`pulse.py`) attached, answered by `Forked` and later by `Reaped`. The process dies with the agent, and its
+forks die with it.
 
 An order travels in a file in memory, of which the line carries the descriptor: a message on the line is
 limited to some 200 KB, an environment is not.
