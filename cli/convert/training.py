@@ -88,7 +88,11 @@ def with_image(fields: Fields, path: str, container: Manifest) -> Manifest:
 def with_main(template: Manifest, container: Manifest) -> Manifest:
     """Return a template with another main container."""
     spec = template.get("spec") or {}
-    return {**template, "spec": {**spec, "containers": [container, *pods.containers(template)[1:]]}}
+    first: Manifest = {
+        name: container[name] for name in ("name", "image", "command", "args") if name in container
+    }
+    made: Manifest = {**first, **container}
+    return {**template, "spec": {**spec, "containers": [made, *pods.containers(template)[1:]]}}
 
 
 def role_of(found: Trained, sizes: Mapping[str, Any], **more: Any) -> Manifest:
@@ -134,20 +138,22 @@ def _counted(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | 
 
 def _without_launcher(role: Fields, path: str, container: Mapping[str, Any], *, ranked: bool) -> None:
     """Say what a container without a launcher will do; `ranked`: its system gives each node a rank."""
+    if not ranked:
+        return
     if not container.get("command") and not container.get("args"):
         note_near(role, child(path, "command"), Verdict.CHANGED, BY_THE_IMAGE)
-    elif ranked:
+    else:
         field = "command" if container.get("command") else "args"
         why = NO_LAUNCHER if field == "command" else FOR_THE_ENTRYPOINT
         note_near(role, child(path, field), Verdict.CHANGED, why)
 
 
-def note_near(fields: Fields, path: str, verdict: Verdict, why: str) -> None:
+def note_near(fields: Fields, path: str, verdict: Verdict, why: str, *, harmless: bool = False) -> None:
     """Say what becomes of a field that may be absent: its line is that of what it would be in."""
     line, place = None, path
     while line is None and place:
         line, place = fields.source.line(place), place[: max(place.rfind("."), place.rfind("["), 0)]
-    fields.log.notes[path] = Note(line, path, verdict, why)
+    fields.log.notes[path] = Note(line, path, verdict, why, harmless)
 
 
 def _path(role: Fields, name: str, container: Mapping[str, Any]) -> str:

@@ -8,9 +8,15 @@ from elasticjob.cli.convert.system import System
 from elasticjob.cli.convert.systems.dlrover import DLROVER
 from elasticjob.cli.convert.systems.easydl import EASYDL
 from elasticjob.cli.convert.systems.etoperator import ETOPERATOR
+from elasticjob.cli.convert.systems.hyperpod import HYPERPOD
+from elasticjob.cli.convert.systems.mpijob import MPIJOB
 from elasticjob.cli.convert.systems.paddle import PADDLE
 from elasticjob.cli.convert.systems.pytorchjob import PYTORCHJOB
+from elasticjob.cli.convert.systems.ray import RAY
+from elasticjob.cli.convert.systems.tfjob import TFJOB
 from elasticjob.cli.convert.systems.torchelastic import TORCHELASTIC
+from elasticjob.cli.convert.systems.trainjob import TRAINJOB
+from elasticjob.cli.convert.systems.volcano import VOLCANO
 
 SYSTEMS: Final[tuple[System, ...]] = (
     TORCHELASTIC,
@@ -19,5 +25,11 @@ SYSTEMS: Final[tuple[System, ...]] = (
     PADDLE,
     ETOPERATOR,
     PYTORCHJOB,
+    TFJOB,
+    MPIJOB,
+    TRAINJOB,
+    HYPERPOD,
+    VOLCANO,
+    RAY,
 )
 """The first that recognises a document converts it."""

@@ -1,0 +1,103 @@
+"""HyperPodPyTorchJob of Amazon SageMaker: groups of pods that train together, and an elastic policy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.launch import Launch
+from elasticjob.cli.convert.runpolicy import clean_pod_policy
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
+from elasticjob.cli.convert.training import Trained, asked, ordered, role_of, trained
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "sagemaker.amazonaws.com"
+BY_STEPS: Final = "hangs are noticed by the steps of workers: docs/health.md"
+NOT_AT_ONCE: Final = "nodes join and leave between two steps: docs/training.md"
+IN_ALL: Final = "no job starts again as a whole: nodes are replaced, while restartCount and backoffLimit last"
+
+
+class HyperPod:
+    """HyperPodPyTorchJobs."""
+
+    NAME = "SageMaker HyperPodPyTorchJob"
+    KINDS = (Kind(GROUP, "v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs", dict),)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a HyperPodPyTorchJob."""
+        return source.is_a(GROUP, "HyperPodPyTorchJob")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job: its groups are one role of workers."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        groups = spec.each("replicaSpecs")
+        if not groups:
+            raise Unconvertible("spec.replicaSpecs has no group: write one, with its template")
+        processes = spec.keep(
+            "nprocPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
+        )
+        defaults = Launch("", processes=str(processes or "auto"))
+        found = [trained(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
+        for group, each in zip(groups[1:], found[1:], strict=True):
+            if each.template != found[0].template:
+                group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
+        elastic = spec.below("elasticPolicy")
+        made: Manifest = {
+            **asked(found[0].launch),
+            "nodeUnit": elastic.number("replicaIncrementStep", "as spec.nodeUnit"),
+            "replicaSpecs": {"worker": _worker(groups, elastic, found[0])},
+            "runPolicy": _policy(spec.below("runPolicy")),
+        }
+        for field, value in elastic.value.items():
+            if field == "replicaDiscreteValues":
+                elastic.drop(field, f"write spec.nodeUnit: sizes are its multiples, not {value}")
+            elif field.endswith("TimeoutInSeconds") or field.endswith("TimeInSeconds"):
+                elastic.drop(field, NOT_AT_ONCE)
+        return Converted(pods.job(whole, made), whole.notes())
+
+
+def _worker(groups: list[Fields], elastic: Fields, found: Trained) -> Manifest:
+    counts = [_count(group) for group in groups]
+    for group in groups:
+        group.keep("name", "the role is worker")
+    sizes: dict[str, Any] = {
+        "replicas": sum(each for each in counts if each is not None) or None,
+        **bounds(elastic),
+    }
+    most = [group.number("maxReplicas", f"as {WORKERS}.maxReplicas") for group in groups]
+    if "maxReplicas" not in sizes and any(most):
+        sizes["maxReplicas"] = sum(each or 0 for each in most)
+    if None in counts and found.launch is not None:
+        sizes = {**found.launch.sizes(), **{name: size for name, size in sizes.items() if size is not None}}
+    return role_of(found, ordered(sizes))
+
+
+def _count(group: Fields) -> int | None:
+    """Return a group's number of pods; templates may have a variable there."""
+    given = group.peek("replicas")
+    if isinstance(given, str):
+        group.drop("replicas", f"{given!r} is no number: write {WORKERS}.replicas")
+        return None
+    return group.number("replicas", f"as {WORKERS}.replicas") if "replicas" in group else 1
+
+
+def _policy(policy: Fields) -> Manifest:
+    restarts = policy.below("restartPolicy")
+    policy.drop("logMonitoringConfiguration", BY_STEPS)
+    for field in ("numRestartBeforeFullJobRestart", "maxFullJobRestarts", "scaleDownPolicy"):
+        restarts.drop(field, IN_ALL)
+    found: Manifest = {
+        "backoffLimit": policy.number("jobMaxRetryCount", "as runPolicy.backoffLimit"),
+        "cleanPodPolicy": clean_pod_policy(policy),
+        "ttlSecondsAfterFinished": policy.number("ttlSecondsAfterFinished"),
+        "activeDeadlineSeconds": policy.number("activeDeadlineSeconds"),
+        "forgiveRestartsAfterSeconds": restarts.number(
+            "evalPeriodSeconds", "as runPolicy.forgiveRestartsAfterSeconds"
+        ),
+    }
+    return pods.without_empty(found)
+
+
+HYPERPOD: Final = HyperPod()

@@ -1,0 +1,158 @@
+"""Kubeflow's MPIJob: each worker runs what the launcher would have started on it over ssh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from posixpath import basename
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.checks.launchers import SHELLS
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import Rewritten, rewritten
+from elasticjob.cli.convert.launchers.launch import OF_SSH, Launch
+from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
+from elasticjob.cli.convert.training import (
+    Trained,
+    asked,
+    devices,
+    members,
+    note_near,
+    role_of,
+    say,
+    with_image,
+    with_main,
+)
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+WORKERS: Final = "spec.replicaSpecs.worker"
+NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
+THE_COMMAND: Final = "the workers run the launcher's command in its place"
+NEEDS_MPI: Final = (
+    "which is no Python script: only MPI starts it with its ranks. Keep the job as it is, or write a script "
+    "that calls torch.distributed"
+)
+
+
+class MPIJob:
+    """MPIJobs of the training operator (v1) and of mpi-operator (v1alpha1 to v2beta1)."""
+
+    NAME = "Kubeflow MPIJob"
+    KINDS = (Kind(GROUP, "v2beta1", "MPIJob", "mpijobs", dict), Kind(GROUP, "v1", "MPIJob", "mpijobs", dict))
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is an MPIJob."""
+        return source.is_a(GROUP, "MPIJob")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job of the workers. Raises Unconvertible if only MPI can start their program."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        if "template" in spec and "mpiReplicaSpecs" not in spec:
+            worker, sizes = _of_one_template(spec)
+        else:
+            worker, sizes = _of_roles(spec)
+        for field in ("sshAuthMountPath", "mpiImplementation", "mpiDistribution", "launcherCreationPolicy"):
+            spec.drop(field, OF_SSH, harmless=True)
+        spec.drop("mainContainer", "the container called main is, else the first", harmless=True)
+        policy = spec.below("runPolicy")
+        made: Manifest = {
+            **general(policy),
+            **asked(worker.launch),
+            "replicaSpecs": {"worker": role_of(worker, sizes)},
+            "runPolicy": {
+                "cleanPodPolicy": clean_pod_policy(spec),
+                "backoffLimit": spec.number("backoffLimit"),
+                "activeDeadlineSeconds": spec.number("activeDeadlineSeconds"),
+                **run_policy(policy),
+            },
+        }
+        made["runPolicy"] = pods.without_empty(made["runPolicy"])
+        return Converted(pods.job(whole, made), whole.notes())
+
+
+def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
+    roles = {name.capitalize(): role for name, role in members(spec, "mpiReplicaSpecs").items()}
+    if "Launcher" not in roles:
+        raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
+    launcher, worker = roles["Launcher"], roles.get("Worker", roles["Launcher"])
+    each = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
+    count = worker.number("replicas", f"as {WORKERS}.replicas") or 1
+    beside = spec.flag("runLauncherAsWorker", "as one more worker")
+    starter = launched(launcher, Launch("", processes=str(each or 1), nodes=(count, count)))
+    template = pods.template(worker)
+    if worker is not launcher:
+        template = under(worker, template, starter.container)
+        for field in ("replicas", "restartPolicy"):
+            launcher.drop(field, NO_POD, harmless=True)
+    launch = starter.launch
+    found = Trained(template, launch)
+    sizes: dict[str, Any] = {"replicas": count + int(bool(beside))}
+    if launch is not None and launch.nodes is not None and launch.nodes != (count, count):
+        sizes |= {"minReplicas": min(launch.nodes[0], count), "maxReplicas": max(launch.nodes[1], count)}
+    policy = worker.text("restartPolicy", "")
+    return found, {**sizes, **({"restartPolicy": policy} if policy else {})}
+
+
+def launched(launcher: Fields, defaults: Launch) -> Rewritten:
+    """Return the launcher's main container with elasticjob run. Raises Unconvertible if it cannot be."""
+    found = pods.containers(pods.template(launcher))
+    launcher.note(child(launcher.path, "template"), Verdict.KEPT, NO_POD)
+    path = f"{launcher.path}.template.spec.containers[0]"
+    if not found or not (found[0].get("command") or found[0].get("args")):
+        raise Unconvertible(
+            f"{path}.command is absent: write what the image would run, mpirun and its arguments"
+        )
+    made = rewritten(found[0], plainly=True, defaults=defaults)
+    if made.launch is None:
+        raise Unconvertible(f"{path}.command calls no launcher that is known: write mpirun and its arguments")
+    if not made.launch.python and basename(made.launch.script) not in (*SHELLS, "python3"):
+        raise Unconvertible(f"{path}.command starts {made.launch.script or 'nothing'}, {NEEDS_MPI}")
+    say(launcher, made.notes(path))
+    return made
+
+
+def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
+    """Return the workers' template with the launcher's command, and with its variables below their own."""
+    found = pods.containers(template)
+    if not found:
+        raise Unconvertible(f"{worker.path}.template has no container: write one, with its image")
+    path, main = f"{worker.path}.template.spec.containers[0]", found[0]
+    for field in ("command", "args"):
+        if main.get(field):
+            note_near(worker, child(path, field), Verdict.CHANGED, THE_COMMAND)
+    env = {each["name"]: each for each in [*starter.get("env", []), *main.get("env", [])] if "name" in each}
+    own = {name: value for name, value in main.items() if name not in ("command", "args", "env")}
+    theirs: Manifest = {name: starter[name] for name in ("command", "args", "workingDir") if name in starter}
+    image = {"image": starter["image"]} if not own.get("image") and starter.get("image") else {}
+    made: Manifest = {**theirs, **own, **image, **({"env": list(env.values())} if env else {})}
+    return with_main(template, with_image(worker, path, made))
+
+
+def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
+    """Return what v1alpha1 says: one template, and a number of GPUs, processing units or replicas."""
+    count, gpus = (
+        spec.number("replicas", f"as {WORKERS}.replicas"),
+        spec.number("gpus", "as GPUs of all workers"),
+    )
+    units = spec.number("processingUnits", "as GPUs of all workers")
+    total = gpus or units
+    each = (
+        spec.number("gpusPerNode") or spec.number("processingUnitsPerNode") or spec.number("slotsPerWorker")
+    )
+    spec.drop("launcherOnMaster", "there is no launcher", harmless=True)
+    template = pods.template(spec)
+    found = pods.containers(template)
+    per = each or (devices(found[0]) if found else 0) or min(total or 1, 8)
+    workers = count or max((total or per) // max(per, 1), 1)
+    starter = launched(spec, Launch("", processes=str(per), nodes=(workers, workers)))
+    container = with_image(spec, "spec.template.spec.containers[0]", starter.container)
+    if total and not devices(container):
+        container = {**container, "resources": {"limits": {"nvidia.com/gpu": str(per)}}}
+    return Trained(with_main(template, container), replace(starter.launch or Launch(""))), {
+        "replicas": workers
+    }
+
+
+MPIJOB: Final = MPIJob()

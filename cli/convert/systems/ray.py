@@ -1,0 +1,265 @@
+"""KubeRay's RayJob: its entrypoint runs on each worker; there is no head and no driver."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from typing import Any, Final
+
+import yaml
+
+from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import in_script
+from elasticjob.cli.convert.launchers.launch import Launch, words_of
+from elasticjob.cli.convert.launchers.table import found_in
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.training import Trained, asked, devices, ordered, role_of, with_image, with_main
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "ray.io"
+OURS: Final = ("", "ray.io/kuberay-operator")
+WORKERS: Final = "spec.replicaSpecs.worker"
+LARGEST: Final = 64 * 1024
+NO_HEAD: Final = "there is no head: the job's master is a small pod of the operator's own"
+NO_RAY: Final = (
+    "the script runs on each worker and must not call Ray: docs/from-kuberay.md has a "
+    "line for each call of Ray Train"
+)
+LEARNT: Final = "optimizeMode: single-job learns the number of workers from the training speed"
+ONE_GROUP: Final = "the first group trains: write another role in spec.replicaSpecs for pods of another kind"
+OF_RAY: Final = "it is for Ray, which does not run here"
+FIELDS_OF_RAY: Final = (
+    "rayVersion",
+    "gcsFaultToleranceOptions",
+    "headServiceAnnotations",
+    "historyServerOptions",
+    "tlsOptions",
+    "authOptions",
+    "upgradeStrategy",
+)
+FIELDS_OF_SUBMISSION: Final = (
+    "jobId",
+    "submissionMode",
+    "submitterPodTemplate",
+    "submitterConfig",
+    "entrypointNumCpus",
+    "entrypointNumGpus",
+    "entrypointResources",
+    "metadata",
+)
+
+
+class RayJob:
+    """RayJobs and RayClusters of KubeRay."""
+
+    NAME = "KubeRay RayJob, RayCluster"
+    KINDS = (
+        Kind(GROUP, "v1", "RayJob", "rayjobs", dict),
+        Kind(GROUP, "v1", "RayCluster", "rayclusters", dict),
+    )
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is one of KubeRay's kinds that may train."""
+        return source.is_a(GROUP, "RayJob", "RayCluster")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job of the first group of workers. Raises Unconvertible if nothing says what runs."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        if source.manifest["kind"] == "RayCluster":
+            raise Unconvertible(
+                "a RayCluster says where to run and not what: write a RayJob with "
+                "spec.entrypoint, or an ElasticJob "
+                "of your training script"
+            )
+        entrypoint = spec.peek("entrypoint")
+        if not isinstance(entrypoint, str) or not entrypoint.strip():
+            raise Unconvertible("spec.entrypoint is absent: write the command of the training script")
+        if "rayClusterSpec" not in spec:
+            raise Unconvertible(
+                "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write "
+                "its workerGroupSpecs here"
+            )
+        cluster = spec.below("rayClusterSpec")
+        worker, sizes, more = _group(cluster, spec, entrypoint)
+        worker = with_variables(worker, _runtime(spec))
+        made: Manifest = {
+            "suspend": spec.flag("suspend"),
+            "managedBy": _manager(spec),
+            **asked(worker.launch),
+            **more,
+            "replicaSpecs": {"worker": role_of(worker, ordered(sizes))},
+            "runPolicy": _policy(spec),
+        }
+        _rest(spec, cluster)
+        return Converted(pods.job(whole, made), whole.notes())
+
+
+def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Trained, dict[str, Any], Manifest]:
+    """Return the workers of the first group, or of the head where there is none."""
+    groups = cluster.each("workerGroupSpecs") if "workerGroupSpecs" in cluster else []
+    head = cluster.below("headGroupSpec")
+    autoscaled = cluster.peek("enableInTreeAutoscaling") is True
+    cluster.change("enableInTreeAutoscaling", LEARNT) if autoscaled else cluster.drop(
+        "enableInTreeAutoscaling", "the range of replicas says so", harmless=True
+    )
+    cluster.drop("autoscalerOptions", LEARNT)
+    sizes: dict[str, Any] = {"replicas": 1}
+    more: Manifest = {}
+    first = head
+    if groups:
+        first = groups[0]
+        cluster.note(head.path, Verdict.DROPPED, NO_HEAD, harmless=True)
+        cluster.log.opened.discard(head.path)
+        first.keep("groupName", "the role is worker")
+        sizes = _sizes(first, autoscaled=autoscaled)
+        hosts = first.number("numOfHosts", "as spec.nodeUnit: workers come in multiples of it")
+        if hosts and hosts > 1:
+            more = {"nodeUnit": hosts}
+            sizes = {name: size * hosts for name, size in sizes.items()}
+        first.drop("scaleStrategy", "write removePods of a ScalePlan: docs/scaleplans.md")
+        first.drop("idleTimeoutSeconds", LEARNT)
+        first.drop("suspend", "suspend the job: spec.suspend")
+        for group in groups[1:]:
+            group.note(group.path, Verdict.DROPPED, ONE_GROUP)
+            group.log.opened.discard(group.path)
+    else:
+        for field in ("enableIngress", "headService", "serviceType"):
+            head.drop(field, OF_RAY, harmless=True)
+    first.drop("rayStartParams", OF_RAY, harmless=True)
+    return _trained(first, spec, entrypoint), sizes, more
+
+
+def _sizes(group: Fields, *, autoscaled: bool) -> dict[str, Any]:
+    count = group.number("replicas", f"as {WORKERS}.replicas")
+    least, most = group.peek("minReplicas"), group.peek("maxReplicas")
+    if not isinstance(least, int) or not isinstance(most, int) or most < 1:
+        for field in ("minReplicas", "maxReplicas"):
+            group.number(field, f"as {WORKERS}.{field}")
+        return {"replicas": max(count or 1, 1)}
+    within = "as {}.{}: the number may change while it trains"
+    for field in ("minReplicas", "maxReplicas"):
+        group.keep(field, within.format(WORKERS, field)) if autoscaled else group.change(
+            field, "the number may change while it trains; with KubeRay only by enableInTreeAutoscaling"
+        )
+    return {"replicas": max(count or least, least, 1), "minReplicas": max(least, 1), "maxReplicas": most}
+
+
+def _trained(group: Fields, spec: Fields, entrypoint: str) -> Trained:
+    """Return the group's template with the entrypoint as the command of its main container."""
+    template = pods.template(group)
+    found = pods.containers(template)
+    if not found:
+        raise Unconvertible(f"{group.path}.template has no container: write one, with its image")
+    main = {name: value for name, value in found[0].items() if name not in ("command", "args", "lifecycle")}
+    path = f"{child(group.path, 'template')}.spec.containers[0]"
+    for field in ("command", "args", "lifecycle"):
+        if field in found[0]:
+            group.note(child(path, field), Verdict.DROPPED, OF_RAY, harmless=True)
+    count = devices(main)
+    defaults = Launch("", processes=str(count) if count > 1 else "")
+    command, launch = _command(entrypoint, defaults)
+    spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
+    made = with_image(group, path, {**main, "command": command})
+    return Trained(with_main(template, made), launch)
+
+
+def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | None]:
+    """Return the command of a line: words, or a shell's script where it has more than words."""
+    try:
+        words = shlex.split(entrypoint)
+    except ValueError:
+        words = []
+    if words and not re.search(r"[;&|<>$`\n]", entrypoint):
+        found = found_in(words_of(words), plainly=True)
+        if found is None or not found.launch.script:
+            return words, None
+        launch = replace(found.launch, processes=found.launch.processes or defaults.processes)
+        return [*words[: found.before], *launch.command()], launch
+    script, read = in_script(entrypoint, {}, plainly=True, defaults=defaults)
+    return ["sh", "-c", script], read
+
+
+def with_variables(worker: Trained, env: dict[str, str]) -> Trained:
+    """Return the worker with variables below those that its main container has."""
+    main = worker.container
+    there = {each.get("name") for each in main.get("env", [])}
+    new = [{"name": name, "value": value} for name, value in env.items() if name not in there]
+    if not new:
+        return worker
+    return Trained(with_main(worker.template, {**main, "env": [*main.get("env", []), *new]}), worker.launch)
+
+
+def _runtime(spec: Fields) -> dict[str, str]:
+    """Return the variables of the runtime environment; packages and files are in the image here."""
+    given = spec.peek("runtimeEnvYAML")
+    if given is None:
+        return {}
+    try:
+        found = yaml.safe_load(given) if isinstance(given, str) and len(given) <= LARGEST else None
+    except (yaml.YAMLError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        spec.drop(
+            "runtimeEnvYAML",
+            "it cannot be read: write env of the main container, and packages into the image",
+        )
+        return {}
+    env = found.get("env_vars")
+    rest = sorted(str(name) for name in found if name != "env_vars")
+    if rest:
+        why = (
+            f"{', '.join(rest)}: nothing is installed or fetched at the start, so the image has "
+            "it; env_vars are env"
+        )
+        spec.change("runtimeEnvYAML", why)
+    else:
+        spec.keep("runtimeEnvYAML", "env_vars are env of the main container")
+    return {str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {}
+
+
+def _policy(spec: Fields) -> Manifest:
+    finished = spec.flag("shutdownAfterJobFinishes", "as runPolicy.cleanPodPolicy")
+    ttl = spec.peek("ttlSecondsAfterFinished")
+    if ttl == 0:
+        spec.drop(
+            "ttlSecondsAfterFinished", "0 deletes pods and keeps the RayJob: cleanPodPolicy", harmless=True
+        )
+    found: Manifest = {
+        "backoffLimit": spec.number("backoffLimit", "as nodes that may be replaced, in all") or None,
+        "activeDeadlineSeconds": spec.number("activeDeadlineSeconds"),
+        "pendingTimeoutSeconds": spec.number(
+            "preRunningDeadlineSeconds", "as runPolicy.pendingTimeoutSeconds"
+        ),
+        "ttlSecondsAfterFinished": spec.number("ttlSecondsAfterFinished", "of the job itself")
+        if ttl
+        else None,
+        "cleanPodPolicy": CleanPodPolicy.ALL.value if finished else None,
+    }
+    spec.drop("deletionStrategy", "write runPolicy.cleanPodPolicy and ttlSecondsAfterFinished")
+    return pods.without_empty(found)
+
+
+def _manager(spec: Fields) -> str | None:
+    if spec.peek("managedBy") in OURS:
+        spec.drop("managedBy", "is the operator itself", harmless=True)
+        return None
+    return spec.text("managedBy") or None
+
+
+def _rest(spec: Fields, cluster: Fields) -> None:
+    for field in FIELDS_OF_RAY:
+        cluster.drop(field, OF_RAY, harmless=True)
+    cluster.drop("managedBy", "is said by the job", harmless=True)
+    cluster.drop("suspend", "suspend the job: spec.suspend", harmless=True)
+    cluster.drop(
+        "networkPolicy", "spec.networkPolicy: true is the default: only the job's pods reach each other"
+    )
+    for field in FIELDS_OF_SUBMISSION:
+        spec.drop(field, "no job is submitted: each worker runs the command", harmless=True)
+    spec.drop("clusterSelector", "the job has pods of its own")
+
+
+RAY: Final = RayJob()

@@ -1,0 +1,94 @@
+"""Kubeflow's TFJob: PS, Worker, Chief and Evaluator are roles of a job with parameter servers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.runpolicy import run_policy
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict
+from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
+from elasticjob.cli.convert.training import Trained, asked, members, role_of, trained
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+ROLES: Final = {"Ps": PS, "Worker": WORKER, "Chief": CHIEF, "Master": CHIEF, "Evaluator": EVALUATOR}
+OLDER: Final = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
+"""Fields of a run policy that older versions have in the spec."""
+RANGED: Final = "write minReplicas and maxReplicas of the roles whose number may change"
+AMONG_WORKERS: Final = (
+    "without parameter servers the first worker is the chief: counted in spec.replicaSpecs.worker"
+)
+OF_THE_FIRST: Final = "the first worker has the template of Worker"
+FRAMEWORK: Final = "tensorflow"
+
+
+class TFJob:
+    """TFJobs of the training operator and of tf-operator, in any version."""
+
+    NAME = "Kubeflow TFJob"
+    KINDS = (Kind(GROUP, "v1", "TFJob", "tfjobs", dict),)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a TFJob."""
+        return source.is_a(GROUP, "TFJob")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job, whose nodes get TF_CONFIG from the operator."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        given = members(spec, "tfReplicaSpecs")
+        roles = {ROLES[name.capitalize()]: role for name, role in given.items() if name.capitalize() in ROLES}
+        if WORKER not in roles and CHIEF not in roles:
+            raise Unconvertible("spec.tfReplicaSpecs has no Worker: write one, with its template")
+        found = {name: trained(role, ("tensorflow",)) for name, role in roles.items()}
+        specs = {name: _role(role, found[name]) for name, role in roles.items()}
+        if PS not in specs and CHIEF in specs:
+            specs = _without_chief(roles, specs)
+        strategy = DistributionStrategy.PARAMETER_SERVER if PS in specs else DistributionStrategy.ALLREDUCE
+        policy = spec.below("runPolicy")
+        older = Fields(source, {name: spec.peek(name) for name in OLDER if name in spec}, spec.path, spec.log)
+        spec.drop("enableDynamicWorker", RANGED, harmless=spec.peek("enableDynamicWorker") is False)
+        made: Manifest = {
+            "distributionStrategy": strategy.value,
+            **general(policy),
+            **asked(next((each.launch for each in found.values() if each.launch), None)),
+            "replicaSpecs": specs,
+            "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": _success(spec)},
+        }
+        job = pods.job(whole, made)
+        about = job["metadata"]
+        about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: FRAMEWORK}
+        return Converted(job, whole.notes())
+
+
+def _role(role: Fields, found: Trained) -> Manifest:
+    where = role.path.rpartition(".")[2]
+    sizes = {"replicas": role.number("replicas")}
+    policy = role.text("restartPolicy", "")
+    role.keep("template", f"as spec.replicaSpecs.{ROLES.get(where.capitalize(), where)}.template")
+    return role_of(found, sizes, restartPolicy=policy)
+
+
+def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict[str, Manifest]:
+    """Count the chief among the workers, since all-reduce has no role for it."""
+    chief, others = specs[CHIEF], {name: spec for name, spec in specs.items() if name != CHIEF}
+    roles[CHIEF].note(f"{roles[CHIEF].path}.replicas", Verdict.KEPT, AMONG_WORKERS)
+    if WORKER not in others:
+        return {WORKER: chief, **others}
+    if chief.get("template") != others[WORKER].get("template"):
+        roles[CHIEF].note(f"{roles[CHIEF].path}.template", Verdict.CHANGED, OF_THE_FIRST)
+    count = chief.get("replicas", 1) + others[WORKER].get("replicas", 1)
+    return {**others, WORKER: {**others[WORKER], "replicas": count}}
+
+
+def _success(spec: Fields) -> str:
+    """Return who must succeed: by default the chief, or the first worker."""
+    if spec.text("successPolicy", "as runPolicy.successPolicy") == "AllWorkers":
+        return SuccessPolicy.ALL_WORKERS.value
+    return SuccessPolicy.CHIEF_OR_WORKER_0.value
+
+
+TFJOB: Final = TFJob()

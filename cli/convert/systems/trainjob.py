@@ -1,0 +1,180 @@
+"""Kubeflow Trainer's TrainJob: the trainer and its patches, over a runtime that is not part of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.launch import Launch
+from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
+from elasticjob.cli.convert.training import Trained, asked, note_near, role_of, trained
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "trainer.kubeflow.org"
+OURS: Final = ("", "trainer.kubeflow.org/trainjob-controller")
+WORKERS: Final = "spec.replicaSpecs.worker"
+NO_RUNTIMES: Final = (
+    "there are no runtimes: the template is in the job. kubectl get clustertrainingruntime {} -o "
+    "yaml shows what it "
+    "adds, such as the image"
+)
+OF_THE_RUNTIME: Final = (
+    "is absent: if the runtime has one, write it, with elasticjob run in place of torchrun"
+)
+INITIALIZER: Final = "write an init container in the template, or a Job before this one"
+PATCHED: Final = f"as {WORKERS}.template"
+NODE: Final = ("node", "trainer", "trainer-node")
+"""What runtimes call the pods that train."""
+LISTS: Final = ("volumes", "tolerations", "imagePullSecrets", "schedulingGates")
+
+
+class TrainJob:
+    """TrainJobs of Kubeflow Trainer v2."""
+
+    NAME = "Kubeflow TrainJob"
+    KINDS = (Kind(GROUP, "v1alpha1", "TrainJob", "trainjobs", dict),)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a TrainJob."""
+        return source.is_a(GROUP, "TrainJob")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job, with the image of the trainer or ours."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        _runtime(spec)
+        found, count = _worker(spec)
+        manager = spec.peek("managedBy")
+        suspend = spec.flag("suspend")
+        if manager in OURS:
+            spec.drop("managedBy", "is the operator itself", harmless=True)
+            manager = None
+        made: Manifest = {
+            "suspend": suspend,
+            "managedBy": spec.keep("managedBy") if manager else None,
+            **asked(found.launch),
+            "replicaSpecs": {"worker": role_of(found, {"replicas": count})},
+            "runPolicy": pods.without_empty({"activeDeadlineSeconds": spec.number("activeDeadlineSeconds")}),
+        }
+        return Converted(pods.job(whole, made), whole.notes())
+
+
+def _runtime(spec: Fields) -> None:
+    runtime = spec.below("runtimeRef")
+    for field in ("apiGroup", "kind"):
+        runtime.keep(field, "see runtimeRef.name")
+    runtime.change("name", NO_RUNTIMES.format(runtime.peek("name")))
+    spec.drop("initializer", INITIALIZER)
+
+
+def _worker(spec: Fields) -> tuple[Trained, int]:
+    trainer = spec.below("trainer")
+    count = trainer.number("numNodes", f"as {WORKERS}.replicas") or 1
+    processes = trainer.keep(
+        "numProcPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
+    )
+    container: Manifest = {
+        "name": "main",
+        "image": trainer.text("image"),
+        "command": trainer.keep("command"),
+        "args": trainer.keep("args"),
+        "env": trainer.keep("env"),
+        "resources": trainer.keep("resourcesPerNode", "as resources of the main container"),
+    }
+    template = _patched(spec, pods.without_empty(container))
+    written = Fields(spec.source, {"template": template}, trainer.path, spec.log)
+    found = trained(written, defaults=Launch("", processes=str(processes or "auto")))
+    for path, note in list(spec.log.notes.items()):
+        if path.startswith(f"{trainer.path}.template.spec.containers[0]"):
+            del spec.log.notes[path]
+            renamed = path.replace(".template.spec.containers[0]", "", 1)
+            note_near(spec, renamed, note.verdict, note.why, harmless=note.harmless)
+    spec.log.notes.pop(f"{trainer.path}.template", None)
+    if not (found.container.get("command") or found.container.get("args")):
+        note_near(spec, child(trainer.path, "command"), Verdict.CHANGED, OF_THE_RUNTIME)
+    return found, count
+
+
+def _patched(spec: Fields, container: Manifest) -> Manifest:
+    """Return the template of the workers with what the job's patches of the runtime say."""
+    about: dict[str, Any] = {}
+    for field in ("labels", "annotations"):
+        told = members_of(spec, field)
+        about |= {field: told} if told else {}
+    pod: Manifest = {}
+    for patch in _patches(spec):
+        metadata, inner = patch.below("metadata"), patch.below("spec")
+        for field in ("labels", "annotations"):
+            about[field] = {**about.get(field, {}), **members_of(metadata, field)}
+        for field in inner.value:
+            if field == "containers":
+                container = _merged(inner, container)
+            elif field == "initContainers":
+                inner.drop(field, "they are those of the runtime: write them in the template")
+            elif field in LISTS:
+                pod[field] = [*pod.get(field, []), *(inner.keep(field, PATCHED) or [])]
+            else:
+                pod[field] = inner.keep(field, PATCHED)
+    return pods.without_empty(
+        {"metadata": pods.without_empty(about), "spec": {**pod, "containers": [container]}}
+    )
+
+
+def _patches(spec: Fields) -> Iterator[Fields]:
+    """Find the patches of the pods that train, in today's form and in that of Trainer 2.0."""
+    for patch in spec.each("runtimePatches") if "runtimePatches" in spec else ():
+        patch.drop("manager", "a job has no patches: they are in its template", harmless=True)
+        patch.drop("time", "a job has no patches: they are in its template", harmless=True)
+        template = patch.below("trainingRuntimeSpec").below("template")
+        yield Fields(spec.source, _only(template, "metadata"), template.path, spec.log)
+        for job in template.below("spec").each("replicatedJobs"):
+            if job.keep("name", "the role is worker") in NODE:
+                yield job.below("template").below("spec").below("template")
+            else:
+                job.note(child(job.path, "template"), Verdict.DROPPED, INITIALIZER)
+    for field in ("podTemplateOverrides", "podSpecOverrides"):
+        for override in spec.each(field) if field in spec else ():
+            targets = [job.keep("name", "the role is worker") for job in override.each("targetJobs")]
+            if not set(targets) & set(NODE):
+                override.note(override.path, Verdict.DROPPED, INITIALIZER)
+            elif field == "podTemplateOverrides":
+                yield override
+            else:
+                inner = {name: value for name, value in override.value.items() if name != "targetJobs"}
+                holder = Fields(spec.source, {"spec": inner}, override.path, spec.log)
+                for name in inner:
+                    override.keep(name, PATCHED)
+                yield holder
+
+
+def _only(fields: Fields, name: str) -> Manifest:
+    return {name: fields.peek(name)} if name in fields else {}
+
+
+def members_of(fields: Fields, name: str) -> dict[str, str]:
+    """Return the texts of a map, each kept."""
+    if name not in fields:
+        return {}
+    whole = fields.below(name)
+    return {key: whole.text(key, PATCHED) for key in whole.value if whole.peek(key)}
+
+
+def _merged(inner: Fields, container: Manifest) -> Manifest:
+    """Return the main container with what a patch says of it."""
+    for each in inner.each("containers"):
+        if each.keep("name", "the main container") not in NODE:
+            each.note(
+                each.path, Verdict.DROPPED, "it is a container of the runtime: write it in the template"
+            )
+            continue
+        for field in ("env", "volumeMounts"):
+            added = each.keep(field, PATCHED)
+            if isinstance(added, list):
+                container = {**container, field: [*container.get(field, []), *added]}
+        if "securityContext" in each:
+            container = {**container, "securityContext": each.keep("securityContext", PATCHED)}
+    return container
+
+
+TRAINJOB: Final = TrainJob()

@@ -1,0 +1,308 @@
+"""Volcano's Job: tasks are roles, minAvailable is the gang; plugins are what each ElasticJob has anyway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.launch import Launch
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.systems.mpijob import launched, under
+from elasticjob.cli.convert.training import Trained, asked, note_near, ordered, role_of, trained
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+GROUP: Final = "batch.volcano.sh"
+MEANT: Final = {
+    "ps": PS,
+    "pserver": PS,
+    "server": PS,
+    "worker": WORKER,
+    "trainer": WORKER,
+    "chief": CHIEF,
+    "evaluator": EVALUATOR,
+}
+"""What tasks are called, and the role that each is where there are parameter servers."""
+PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
+    "svc": (
+        "each job has a service, and pods are <job>-<role>-<index>.<job>; no file in /etc/volcano lists them",
+        False,
+    ),
+    "ssh": ("no node is reached by ssh: there are no keys", True),
+    "env": ("VC_TASK_INDEX and VK_TASK_INDEX are set from the label elasticjob.dlrover/replica-index", True),
+    "pytorch": ("elasticjob run sets MASTER_ADDR, RANK and WORLD_SIZE", True),
+    "tensorflow": ("the operator sets TF_CONFIG", True),
+    "mpi": ("no node is reached by ssh, and there is no MPI_HOST: each worker runs elasticjob run", True),
+    "ray": ("there is no Ray cluster: docs/from-kuberay.md", False),
+}
+"""What takes the place of a plugin, and whether nothing is lost by it."""
+INDEX: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")
+HOST_FILES: Final = re.compile(r"/etc/volcano/[\w.-]+")
+EVICTED: Final = frozenset({"PodEvicted", "PodFailed", "TaskFailed", "JobUnknown", "PodPending"})
+REPLACED: Final = "a pod that is evicted or fails is replaced, while restartCount lasts; the others go on"
+BY_CODES: Final = "write runPolicy.failurePolicy, by exit codes"
+AT_ONCE: Final = "pods start at once: they meet at the job's master, or wait for each other"
+IN_ORDER: Final = "the job succeeds when its workers have: runPolicy.successPolicy"
+
+
+class VolcanoJob:
+    """Jobs of Volcano (vcjob)."""
+
+    NAME = "Volcano Job"
+    KINDS = (Kind(GROUP, "v1alpha1", "Job", "jobs", dict),)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a Job of this group."""
+        return source.is_a(GROUP, "Job")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job. Raises Unconvertible if there is no task."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        tasks = {str(task.peek("name") or "worker").lower(): task for task in spec.each("tasks")}
+        if not tasks:
+            raise Unconvertible("spec.tasks has no task: write one, with its template")
+        plugins = _plugins(spec)
+        framework = "tensorflow" if "tensorflow" in plugins or _has_tf_config(tasks) else ""
+        specs, launch = _roles(tasks, plugins)
+        strategy = _strategy(specs, launch, plugins)
+        claims = list(_volumes(spec, specs, whole))
+        for role in specs.values():
+            _index(role, plugins)
+        made: Manifest = {
+            "distributionStrategy": strategy.value,
+            **asked(launch),
+            "replicaSpecs": specs,
+            "runPolicy": _policy(spec, tasks, specs),
+        }
+        job = pods.job(whole, made)
+        if framework and strategy is not DistributionStrategy.CUSTOM:
+            about = job["metadata"]
+            about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: framework}
+        return Converted(job, whole.notes(), tuple(claims))
+
+
+def _plugins(spec: Fields) -> dict[str, Any]:
+    found = spec.below("plugins")
+    for name in found.value:
+        why, harmless = PLUGINS.get(name, ("there are no plugins", False))
+        found.drop(name, why, harmless=harmless)
+    return found.value
+
+
+def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[str, Manifest], Launch | None]:
+    """Return the roles of tasks, and the launch of what trains."""
+    for task in tasks.values():
+        task.keep("name")
+    if (pair := _of_mpi(tasks)) is not None:
+        return pair
+    has_servers = any(MEANT.get(name) == PS for name in tasks)
+    ranked = "pytorch" in plugins
+    found: dict[str, Manifest] = {}
+    launch: Launch | None = None
+    for name, task in tasks.items():
+        made = trained(task, plainly=ranked)
+        _host_files(task, made)
+        role = _role_name(name, len(tasks), has_servers=has_servers, ranked=ranked or made.launch is not None)
+        if role != name:
+            task.keep("name", f"the role is {role}")
+        if role in found:
+            found[role] = _more(found[role], task)
+            continue
+        sizes = ordered(
+            {
+                "replicas": task.number("replicas") if "replicas" in task else 1,
+                "minReplicas": task.number("minAvailable", "as minReplicas of the role"),
+            }
+        )
+        if "minReplicas" in sizes and sizes["minReplicas"] != sizes["replicas"]:
+            sizes["maxReplicas"] = sizes["replicas"]
+        elif sizes.get("minReplicas") == sizes["replicas"]:
+            sizes.pop("minReplicas")
+        found[role] = role_of(made, sizes)
+        launch = launch or made.launch
+    return found, launch
+
+
+def _role_name(name: str, count: int, *, has_servers: bool, ranked: bool) -> str:
+    """Return the role of a task: its own name, unless it means one of ours."""
+    if has_servers and name in MEANT:
+        return MEANT[name]
+    if count == 1 or (ranked and name in ("master", "worker", "launcher")):
+        return WORKER
+    plain = re.sub("[^a-z0-9]+", "-", name).strip("-") or WORKER
+    if plain in ("master", PS, CHIEF):  # words that mean something to the operator
+        plain = f"{plain}-task"
+    return f"{plain}th" if re.search(r"(^|-)\d+$", plain) else plain
+
+
+def _more(role: Manifest, task: Fields) -> Manifest:
+    """Return a role with the pods of another task that trains with it."""
+    task.keep("replicas", f"counted in spec.replicaSpecs.{WORKER}.replicas")
+    count = task.peek("replicas")
+    return {**role, "replicas": role.get("replicas", 1) + (count if isinstance(count, int) else 1)}
+
+
+def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | None] | None:
+    """Return the workers of a pair of tasks of which one starts the other's processes over ssh."""
+    if len(tasks) != 2:
+        return None
+    starter = next(
+        (task for task in tasks.values() if re.search(r"\b(mpirun|mpiexec|horovodrun)\b", _text(task))), None
+    )
+    if starter is None:
+        return None
+    [worker] = [task for task in tasks.values() if task is not starter]
+    count = worker.number("replicas", "as spec.replicaSpecs.worker.replicas") or 1
+    made = launched(starter, Launch("", nodes=(count, count)))
+    starter.drop("replicas", "there is no launcher", harmless=True)
+    template = under(worker, pods.template(worker), made.container)
+    launch = made.launch or Launch("")
+    return {WORKER: role_of(Trained(template, launch), {"replicas": count})}, replace(launch)
+
+
+def _strategy(
+    specs: Mapping[str, Any], launch: Launch | None, plugins: Mapping[str, Any]
+) -> DistributionStrategy:
+    if PS in specs and (WORKER in specs or CHIEF in specs):
+        return DistributionStrategy.PARAMETER_SERVER
+    if WORKER in specs and (launch is not None or "pytorch" in plugins or "tensorflow" in plugins):
+        return DistributionStrategy.ALLREDUCE
+    return DistributionStrategy.CUSTOM
+
+
+def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any]) -> Manifest:
+    least = spec.number("minAvailable", "as scheduling.minAvailable")
+    most = sum(role.get("maxReplicas", role.get("replicas", 1)) for role in specs.values())
+    if least is not None and least > most:
+        spec.change("minAvailable", f"there are {most} pods")
+        least = most
+    scheduler = spec.peek("schedulerName")
+    spec.keep(
+        "schedulerName", "as scheduling.gang" if scheduler in (None, "volcano") else "in templates alone"
+    )
+    queue = spec.text("queue", "as scheduling.queue")
+    spec.drop("minSuccess", IN_ORDER)
+    spec.drop("networkTopology", "write affinity by the labels of machines in the template")
+    spec.drop("runningEstimate", "the status has the time that is left: training.eta", harmless=True)
+    chief = _lifecycle(spec, WORKER)
+    for name, task in tasks.items():
+        chief = _lifecycle(task, name) or chief
+        task.drop("maxRetry", "write restartCount, restarts of each node")
+        task.drop("dependsOn", AT_ONCE)
+        task.drop("topologyPolicy", "the kubelet's own policy decides")
+        task.drop("partitionPolicy", "write affinity in the template")
+    found: Manifest = {
+        "backoffLimit": spec.number("maxRetry", "as runPolicy.backoffLimit: nodes that are replaced, in all"),
+        "ttlSecondsAfterFinished": spec.number("ttlSecondsAfterFinished"),
+        "successPolicy": SuccessPolicy.CHIEF_OR_WORKER_0.value if chief and WORKER in specs else None,
+        "scheduling": pods.without_empty(
+            {
+                "gang": "volcano",
+                "minAvailable": least or None,
+                "queue": queue,
+                "priorityClassName": spec.text("priorityClassName", "as scheduling.priorityClassName"),
+            }
+        ),
+    }
+    return pods.without_empty(found)
+
+
+def _lifecycle(fields: Fields, name: str) -> bool:
+    """Say what becomes of policies; return whether the end of the workers' task ends the job."""
+    ends = False
+    for policy in fields.each("policies") if "policies" in fields else ():
+        events = {policy.peek("event"), *(policy.peek("events") or [])} - {None}
+        action = policy.peek("action")
+        if "exitCode" in policy:
+            policy.note(policy.path, Verdict.DROPPED, BY_CODES)
+        elif "TaskCompleted" in events and action == "CompleteJob":
+            ends = ends or MEANT.get(name, name) in (CHIEF, "master")
+            policy.note(policy.path, Verdict.KEPT, IN_ORDER)
+        elif events and events <= EVICTED:
+            verdict = (
+                Verdict.CHANGED if action in ("RestartJob", "RestartTask", "RestartPod") else Verdict.DROPPED
+            )
+            policy.note(policy.path, verdict, REPLACED)
+        else:
+            policy.note(policy.path, Verdict.DROPPED, "there are no actions by event: docs/health.md")
+    return ends
+
+
+def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterator[Manifest]:
+    """Mount the job's volumes in all containers; yield the claims that it would make."""
+    about = whole.below("metadata")
+    for at, volume in enumerate(spec.each("volumes") if "volumes" in spec else ()):
+        name = f"volume-{at}"
+        path = volume.keep("mountPath", "mounted in each container")
+        claim = volume.text("volumeClaimName", "as a volume of each template")
+        if not claim and isinstance(volume.peek("volumeClaim"), dict):
+            claim = f"{pods.job_name(str(about.peek('name') or 'converted'))}-{at}"
+            volume.keep("volumeClaim", f"as the PersistentVolumeClaim {claim}")
+            metadata = pods.without_empty({"name": claim, "namespace": about.peek("namespace")})
+            yield {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": metadata,
+                "spec": volume.peek("volumeClaim"),
+            }
+        source: Manifest = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
+        for role in specs.values():
+            _mount(role, {"name": name, **source}, {"name": name, "mountPath": path})
+
+
+def _mount(role: Manifest, volume: Manifest, mount: Manifest) -> None:
+    template = role.get("template") or {}
+    inner = dict(template.get("spec") or {})
+    inner["volumes"] = [*inner.get("volumes", []), volume]
+    inner["containers"] = [
+        {**one, "volumeMounts": [*one.get("volumeMounts", []), mount]} for one in pods.containers(template)
+    ]
+    role["template"] = {**template, "spec": inner}
+
+
+def _index(role: Manifest, plugins: Mapping[str, Any]) -> None:
+    """Give containers that read it the index that the env plugin sets."""
+    template = role.get("template") or {}
+    if "env" not in plugins and not any(name in str(template) for name in INDEX):
+        return
+    label = "metadata.labels['elasticjob.dlrover/replica-index']"
+    read = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": label}}} for name in INDEX]
+    inner = dict(template.get("spec") or {})
+    inner["containers"] = [{**one, "env": [*one.get("env", []), *read]} for one in pods.containers(template)]
+    role["template"] = {**template, "spec": inner}
+
+
+def _host_files(task: Fields, made: Trained) -> None:
+    """Say that no files list the hosts of tasks."""
+    if found := HOST_FILES.search(_text(task)):
+        why = (
+            f"reads {found[0]}, which is not there: TF_CONFIG has the addresses, or pods are "
+            "<job>-<role>-<index>.<job>"
+        )
+        if made.launch is not None:
+            why = (
+                f"reads {found[0]}, which is not there and not needed: elasticjob run finds the job's master"
+            )
+        note_near(task, f"{child(task.path, 'template')}.spec.containers[0].command", Verdict.CHANGED, why)
+
+
+def _text(task: Fields) -> str:
+    """Return what the containers of a task run, as one text."""
+    template = task.peek("template")
+    found = pods.containers(template) if isinstance(template, dict) else []
+    return "\n".join(
+        str(word) for one in found for field in ("command", "args") for word in one.get(field) or ()
+    )
+
+
+def _has_tf_config(tasks: Mapping[str, Fields]) -> bool:
+    return any("TF_CONFIG" in _text(task) for task in tasks.values())
+
+
+VOLCANO: Final = VolcanoJob()
