@@ -29,6 +29,7 @@ import os
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -130,7 +131,8 @@ class _Link:
 
     def _poke(self) -> None:
         """Have the master asked at once."""
-        self._loop.call_soon_threadsafe(self._again.set)
+        with suppress(RuntimeError):  # the job has ended, and with it the thread
+            self._loop.call_soon_threadsafe(self._again.set)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -21,7 +21,7 @@ PORT = "ELASTICJOB_PORT"
 
 def main() -> None:
     """Serve until the job ends."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     host, port = os.environ.get(names.POD_IP, "127.0.0.1"), os.environ.get(PORT, "0")
@@ -29,7 +29,7 @@ def main() -> None:
     with Serving(server.address, server, checkpoints=server if folder else None) as serving:
         logging.getLogger("elasticjob.tensorflow").info("serves at %s", server.address)
         serving.wait()
-    os._exit(0)  # a server of TensorFlow cannot be stopped, and its threads may wait for those that have gone
+        os._exit(0)  # a server of TensorFlow cannot be stopped; its threads may wait for those that have gone
 
 
 if __name__ == "__main__":

@@ -126,9 +126,15 @@ class Servers:
         if not self._leaving.is_set():
             self._save_the_end()
 
-    def read(self, *names: str) -> dict[str, Any]:
-        """Return the present values of variables, cut ones in one piece."""
-        raise NotImplementedError
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the first worker of those that are there."""
+        return self._following.is_chief
+
+    def save(self) -> None:
+        """Ask for a checkpoint soon: all workers stop for a moment, files are written meanwhile."""
+        self._saved_at = time.monotonic()
+        self._following.save()
 
     def _steps_of(self, shard: Shard, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
         """Yield the steps of a shard, from where it is counted, and report it."""
@@ -280,9 +286,8 @@ class Servers:
 
     def _ask_for_a_save(self) -> None:
         due = self._folder and time.monotonic() - self._saved_at >= self._save_every
-        if due and self._following.is_chief:
-            self._saved_at = time.monotonic()
-            self._following.save()
+        if due and self.is_chief:
+            self.save()
 
     def _save_the_end(self) -> None:
         """Have the first worker save what all records have made, before it goes."""
