@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union, get_args, get_origin
 
 from elasticjob.cli.convert import pods
@@ -11,28 +11,31 @@ from elasticjob.cli.convert.system import Fields
 from elasticjob.kube.crd.model import Part
 from elasticjob.kube.objects.kinds import Manifest
 
+Template = Callable[[Fields], Manifest]
+"""Reads the field template of a role."""
 
-def known(fields: Fields, model: type[Part]) -> Manifest:
+
+def known(fields: Fields, model: type[Part], template: Template = pods.template) -> Manifest:
     """Return the fields that a model has, each kept; what it does not have stays unread."""
-    return {name: _value(fields, name, kind) for name, kind in _members(model) if name in fields}
+    return {name: _value(fields, name, kind, template) for name, kind in _members(model) if name in fields}
 
 
-def _value(fields: Fields, name: str, kind: Any) -> Any:
+def _value(fields: Fields, name: str, kind: Any, template: Template) -> Any:
     value = fields.peek(name)
     if isinstance(value, dict) and value:
         if name == "template":
-            return pods.template(fields)
+            return template(fields)
         if part := _part(kind):
-            return known(fields.below(name), part)
+            return known(fields.below(name), part, template)
         if part := _part_of_map(kind):
             members = fields.below(name)
-            return {key: _value(members, key, part) for key in members.value}
+            return {key: _value(members, key, part, template) for key in members.value}
     if (
         isinstance(value, list)
         and all(isinstance(one, dict) for one in value)
         and (part := _part_of_list(kind))
     ):
-        return [known(each, part) for each in fields.each(name)]
+        return [known(each, part, template) for each in fields.each(name)]
     return fields.keep(name)
 
 

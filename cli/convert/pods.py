@@ -113,6 +113,12 @@ def containers(pod_template: Manifest) -> list[Manifest]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
+def main_container(pod_template: Manifest) -> Manifest | None:
+    """Return the container called main, else the first; None if there is none."""
+    found = containers(pod_template)
+    return next((one for one in found if one.get("name") == "main"), found[0] if found else None)
+
+
 def main_first(pod_template: Manifest, names: Iterable[str]) -> Manifest:
     """Return a template whose first container is the one that a system takes for the main one, by its names.
 

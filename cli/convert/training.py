@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -46,17 +46,23 @@ def trained(
     name: str = "template",
     defaults: Launch | None = None,
     plainly: bool = False,
+    prepared: Callable[[Manifest], Manifest] = lambda container: container,
+    variables: Mapping[str, str] | None = None,
 ) -> Trained:
     """Return the template of a role whose main container, one of `names` or the first, trains.
 
     `plainly`: Python without a launcher has its rank from the system, so elasticjob run starts it.
+    `prepared`: the container with what the system adds to it. `variables`: those that it sets in pods.
     """
     made = pods.main_first(pods.template(role, name), names)
     found = pods.containers(made)
     if not found:
         return Trained(made)
-    path = _path(role, name, found[0])
-    read = rewritten(found[0], plainly=plainly, defaults=_counted(defaults, found[0]))
+    path = path_of(role, name, found[0])
+    given, counted = prepared(found[0]), _counted(defaults, found[0])
+    read = rewritten(given, plainly=plainly, defaults=counted, variables=variables)
+    if "command" not in found[0]:
+        read = replace(read, field="args")
     say(role, read.notes(path))
     if read.launch is None:
         _without_launcher(role, path, found[0], ranked=plainly)
@@ -156,7 +162,7 @@ def note_near(fields: Fields, path: str, verdict: Verdict, why: str, *, harmless
     fields.log.notes[path] = Note(line, path, verdict, why, harmless)
 
 
-def _path(role: Fields, name: str, container: Mapping[str, Any]) -> str:
+def path_of(role: Fields, name: str, container: Mapping[str, Any]) -> str:
     """Return the path of a container where it was written."""
     template = role.peek(name)
     spec = template.get("spec") if isinstance(template, dict) else None

@@ -110,6 +110,7 @@ def beside(launch: Launch, defaults: Launch | None) -> Launch:
         launch,
         processes=launch.processes or ("" if launch.total is not None or is_python else defaults.processes),
         flags=(*defaults.flags, *launch.flags),
+        slots=defaults.slots,
         nodes=launch.nodes or defaults.nodes,
     )
 

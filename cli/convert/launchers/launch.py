@@ -47,6 +47,8 @@ class Launch:
     """Of each node: a number, auto, cpu or gpu; "" where the line does not say."""
     total: int | None = None
     """Processes of all nodes together, where the line counts them so."""
+    slots: str = ""
+    """Processes of each node, where the system around the line says them: they hold for a total, too."""
     flags: tuple[str, ...] = ()
     """Further flags of elasticjob run."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -69,8 +71,8 @@ class Launch:
     @property
     def per_node(self) -> str:
         """The processes of each node; "" where the line does not say."""
-        if self.processes or self.total is None:
-            return self.processes
+        if self.processes or self.slots or self.total is None:
+            return self.processes or self.slots
         nodes = self.nodes[1] if self.nodes else 1
         return str(max(self.total // max(nodes, 1), 1))
 

@@ -112,8 +112,9 @@ def python(launch: Launch, words: Sequence[Word]) -> Launch:
 
 LAUNCHERS: Final[tuple[Launcher, ...]] = (
     Launcher(("torchrun", "torch.distributed.run", "torch.distributed.run.py"), by(torchrun.TORCHRUN)),
+    Launcher(("torchelastic.distributed.launch",), by(torchrun.TORCHRUN)),
     Launcher(("torch.distributed.launch",), _launch),
-    Launcher(("dlrover-run", "dlrover.trainer.", "dlrover.python."), by(torchrun.DLROVER_RUN)),
+    Launcher(("dlrover-run", "dlrover.trainer.torch."), by(torchrun.DLROVER_RUN)),
     Launcher(("hyperpodrun",), by(torchrun.HYPERPODRUN)),
     Launcher(("elasticjob",), by(torchrun.ELASTICJOB_RUN), first="run"),
     Launcher(("accelerate",), _accelerate, first="launch"),

@@ -5,6 +5,7 @@ A field that our models have is kept, in today's spelling; a manifest of ours co
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import GROUP, MASTER, MASTER_ALIAS
@@ -13,8 +14,11 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceSpec
 from elasticjob.api.v1alpha1.older import todays_job, todays_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlanSpec
 from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import rewritten
+from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.ours import known
 from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
+from elasticjob.cli.convert.training import asked, note_near, ordered, path_of, say
 from elasticjob.kube.objects.kinds import Manifest
 
 OLDER: Final = ("command", "image", "parameter_server", "parameterServer", "worker", "evaluator")
@@ -26,6 +30,9 @@ WITHOUT_EFFECT: Final = {
 }
 BY_HEARTBEAT: Final = "without effect: the master notices lost nodes by heartbeat"
 ITS_MASTER: Final = "it starts DLRover's master: the operator has its own image of the job's master"
+CANNOT_SPEAK: Final = "cannot speak to this job's master: write a script of your own (docs/from-dlrover.md)"
+DLROVERS: Final = re.compile(r"dlrover\.(?:trainer|python)(?:\.\w+)+")
+SIZES: Final = ("replicas", "minReplicas", "maxReplicas")
 
 
 class DLRover:
@@ -54,7 +61,8 @@ class DLRover:
 
 def job_spec(spec: Fields) -> Manifest:
     """Return the spec of an ElasticJob, DLRover's or EasyDL's, in today's fields."""
-    found = known(spec, ElasticJobSpec)
+    launches: dict[str, Launch] = {}
+    found = known(spec, ElasticJobSpec, lambda role: _template(role, launches))
     for field, why in WITHOUT_EFFECT.items():
         found.pop(field, None)
         spec.drop(field, why)
@@ -69,6 +77,10 @@ def job_spec(spec: Fields) -> Manifest:
             gang = _gang(fields) or gang
             if name in (MASTER, MASTER_ALIAS):
                 _own_master(fields, role)
+            elif launch := launches.get(fields.path):
+                sizes = {**launch.sizes(), **{name: role[name] for name in SIZES if name in role}}
+                found["replicaSpecs"][name] = {**ordered(sizes), **_others(role)}
+                found |= {name: value for name, value in asked(launch).items() if name not in found}
     if gang:
         policy = found.setdefault("runPolicy", {})
         policy.setdefault("scheduling", {}).setdefault("gang", gang)
@@ -84,6 +96,36 @@ def plan_spec(spec: Fields) -> Manifest:
             if now.get("name") != before.peek("name"):
                 before.keep("name", f"as {now.get('name')}")
     return found
+
+
+def _template(role: Fields, launches: dict[str, Launch]) -> Manifest:
+    """Return the template of a role with elasticjob run in place of a launcher, and remember the launch."""
+    made = pods.template(role)
+    main = pods.main_container(made)
+    if main is None:
+        return made
+    count = role.peek("replicas")
+    variables = {"NODE_NUM": str(count)} if isinstance(count, int) and count else {}
+    read, path = rewritten(main, variables=variables), path_of(role, "template", main)
+    say(role, read.notes(path))
+    if read.launch is not None:
+        launches[role.path] = read.launch
+    elif (name := _program(main)) is not None:
+        field = "command" if main.get("command") else "args"
+        note_near(role, child(path, field), Verdict.CHANGED, f"{name} {CANNOT_SPEAK}")
+    containers = [read.container if one is main else one for one in pods.containers(made)]
+    return {**made, "spec": {**made["spec"], "containers": containers}}
+
+
+def _program(container: Manifest) -> str | None:
+    """Return DLRover's own program that a container starts; None if it starts none."""
+    words = [str(word) for field in ("command", "args") for word in _listed(container.get(field))]
+    found = DLROVERS.search(" ".join(words))
+    return found[0] if found else None
+
+
+def _others(role: Manifest) -> Manifest:
+    return {name: value for name, value in role.items() if name not in SIZES}
 
 
 def _todays(spec: Fields, found: Manifest) -> Manifest:

@@ -6,8 +6,11 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import rewritten
+from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.training import Trained, role_of, say, with_image, with_main
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kai.alibabacloud.com"
@@ -54,33 +57,30 @@ def _job(spec: Fields) -> Manifest:
 
 def _worker(spec: Fields, roles: Fields) -> Manifest:
     role, launcher = roles.below("worker"), roles.below("launcher")
-    found: Manifest = {
-        "replicas": role.number("replicas"),
-        "minReplicas": role.number("minReplicas"),
-        "maxReplicas": role.number("maxReplicas"),
-        "restartPolicy": role.text("restartPolicy") or spec.text("restartPolicy"),
-        "template": _with_the_launchers_command(launcher, pods.template(role)),
-    }
-    launcher.drop("replicas", NO_LAUNCHER, harmless=True)
-    launcher.drop("restartPolicy", NO_LAUNCHER, harmless=True)
-    return pods.without_empty(found)
+    for name in ("replicas", "restartPolicy"):
+        launcher.drop(name, NO_LAUNCHER, harmless=True)
+    sizes = {name: role.number(name) for name in ("replicas", "minReplicas", "maxReplicas")}
+    policy = role.text("restartPolicy") or spec.text("restartPolicy")
+    slots = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
+    found = _with_the_launchers_command(launcher, pods.template(role), str(slots or ""))
+    return role_of(found, sizes, restartPolicy=policy)
 
 
-def _with_the_launchers_command(launcher: Fields, template: Manifest) -> Manifest:
+def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Trained:
     """The launcher's command is what the workers run; of the rest of its pod nothing is left."""
     pod = launcher.below("template").below("spec")
-    given = next(iter(pod.each("containers")), None)
-    ours = pods.containers(template)
+    given, ours = next(iter(pod.each("containers")), None), pods.containers(template)
     if given is None or not ours:
-        return template
-    for name in ("command", "args", "env"):
-        if name in given:
-            ours[0][name] = given.keep(name, TO_WORKERS)
-    given.drop("name", NO_LAUNCHER, harmless=True)
-    given.drop("imagePullPolicy", NO_LAUNCHER, harmless=True)
+        return Trained(template)
+    taken = {name: given.keep(name, TO_WORKERS) for name in ("command", "args", "env") if name in given}
+    for name in ("name", "imagePullPolicy"):
+        given.drop(name, NO_LAUNCHER, harmless=True)
     if given.peek("image") == ours[0].get("image"):
         given.keep("image", "the workers have it")
-    return template
+    read = rewritten({**ours[0], **taken}, defaults=Launch("", slots=slots))
+    say(given, read.notes(given.path))
+    container = with_image(launcher, child(launcher.path, "template"), read.container)
+    return Trained(with_main(template, container), read.launch)
 
 
 def _plan(source: Source, spec: Fields) -> Manifest:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import GROUP as OURS
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible
+from elasticjob.cli.convert.training import asked, role_of, trained
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "elastic.pytorch.org"
 CONTAINERS: Final = ("elasticjob-worker",)
+ENTRYPOINT: Final = ("python", "-m", "torchelastic.distributed.launch")
+WHERE: Final = "as spec.replicaSpecs.worker.{}"
 NO_ETCD: Final = "the job's master takes the place of etcd: nothing to do"
 
 
@@ -36,24 +39,32 @@ class TorchElastic:
         roles = spec.below("replicaSpecs")
         if "Worker" not in roles:
             raise Unconvertible("spec.replicaSpecs has no Worker: write one, with its template")
+        role = roles.below("Worker")
+        found = trained(role, CONTAINERS, prepared=with_launcher)
+        sizes = _sizes(spec, role)
+        if found.launch is not None and not {"minReplicas", "maxReplicas"} & sizes.keys():
+            sizes = {**found.launch.sizes(), **sizes}
         made: Manifest = {
             "distributionStrategy": "AllreduceStrategy",
-            "replicaSpecs": {"worker": _worker(spec, roles.below("Worker"))},
+            **asked(found.launch),
+            "replicaSpecs": {"worker": role_of(found, sizes, restartPolicy=role.text("restartPolicy"))},
             "runPolicy": run_policy(spec.below("RunPolicy")),
         }
         return Converted(pods.job(whole, made), whole.notes({"Etcd": NO_ETCD}))
 
 
-def _worker(spec: Fields, role: Fields) -> Manifest:
-    where = "as spec.replicaSpecs.worker.{}"
-    found: Manifest = {
+def with_launcher(container: Manifest) -> Manifest:
+    """Return a container with what its controller expects of the image: a launcher as its entrypoint."""
+    return container if container.get("command") else {**container, "command": [*ENTRYPOINT]}
+
+
+def _sizes(spec: Fields, role: Fields) -> dict[str, Any]:
+    found = {
         "replicas": role.number("replicas"),
-        "minReplicas": spec.number("minReplicas", where.format("minReplicas")),
-        "maxReplicas": spec.number("maxReplicas", where.format("maxReplicas")),
-        "restartPolicy": role.text("restartPolicy"),
-        "template": pods.main_first(pods.template(role), CONTAINERS),
+        "minReplicas": spec.number("minReplicas", WHERE.format("minReplicas")),
+        "maxReplicas": spec.number("maxReplicas", WHERE.format("maxReplicas")),
     }
-    return pods.without_empty(found)
+    return {name: size for name, size in found.items() if size is not None}
 
 
 TORCHELASTIC: Final = TorchElastic()

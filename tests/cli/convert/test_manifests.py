@@ -9,9 +9,11 @@ import pytest
 import yaml
 
 from elasticjob.cli.convert.conversion import Outcome, outcome
+from elasticjob.cli.convert.launchers.table import OF_RANKS
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import UNKNOWN
 from elasticjob.cli.convert.systems import SYSTEMS
+from elasticjob.cli.convert.systems.dlrover import CANNOT_SPEAK
 from elasticjob.cli.convert.systems.etoperator import NO_SCRIPT
 from elasticjob.cli.convert.systems.paddle import AS_GANG, OTHER_SCHEDULER
 from elasticjob.kube.objects.kinds import Manifest
@@ -47,6 +49,13 @@ def headed(api: str, kind: str, spec: str) -> str:
     return f"apiVersion: {api}\nkind: {kind}\nmetadata: {{name: digits, namespace: lab}}\nspec:\n{spec}"
 
 
+def running(*words: str) -> Manifest:
+    return {"spec": {"containers": [{"name": "main", "image": "i", "command": list(words)}]}}
+
+
+OUR_RUN = "elasticjob run --nproc-per-node 2"
+LAUNCHERS_COMMAND = "spec.etReplicaSpecs.launcher.template.spec.containers[0].command"
+OF_SCRIPT = ("t.py", "--lr", "1")
 OURS = "elastic.iml.github.io/v1alpha1"
 ROWS = [
     Row(
@@ -292,6 +301,99 @@ ROWS = [
             f"9 spec.script: dropped ({NO_SCRIPT})",
         ),
         kind="ScalePlan",
+    ),
+    Row(
+        "dlrover-run in a script",
+        headed(OURS, "ElasticJob", """
+  replicaSpecs:
+    worker:
+      replicas: 4
+      template:
+        spec:
+          restartPolicy: Always
+          containers:
+          - name: main
+            image: i
+            command:
+            - /bin/bash
+            - -c
+            - "cd /code && dlrover-run --network-check --nnodes=3:$NODE_NUM --nproc_per_node=2 t.py --lr 1"
+"""),
+        {
+            "nodeCheck": "ExcludeFaults",
+            "replicaSpecs": {
+                "worker": {
+                    "replicas": 4,
+                    "minReplicas": 3,
+                    "maxReplicas": 4,
+                    "template": running("/bin/bash", "-c", f"cd /code && {OUR_RUN} t.py --lr 1"),
+                }
+            },
+        },
+    ),
+    Row(
+        "DLRover's own program",
+        headed(OURS, "ElasticJob", f"""
+  distributionStrategy: ParameterServerStrategy
+  replicaSpecs:
+    ps: {{template: {TEMPLATE}}}
+    worker: {{template: {{spec: {{containers: [{{name: main, image: i,
+      command: [python, -m, dlrover.trainer.entry.local_entry, --platform=Kubernetes]}}]}}}}}}
+"""),
+        {
+            "distributionStrategy": "ParameterServerStrategy",
+            "replicaSpecs": {
+                "ps": {"template": POD},
+                "worker": {
+                    "template": running(
+                        "python", "-m", "dlrover.trainer.entry.local_entry", "--platform=Kubernetes"
+                    )
+                },
+            },
+        },
+        (
+            "10 spec.replicaSpecs.worker.template.spec.containers[0].command: changed "
+            f"(dlrover.trainer.entry.local_entry {CANNOT_SPEAK})",
+        ),
+    ),
+    Row(
+        "TorchElastic's image has a launcher",
+        headed("elastic.pytorch.org/v1alpha1", "ElasticJob", """
+  replicaSpecs:
+    Worker: {replicas: 2, template: {spec: {containers: [{name: main, image: i,
+      args: [--nproc_per_node=2, t.py, --lr, "1"]}]}}}
+"""),
+        {
+            "distributionStrategy": "AllreduceStrategy",
+            "replicaSpecs": {"worker": {"replicas": 2, "template": running(*OUR_RUN.split(), *OF_SCRIPT)}},
+        },
+    ),
+    Row(
+        "et-operator",
+        headed("kai.alibabacloud.com/v1alpha1", "TrainingJob", """
+  cleanPodPolicy: Running
+  slotsPerWorker: 2
+  etReplicaSpecs:
+    launcher: {replicas: 1, template: {spec: {containers: [{name: m, image: i,
+      command: [sh, -c, "horovodrun -np 4 --min-np 2 --max-np 8 python t.py --lr 1"]}]}}}
+    worker: {replicas: 2, minReplicas: 1, maxReplicas: 4,
+      template: {spec: {containers: [{name: main, image: i}]}}}
+"""),
+        {
+            "distributionStrategy": "AllreduceStrategy",
+            "runPolicy": {"cleanPodPolicy": "Running"},
+            "replicaSpecs": {
+                "worker": {
+                    "replicas": 2,
+                    "minReplicas": 1,
+                    "maxReplicas": 4,
+                    "template": running("sh", "-c", f"{OUR_RUN} {' '.join(OF_SCRIPT)}"),
+                }
+            },
+        },
+        (
+            f"10 {LAUNCHERS_COMMAND} horovodrun: changed ({OF_RANKS})",
+        ),
     ),
 ]  # fmt: skip
 
