@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -65,6 +64,7 @@ VERDICT: Final = timedelta(seconds=30)
 """How long a master is waited for after all nodes have ended: it knows the training, and tells more."""
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
+NEVER_RAN: Final = "RoleNeverRan"
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 """Roles whose end is not the training's end."""
 
@@ -104,7 +104,7 @@ def end_on_the_verdict(seen: Seen, now: datetime) -> Plan | None:
     if last_verdict is None:
         return None
     shown = fail_when_restarts_are_spent(seen, now) if last_verdict.reason == RESTARTS_SPENT else None
-    return shown or _end(_with_what_never_ran(seen, last_verdict))
+    return shown or _end(_unless_a_role_never_ran(seen, last_verdict, now))
 
 
 def fail_when_it_cannot_be_trained(seen: Seen, now: datetime) -> Plan | None:
@@ -189,7 +189,7 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if spent := sum(map(seen.is_spent, training)):
         told = f"{len(training) - spent} of {len(training)} pods that train have succeeded"
         message = f"{told}; {spent} failed for good, and minReplicas allows that"
-    return _end(_with_what_never_ran(seen, Outcome(True, "PodsSucceeded", message)))
+    return _end(_unless_a_role_never_ran(seen, Outcome(True, "PodsSucceeded", message), now))
 
 
 def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
@@ -398,14 +398,18 @@ def _end(outcome: Outcome) -> Plan:
     return Plan(outcome.reason, outcome.message, outcome=outcome)
 
 
-def _with_what_never_ran(seen: Seen, outcome: Outcome) -> Outcome:
-    """Return a success whose sentence names needed roles whose first pods still wait: workers come and go."""
+def _unless_a_role_never_ran(seen: Seen, outcome: Outcome, now: datetime) -> Outcome:
+    """Return a failure for a success without a needed role, all of whose first pods still wait.
+
+    Its workers have ended without parameters that anyone served, or without the chief, which saves them.
+    """
     lives = [life for node in seen.wanted for life in node.lives]
     ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
     idle = sorted(CRITICAL & {life.role for life in lives} - ran)
     if not outcome.succeeded or not idle:
         return outcome
-    return replace(outcome, message=f"{outcome.message}; no pod of {', '.join(idle)} ever ran")
+    message = f"no pod of {' or '.join(idle)} ever ran, although the workers ended: {outcome.message}"
+    return Outcome(False, NEVER_RAN, f"{message}{_cause(seen, now)}")
 
 
 def deadline_in(seen: Seen, now: datetime) -> timedelta | None:

@@ -111,24 +111,28 @@ PS_JOB = {"worker": role(1), "ps": role(1)}
 
 
 @pytest.mark.parametrize(
-    ("server", "words"),
+    ("server", "never_ran"),
     [
-        (pending(0, role="ps"), "97.8 % after 3 epochs; no pod of ps ever ran"),
-        (pending(0, 1, role="ps"), "97.8 % after 3 epochs"),
-        (life(0, role="ps"), "97.8 % after 3 epochs"),
-        (ended(0, role="ps"), "97.8 % after 3 epochs"),
-        (pending(1), "97.8 % after 3 epochs"),
-        (None, "97.8 % after 3 epochs"),
+        (pending(0, role="ps"), "no pod of ps ever ran, although the workers ended: 97.8 % after 3 epochs"),
+        (pending(0, 1, role="ps"), ""),
+        (life(0, role="ps"), ""),
+        (ended(0, role="ps"), ""),
+        (pending(1), ""),
+        (None, ""),
     ],
 )
-def test_success_names_a_role_of_which_no_pod_ever_ran(server: Life | None, words: str) -> None:
-    """Its workers may have trained without it, which is seldom meant."""
+def test_workers_that_end_before_any_server_ran_are_no_success(server: Life | None, never_ran: str) -> None:
+    """They trained with nothing: the example whose servers found no machine used to succeed."""
     asked = job(PS_JOB, distributionStrategy="ParameterServerStrategy")
     given = resource({"worker": 1, "ps": 1})
     lives = (ended(0, code=0), *([server] if server else []))
     found = decide(running(asked, resource_=given, masters=(ends(SUCCEEDED),), lives=lives), NOW)
     assert found.outcome is not None
-    assert (found.outcome.succeeded, found.outcome.message) == (True, words)
+    if not never_ran:
+        assert (found.outcome.succeeded, found.outcome.message) == (True, "97.8 % after 3 epochs")
+        return
+    assert (found.outcome.succeeded, found.outcome.reason) == (False, "RoleNeverRan")
+    assert found.outcome.message == never_ran
 
 
 def ends(words: str, code: int = 0) -> Any:
