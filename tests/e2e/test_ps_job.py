@@ -1,0 +1,141 @@
+"""One job with parameter servers, changed in every way that a user, the operator and the kernel change it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import Job, role
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
+
+EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "parameters"
+RECORDS: Final = 1_000_000
+SERVER: Final = """\
+import os, runpy, sys, threading, time
+
+def eat():
+    while not os.path.exists(f"{folder}/hungry-" + os.environ["POD_NAME"]):
+        time.sleep(0.05)
+    meal = bytearray(b"x") * (400 << 20)
+    time.sleep(3600)
+
+threading.Thread(target=eat, daemon=True).start()
+sys.path.insert(0, "{example}")
+sys.argv = ["server.py", "{folder}/values"]
+runpy.run_path("{example}/server.py", run_name="__main__")
+"""
+
+
+def spec(folder: Path) -> Manifest:
+    """Return a job of two servers, one of which can be made to use too much memory, and two workers."""
+    server = SERVER.format(folder=folder, example=EXAMPLE)
+    worker = ["python", str(EXAMPLE / "worker.py"), str(RECORDS)]
+    limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "replicaSpecs": {
+            "ps": role(["python", "-c", server], 2, minReplicas=1, maxReplicas=6, resources=limits),
+            "worker": role(worker, 2, minReplicas=1, maxReplicas=4, autoScale=False),
+        },
+    }
+
+
+class Training:
+    """The updates that the servers have counted, in their files."""
+
+    def __init__(self, folder: Path) -> None:
+        sys.path.insert(0, str(EXAMPLE))
+        self._total = importlib.import_module("store").total
+        self._folder = folder
+
+    def count(self) -> int:
+        try:
+            updates: float = self._total(self._folder)[0]
+            return round(updates)
+        except (ValueError, FileNotFoundError):
+            return 0
+
+    async def goes_on(self, updates: int = 40) -> None:
+        """Wait for more updates."""
+        target = self.count() + updates
+
+        async def there() -> bool:
+            return self.count() >= target
+
+        await until(there, f"{target} updates")
+
+
+async def plan(site: Site, name: str, **changes: Any) -> None:
+    """Do what a user does with a plan of their own, and wait until it is carried out."""
+    metadata = {"name": name, "namespace": site.namespace}
+    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+    await site.client.create(
+        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
+    )
+    await site.until(lambda: site.plans()[name].status.phase is PlanPhase.SUCCEEDED)
+
+
+def memory(job: Job, pod: str) -> str:
+    """Return the memory limit of a pod."""
+    return str(job.pods()[pod].spec.containers[0].resources.limits.get("memory"))
+
+
+async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_path: Path) -> None:
+    job, training = Job(site), Training(tmp_path / "values")
+
+    async def has(servers: set[str], workers: int = 2) -> None:
+        """Wait for exactly these servers, so many workers, and what they do then."""
+        await site.until(
+            lambda: (
+                {name for name in job.running() if name.startswith("ps-")} == servers
+                and len([name for name in job.running() if name.startswith("worker-")]) == workers
+            )
+        )
+        await training.goes_on()
+
+    await site.apply(spec(tmp_path))
+    await has({"ps-0", "ps-1"})
+
+    await site.patch({"replicaSpecs": {"ps": {"replicas": 3}}})  # kubectl edit
+    await has({"ps-0", "ps-1", "ps-2"})
+    await plan(site, "fewer", replicaResourceSpecs={"ps": {"replicas": 2}})
+    await has({"ps-0", "ps-1"})
+
+    await plan(site, "hot", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "60m"}}])
+    await site.until(lambda: job.pods()["ps-0"].spec.containers[0].resources.requests["cpu"] == "60m")
+    await has({"ps-0", "ps-1"})  # in place
+    await plan(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"ephemeral-storage": "1Mi"}}])
+    await has({"ps-0-1", "ps-1"})  # which cannot be changed in place
+
+    (tmp_path / "hungry-digits-ps-1").touch()
+    await has({"ps-0-1", "ps-1-1"})
+    sentence = "digits-ps-1 was OOMKilled at 256Mi: ps gets 512Mi"
+    assert site.plans()["digits-ps-1-memory"].spec.reason == sentence
+    assert memory(job, "ps-1-1") == "512Mi"
+    await site.until(lambda: memory(job, "ps-0-1") == "512Mi")  # in place, without a move
+
+    await site.scale(4)  # kubectl scale
+    await has({"ps-0-1", "ps-1-1"}, workers=4)
+    [server] = job.processes("ps-0-1")
+    os.kill(server.pid, signal.SIGKILL)
+    await has({"ps-0-2", "ps-1-1"}, workers=4)
+    await site.scale(1)
+    await has({"ps-0-2", "ps-1-1"}, workers=1)
+
+    assert training.count() < RECORDS
+    assert {name for name in job.born if name.startswith("ps-")} == {
+        *("ps-0", "ps-0-1", "ps-0-2"),  # moved, killed
+        *("ps-1", "ps-1-1"),  # out of memory
+        "ps-2",
+    }
