@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Final
 
 LIBRARY: Final = "elasticjob.trainer.torch"
+JAX: Final = "elasticjob.trainer.jax"
+LIBRARIES: Final = (LIBRARY, JAX)
+"""Ours for training scripts, by framework; of each the name `Elastic` makes a script elastic."""
 
 HUB: Final = frozenset({"accelerate", "huggingface", "lightning", "pytorch_lightning", "transformers"})
 READ_AT_IMPORT: Final[Mapping[frozenset[str], re.Pattern[str]]] = {
@@ -32,7 +35,7 @@ READ_AT_IMPORT: Final[Mapping[frozenset[str], re.Pattern[str]]] = {
 }
 """Variables that packages read when they are imported: a script may set them before."""
 
-PRELOADED: Final = HUB | {"numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"}
+PRELOADED: Final = HUB | {"jax", "numpy", "pandas", "scipy", "sklearn", "torch", "torchaudio", "torchvision"}
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
 thread, takes no lock that processes share, and asks CUDA nothing."""
 
@@ -186,9 +189,9 @@ def imported(node: ast.AST, used: set[str]) -> Iterator[str]:
     """Yield the modules that one statement imports; our library only if one of its names is in `used`."""
     match node:
         case ast.Import(names=names):
-            yield from (alias.name for alias in names if alias.name != LIBRARY or bound(alias) in used)
+            yield from (alias.name for alias in names if alias.name not in LIBRARIES or bound(alias) in used)
         case ast.ImportFrom(module=str(module), names=names, level=0):
-            if module == LIBRARY and not used & {bound(alias) for alias in names}:
+            if module in LIBRARIES and not used & {bound(alias) for alias in names}:
                 return
             yield module
             yield from (f"{module}.{alias.name}" for alias in names)
@@ -201,7 +204,12 @@ def bound(alias: ast.alias) -> str:
 
 def is_elastic(names: frozenset[str]) -> bool:
     """Whether a script that imports `names` keeps its state between worlds."""
-    return f"{LIBRARY}.Elastic" in names or LIBRARY in names
+    return any(is_of_library(each, names) for each in LIBRARIES)
+
+
+def is_of_library(library: str, names: frozenset[str]) -> bool:
+    """Whether a script that imports `names` is elastic by one of ours."""
+    return library in names or f"{library}.Elastic" in names
 
 
 def shared(script: Script, modules: Iterable[str]) -> frozenset[str]:
@@ -211,11 +219,16 @@ def shared(script: Script, modules: Iterable[str]) -> frozenset[str]:
 
 
 def preloads(names: frozenset[str], modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
-    """Return what the warm process imports for a script that imports `names`; `modules` always."""
+    """Return what the warm process imports for a script that imports `names`; `modules` always.
+
+    A script that is elastic with JAX needs no torch, and its library only where JAX may be imported before.
+    """
     wanted = {name for name in names if is_from(PRELOADED, name) and is_module(name)}
-    own = {LIBRARY} if is_elastic(names) else set()
+    own = {each for each in LIBRARIES if is_of_library(each, names)}
     late = {COMPILER} if any(name.startswith(DIVIDES) for name in names) else set()
-    return tuple(sorted(wanted | own | late | set(modules)))
+    usual = set(modules) - ({"torch"} if JAX in own else set())
+    kept = own if any(is_from(frozenset({"jax"}), name) for name in wanted) else own - {JAX}
+    return tuple(sorted(wanted | kept | late | usual))
 
 
 def is_module(name: str) -> bool:

@@ -42,3 +42,11 @@ def connection(fd: int) -> Connection | None:
     except OSError:  # closed meanwhile, or not connected
         return None
     return Connection(fd, status.st_ino)
+
+
+def ports_of(link: Connection) -> frozenset[int]:
+    """Return the ports of both ends; none if it is closed meanwhile."""
+    with suppress(OSError), socket.socket(fileno=os.dup(link.fd)) as duplicate:
+        if os.fstat(duplicate.fileno()).st_ino == link.inode:
+            return frozenset({duplicate.getsockname()[1], duplicate.getpeername()[1]})
+    return frozenset()

@@ -1,0 +1,146 @@
+"""The workers of one world: what they add up, and what one tells the others."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from elasticjob.trainer.jax.coordination import Coordination, Lost, Services, forget_devices
+from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.connections import Connection, connections, ports_of
+
+log = logging.getLogger("elasticjob")
+
+CHUNK: Final = 1 << 24  # bytes that are told at once
+MARK: Final = re.compile(
+    "gloo|nccl|connection|UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|ABORTED", re.IGNORECASE
+)
+"""What an error says that comes from the loss of a peer."""
+
+
+class Peers:
+    """The workers of the world `place`; alone it needs none of JAX's coordination."""
+
+    def __init__(self, place: Enter) -> None:
+        self.place = place
+        self._coordination = Coordination(place) if place.size > 1 else None
+        self._before: frozenset[Connection] = frozenset()
+        self._mesh: Mesh | None = None
+        self._total: Any = None
+        self._largest: Any = None
+
+    @property
+    def rank(self) -> int:
+        """The rank of this worker."""
+        return self.place.rank
+
+    @property
+    def size(self) -> int:
+        """The number of workers."""
+        return self.place.size
+
+    def open(self, listener: socket.socket | None, services: Services) -> None:
+        """Meet the others. Lost if one of them is gone."""
+        forget_devices()
+        self._before = connections()
+        if self._coordination is None:
+            if listener is not None:
+                listener.close()
+            return
+        self._coordination.open(listener, services)
+        self._guarded(self._open_mesh)
+
+    def abort(self) -> None:
+        """Fail what is pending; called from another thread."""
+        if self._coordination is None:
+            return
+        self._coordination.abort()
+        own = self._coordination.ports
+        for each in connections() - self._before:
+            if not own & ports_of(each):
+                each.shut()
+
+    def check(self) -> None:
+        """Raise Lost after an abort."""
+        if self._coordination is not None:
+            self._coordination.check()
+
+    def close(self) -> None:
+        """Leave the others."""
+        if self._coordination is not None:
+            self._coordination.leave()
+
+    def sum(self, tree: Any) -> Any:
+        """Return the sums of the arrays in `tree` over all workers, on this one's first device."""
+        self.check()
+        if self._mesh is None:
+            return jax.block_until_ready(tree)
+        return self._guarded(lambda: self._reduced(tree, self._total))
+
+    def gather(self, row: list[int]) -> list[list[int]]:
+        """Return the rows of all workers, by rank."""
+        rows = np.zeros((self.size, len(row)), np.int32)
+        rows[self.rank] = row
+        found: list[list[int]] = np.asarray(self.sum(rows)).tolist()
+        return found
+
+    def tell(self, told: bytes, source: int) -> bytes:
+        """Return what worker `source` tells; all give something of the same length."""
+        if self._mesh is None:
+            return told
+        parts: list[bytes] = []
+        for start in range(0, len(told), CHUNK):
+            piece = np.frombuffer(told[start : start + CHUNK], np.uint8)
+            mine = piece if self.rank == source else np.zeros_like(piece)
+            parts.append(
+                np.asarray(self._guarded(lambda mine=mine: self._reduced(mine, self._largest))).tobytes()
+            )
+        return b"".join(parts)
+
+    def _open_mesh(self) -> None:
+        firsts = {each.process_index: each for each in reversed(jax.devices())}
+        self._mesh = Mesh(np.array([firsts[rank] for rank in range(self.size)]), "worker")
+        everywhere = NamedSharding(self._mesh, PartitionSpec())
+        self._total = jax.jit(total, out_shardings=everywhere)
+        self._largest = jax.jit(largest, out_shardings=everywhere)
+
+    def _reduced(self, tree: Any, how: Any) -> Any:
+        mesh = self._mesh
+        assert mesh is not None
+        mine = jax.local_devices()[0]
+        shared = NamedSharding(mesh, PartitionSpec("worker"))
+
+        def given(leaf: Any) -> Any:
+            local = jax.device_put(jnp.expand_dims(jnp.asarray(leaf), 0), mine)
+            shape = (self.size, *local.shape[1:])
+            return jax.make_array_from_single_device_arrays(shape, shared, [local])
+
+        reduced = how(jax.tree.map(given, tree))
+        return jax.block_until_ready(jax.tree.map(lambda each: each.addressable_data(0), reduced))
+
+    def _guarded(self, act: Any) -> Any:
+        """Return what `act` returns; Lost instead of the error that a lost peer causes."""
+        try:
+            return act()
+        except (RuntimeError, ValueError) as error:
+            self.check()
+            if MARK.search(str(error)):
+                raise Lost(str(error)[:500]) from error
+            raise
+
+
+def total(tree: Any) -> Any:
+    """Return sums over the workers."""
+    return jax.tree.map(lambda each: each.sum(0, dtype=each.dtype), tree)
+
+
+def largest(array: Any) -> Any:
+    """Return the largest of the workers' values: that of the only one which is not 0."""
+    return array.max(0)
