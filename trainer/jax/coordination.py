@@ -5,8 +5,8 @@ installed, and a test pins it. Facts of jaxlib 0.10, all met:
 
 - The client ends its whole process by SIGABRT on any error of the service: a lost connection, a cancelled
   poll, a deadline. So it speaks with it through a `Relay`, and all deadlines are years away.
-- A client that is dropped without `shutdown` polls on. `shutdown` waits for the service, so it runs in a thread
-  of its own; when the service is gone, the client is left alone there, for ever.
+- A client that is dropped without `shutdown` polls on. `shutdown` waits for the service, so it runs in a
+  thread of its own; when the service is gone, the client is left alone there, for ever.
 - A service that is stopped cancels the polls of its clients. So it is stopped when it has none any more.
 """
 
@@ -60,11 +60,7 @@ def missing() -> str:
     for name, argument in USED.items():
         if argument not in (getattr(getattr(found, name, None), "__doc__", None) or ""):
             return f"jaxlib {jax.lib.__version__} has no {name}({argument}=…)"
-    lacks = [
-        each
-        for each in ("client", "service", "process_id", "num_processes")
-        if not hasattr(found.state, each)
-    ]
+    lacks = [each for each in ("client", "process_id", "num_processes") if not hasattr(found.state, each)]
     return f"jax {jax.__version__} has no distributed.global_state.{lacks[0]}" if lacks else ""
 
 
@@ -150,8 +146,7 @@ class Coordination:
         until = time.monotonic() + (PARTING if self._connected else 0.0)
         while parting.is_alive() and not relay.is_cut and time.monotonic() < until:
             parting.join(LOOK)
-        if parting.is_alive():
-            relay.cut()
+        relay.cut()  # what the script keeps of this world keeps the client, and its connection
         relay.close()
 
 
@@ -211,11 +206,9 @@ def serve(service: Any, stop: threading.Event) -> None:
 
 
 def served() -> frozenset[int]:
-    """Return the ports of this process at which other processes are connected."""
+    """Return the ports of this process at which clients are connected."""
     found = psutil.Process().net_connections("tcp")
-    open_ = [each for each in found if each.status == psutil.CONN_ESTABLISHED and each.raddr]
-    own = {each.laddr for each in open_}
-    return frozenset(each.laddr.port for each in open_ if each.raddr not in own)
+    return frozenset(each.laddr.port for each in found if each.status == psutil.CONN_ESTABLISHED)
 
 
 def forget_devices() -> None:

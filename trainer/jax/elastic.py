@@ -49,13 +49,9 @@ class Elastic:
         on_change: OnChange | None = None,
     ) -> None:
         if not data.size:
-            raise ValueError(
-                f"dataset {data.name} has no size: an elastic loop needs the number of its records"
-            )
+            raise ValueError(f"dataset {data.name} has no size: give the number of its records")
         if data.partitions:
-            raise ValueError(
-                f"dataset {data.name} has partitions: read a stream by elasticjob.trainer.shards"
-            )
+            raise ValueError(f"dataset {data.name} has partitions: read streams by trainer.shards")
         for name, each in (("batch", batch), ("save_every", save_every)):
             if each < 1:
                 raise ValueError(f"{name} is {each}: give a number of at least 1")

@@ -1,7 +1,7 @@
 """One worker's membership in worlds: the present one, and the way from one to the next.
 
-At a change the state goes to the memory of the host, all devices are forgotten, and the next world begins with
-what its oldest member holds.
+At a change the state goes to the memory of the host, all devices are forgotten, and the next world begins
+with what its oldest member holds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Membership:
         self._lacks = "" if line.is_alone else coordination.missing()
         if self._lacks:
             log.warning(
-                "%s: workers are started again at each change of the world, and go on from the newest checkpoint%s",
+                "%s: a change of the world starts workers again, from the newest checkpoint%s",
                 self._lacks,
                 "" if checkpoints else ", of which there is none: give checkpoint=",
             )
@@ -60,7 +60,7 @@ class Membership:
         self._line.say(Phase.OUTSIDE)
 
     def next(self, error: str | None = None) -> None:
-        """Leave this world, broken if there is an `error`, for the next one that holds. Stopped without one."""
+        """Leave this world, broken if there is an `error`, for the next that holds. Stopped without one."""
         self._line.say(Phase.WAITING)
         while True:
             ended, began = self.peers.place.round, time.monotonic()
@@ -123,9 +123,7 @@ class Membership:
         rows = peers.gather([self.done.step if self._holds else NOTHING, form])
         others = [rank for rank, (_, theirs) in enumerate(rows) if theirs != form]
         if others:
-            raise TypeError(
-                f"the state of worker {others[0]} has another form than that of worker {peers.rank}"
-            )
+            raise TypeError(f"the state of worker {others[0]} has another form than worker {peers.rank}'s")
         newest = max(step for step, _ in rows)
         source = next(rank for rank, (step, _) in enumerate(rows) if step == newest)
         done = self.done

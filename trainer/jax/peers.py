@@ -95,14 +95,13 @@ class Peers:
         """Return what worker `source` tells; all give something of the same length."""
         if self._mesh is None:
             return told
-        parts: list[bytes] = []
-        for start in range(0, len(told), CHUNK):
-            piece = np.frombuffer(told[start : start + CHUNK], np.uint8)
-            mine = piece if self.rank == source else np.zeros_like(piece)
-            parts.append(
-                np.asarray(self._guarded(lambda mine=mine: self._reduced(mine, self._largest))).tobytes()
-            )
-        return b"".join(parts)
+        pieces = (told[start : start + CHUNK] for start in range(0, len(told), CHUNK))
+        return b"".join(self._told(np.frombuffer(piece, np.uint8), source) for piece in pieces)
+
+    def _told(self, piece: Any, source: int) -> bytes:
+        mine = piece if self.rank == source else np.zeros_like(piece)
+        told: bytes = np.asarray(self._guarded(lambda: self._reduced(mine, self._largest))).tobytes()
+        return told
 
     def _open_mesh(self) -> None:
         firsts = {each.process_index: each for each in reversed(jax.devices())}

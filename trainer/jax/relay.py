@@ -58,7 +58,7 @@ class Relay:
                 ).start()
 
     def _connect(self, near: socket.socket) -> None:
-        """Connect to the target, as soon as it is there, and pass on what the client sends until it closes."""
+        """Connect to the target, once it is there, and pass on what the client sends until it closes."""
         reached = self._reach()
         if reached is None:
             hold(near)

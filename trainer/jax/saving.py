@@ -1,4 +1,4 @@
-"""Checkpoints of a state: a file each, `step-<number>.npz`, written beside and renamed; the newest two are kept."""
+"""Checkpoints of a state, a file each: `step-<number>.npz`, written beside and renamed; two are kept."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ class Checkpoints:
         likes = (*leaves, *numbers_of(Done()))
         if [each.nbytes for each in arrays] != [bits_of(each).nbytes for each in likes]:
             raise ValueError(
-                f"{found[0]} holds {len(arrays) - 2} arrays of other sizes than the {len(leaves)} of the state: "
-                "train the same model, or give another checkpoint folder"
+                f"{found[0]} holds {len(arrays) - 2} arrays of other sizes than the {len(leaves)} of the "
+                "state: train the same model, or give another checkpoint folder"
             )
-        taken = [
-            as_it_was(shaped(each, bits_of(like)), like) for each, like in zip(arrays, likes, strict=True)
-        ]
+        pairs = zip(arrays, likes, strict=True)
+        taken = [as_it_was(shaped(each, bits_of(like)), like) for each, like in pairs]
         return jax.tree.unflatten(form, taken[:-2]), done_of(taken[-2:])
 
     def _found(self) -> list[Path]:

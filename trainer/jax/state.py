@@ -1,4 +1,4 @@
-"""The state of a training, a pytree, in the memory of this host: between two worlds, and on its way to others."""
+"""The state of a training, a pytree, in the memory of this host: between worlds, and on its way to others."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def leaf_on_host(path: Any, leaf: Any) -> Any:
         if not leaf.is_fully_addressable:
             if not leaf.is_fully_replicated:
                 raise TypeError(
-                    f"state{jax.tree_util.keystr(path)} is divided over the processes of this world: keep what "
-                    "each worker needs whole in the state"
+                    f"state{jax.tree_util.keystr(path)} is divided over the processes of this world: "
+                    "the state has to be whole on each"
                 )
             leaf = leaf.addressable_data(0)
         return np.asarray(leaf)
@@ -105,7 +105,7 @@ def bits_of(leaf: Any) -> Leaf:
 
 
 def packed(host: Any, done: Done) -> bytes:
-    """Return a state and its progress as bytes, which `unpacked` understands where the state has the same form."""
+    """Return a state and its progress as bytes, for `unpacked` with a state of the same form."""
     leaves = jax.tree.leaves(host, is_leaf=is_key)
     return b"".join(np.ascontiguousarray(bits_of(each)).tobytes() for each in (*leaves, *numbers_of(done)))
 
@@ -131,7 +131,7 @@ def as_it_was(bits: Leaf, like: Any) -> Any:
 
 
 def form_of(host: Any) -> int:
-    """Return a number of 30 bits for the form of a state: its tree, the shapes and the types of its leaves."""
+    """Return a number of 30 bits for the form of a state: tree, shapes and types."""
     leaves, form = jax.tree.flatten(host, is_leaf=is_key)
     text = repr([(bits_of(each).shape, str(bits_of(each).dtype), type(each).__name__) for each in leaves])
     digest = hashlib.blake2b(f"{form}{text}".encode(), digest_size=4).digest()

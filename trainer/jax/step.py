@@ -121,8 +121,8 @@ class Step:
         size = self._run.membership.peers.size
         if flags[1] != fold * size or flags[2] != self.records:
             raise RuntimeError(
-                f"the workers take different steps: this one step {self.number} of {self.records} records, and "
-                f"all together {flags[2]}; do the same on all workers, for all of `for records in step`"
+                f"the workers take different steps: this one step {self.number} of {self.records} records, "
+                f"and all together {flags[2]}; do the same on all workers, for all of `for records in step`"
             )
 
 

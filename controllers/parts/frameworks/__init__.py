@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobSpec
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.frameworks import pytorch, tensorflow
+from elasticjob.controllers.parts.frameworks import jax, pytorch, tensorflow
 from elasticjob.kube.objects.problem import Problem
 
 
@@ -24,7 +24,9 @@ class Framework(Protocol):
         ...
 
 
-FRAMEWORKS: Final[Mapping[str, Framework]] = MappingProxyType({"pytorch": pytorch, "tensorflow": tensorflow})
+FRAMEWORKS: Final[Mapping[str, Framework]] = MappingProxyType(
+    {"jax": jax, "pytorch": pytorch, "tensorflow": tensorflow}
+)
 DEFAULT: Final = "pytorch"
 OTHER: Final = "other"
 
