@@ -39,6 +39,7 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Positions, Save, Serve
 from elasticjob.trainer.link.address import FILE, NoMaster, Way, way_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Stopping
+from elasticjob.trainer.usage.own import Own
 
 __all__ = ["Checkpoints", "Following", "Gone", "Kept", "Move", "NoMaster", "Serving", "Values"]
 
@@ -114,6 +115,7 @@ class _Link:
         self.way = way or way_of(os.environ)
         self.incarnation = uuid.uuid4().hex
         self.ended = threading.Event()
+        self._own = Own()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="elasticjob-parameters", daemon=True)
         self._again = asyncio.Event()
@@ -283,6 +285,7 @@ class Serving(_Link):
             copied=self._copied,
             written=self._written,
             found=self._found,
+            usage=self._own.now(),
             seen=self._seen,
             wait=wait,
         )
@@ -443,6 +446,7 @@ class Following(_Link):
             prepared=self._prepared,
             finishes=self._finish is not None,
             finished=self._finished,
+            usage=self._own.now(),
             seen=self._plane.mark,
             wait=BEAT,
         )

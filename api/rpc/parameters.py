@@ -9,7 +9,8 @@ values:
     STEADY ─ a save is asked for ─▶ DRAIN ─ all drained ─▶ SAVE ─ all copied ─▶ STEADY
 
 Versions and saves are numbered in one sequence; a `drained` or `copied` is the number of what it is for.
-Serve and Follow are long polls that end as soon as the answer differs from what is `seen`, and heartbeats.
+Serve and Follow are long polls that end as soon as the answer differs from what is `seen`, and heartbeats,
+with what the process uses if no agent reports that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
+from elasticjob.api.rpc.nodes import Usage
 from elasticjob.api.rpc.shards import Position
 
 Positions = Annotated[tuple[Position, ...], msgspec.Meta(max_length=256)]
@@ -106,6 +108,7 @@ class Serve(Request[Plane], frozen=True, kw_only=True):
     copied: Count = 0
     written: Count = 0
     found: Kept | None = None
+    usage: Usage | None = None
     seen: str = ""
     wait: Wait = 0.0
 
@@ -126,6 +129,7 @@ class Follow(Request[Plane], frozen=True, kw_only=True):
     prepared: Count = 0
     finishes: bool = False
     finished: Count = 0
+    usage: Usage | None = None
     seen: str = ""
     wait: Wait = 0.0
 

@@ -104,8 +104,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
     job = _with_alarms(job, node, request.progress, request.kept, now)
     if request.usage:
-        most = max((each for each in (node.peak, request.usage.peak) if each is not None), default=None)
-        job = job.put(node.but(usage=request.usage, peak=most, kept=request.kept))
+        job = job.put(node.using(request.usage).but(kept=request.kept))
     if request.kept:
         job = job.but(training=progress.stored(job.training, request.kept, now))
     if request.progress:

@@ -41,7 +41,7 @@ def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
         found=request.found,
     )
     parameters = job.parameters.but(servers=others | {request.incarnation: server})
-    return _answered(job.but(parameters=parameters), request, now)
+    return _answered(_used(job.but(parameters=parameters), request), request, now)
 
 
 def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
@@ -59,7 +59,9 @@ def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
         finished=request.finished,
     )
     followers = job.parameters.followers | {request.incarnation: follower}
-    return _answered(job.but(parameters=job.parameters.but(followers=followers)), request, now)
+    return _answered(
+        _used(job.but(parameters=job.parameters.but(followers=followers)), request), request, now
+    )
 
 
 def save(job: Job, request: Save, now: datetime) -> Turn[Empty]:
@@ -92,6 +94,12 @@ def answer(job: Job, request: Any) -> Plane | None:
     _refuse_the_end(job)
     found = servers.told(job.parameters)
     return found if found and found.mark != request.seen else None
+
+
+def _used(job: Job, request: Serve | Follow) -> Job:
+    """Return the job with what a node uses that has no agent."""
+    node = job.nodes.get(request.node)
+    return job.put(node.using(request.usage)) if node and request.usage else job
 
 
 def _answered(job: Job, request: Any, now: datetime) -> Turn[Plane]:

@@ -89,13 +89,18 @@ class Node(Value, frozen=True):
     failure: str = ""
     reported: tuple[int, int] | None = None
     usage: Usage | None = None
-    peak: int | None = None  # the most memory that an agent here has reported, in bytes; None: unknown
+    peak: int | None = None  # the most memory that was reported here, in bytes; None: unknown
     kept: Kept | None = None
     told: Told | None = None
     failed_at: datetime | None = None
     excluded: str = ""
     resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
     pends: datetime | None = None  # since when its pod waits for a machine; None: it does not
+
+    def using(self, usage: Usage) -> Node:
+        """Return the node with what it uses now."""
+        most = max((each for each in (self.peak, usage.peak) if each is not None), default=None)
+        return self.but(usage=usage, peak=most)
 
     @property
     def ended(self) -> bool:

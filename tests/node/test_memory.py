@@ -103,7 +103,7 @@ SLACK: Final = 32 << 20
 """Bytes: the kubelet's numbers are some seconds old, and there are programs that the test starts there."""
 ASKS: Final = """
 import json
-from elasticjob.trainer.agent.seeing.memory import cgroup
+from elasticjob.trainer.usage.memory import cgroup
 found = cgroup()
 name = "memory.current" if found.most.name == "memory.max" else "memory.usage_in_bytes"
 charged = int(found.most.with_name(name).read_text())

@@ -38,13 +38,13 @@ from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.reports import Reports
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared
-from elasticjob.trainer.agent.seeing import memory
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
 from elasticjob.trainer.agent.standby import Standby, TakeOver
 from elasticjob.trainer.agent.tasks import Tasks
 from elasticjob.trainer.link.channel import Advance, Copied, Hampered
 from elasticjob.trainer.link.master import MasterClient
+from elasticjob.trainer.usage import memory
 
 log = logging.getLogger("elasticjob.agent")
 

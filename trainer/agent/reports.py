@@ -18,9 +18,9 @@ from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.seeing import health, stacks
 from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.seeing.resources import Resources
-from elasticjob.trainer.agent.seeing.usage import look_at
 from elasticjob.trainer.link.channel import Advance
 from elasticjob.trainer.link.master import MasterClient, MasterError
+from elasticjob.trainer.usage.cores import look_at
 
 log = logging.getLogger("elasticjob.agent")
 

@@ -17,7 +17,7 @@ import pytest
 from elasticjob.devcluster.node.container import supervisor
 from elasticjob.devcluster.node.container.logs import plain
 from elasticjob.devcluster.node.container.processes import LOST, CannotStart, End, Nursery, Order, Process
-from elasticjob.trainer.agent.seeing.footprint import KEEPER, PATIENCE, Footprint
+from elasticjob.trainer.usage.footprint import KEEPER, PATIENCE, Footprint
 from tests.kit.devcluster.live import eventually, is_alive
 from tests.kit.waiting import until
 

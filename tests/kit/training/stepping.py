@@ -14,8 +14,8 @@ from typing import Any
 from elasticjob.api.rpc.nodes import Orders, Report
 from elasticjob.master.state.condition import Finding
 from elasticjob.trainer.agent.seeing.health import EVERY, Sight, Watcher
-from elasticjob.trainer.agent.seeing.usage import Work
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.usage.cores import Work
 from tests.kit.master.turns import START, Played, join, watch
 
 Seconds = Callable[[int, int], float]

@@ -18,8 +18,8 @@ from elasticjob.master.health import watch
 from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.job import Waits
 from elasticjob.trainer.agent.seeing.health import ASLEEP, Sight, Watcher
-from elasticjob.trainer.agent.seeing.usage import Work
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.usage.cores import Work
 from tests.kit.master.turns import START, Played, join
 from tests.kit.master.turns import watch as beat
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.api.rpc.message import Request
+from elasticjob.api.rpc.nodes import Usage
 from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Save, Serve
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Position, Result
 from elasticjob.api.sizes.facts import JobFacts
@@ -193,6 +195,16 @@ def site() -> Site:
     assert found.round().phase is Phase.STEADY
     assert found.serving == ["digits-ps-0", "digits-ps-1", "digits-ps-2"]
     return found
+
+
+def test_what_nodes_without_an_agent_use_is_known(site: Site) -> None:
+    hot = Usage(cpu=1.5, memory=1000, peak=3000)
+    ask = Serve(node="digits-ps-1", incarnation="digits-ps-1-process", index=1, address="a:1", usage=hot)
+    site.told(ask)
+    site.told(msgspec.structs.replace(ask, usage=Usage(cpu=0.5, memory=2000, peak=2000)))
+    site.told(Follow(node="digits-worker-9", incarnation="w", usage=hot))  # whose pod is not known yet
+    node = site.game.job.nodes["digits-ps-1"]
+    assert (node.usage, node.peak) == (Usage(cpu=0.5, memory=2000, peak=2000), 3000)
 
 
 def test_one_more_serves_when_all_workers_have_stopped_and_it_has_its_values(site: Site) -> None:

@@ -22,9 +22,9 @@ from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.agent.decide import LEFT
 from elasticjob.trainer.agent.loop import Agent, last_calls
 from elasticjob.trainer.agent.script import Script
-from elasticjob.trainer.agent.seeing.memory import Cgroup
 from elasticjob.trainer.agent.settings import Place, Settings, Start
 from elasticjob.trainer.link.master import MasterClient
+from elasticjob.trainer.usage.memory import Cgroup
 from tests.kit.waiting import PATIENCE
 
 

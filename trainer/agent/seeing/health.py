@@ -14,8 +14,8 @@ from statistics import median, median_low
 from typing import Final, NamedTuple
 
 from elasticjob.api.rpc.nodes import Awaits, Doing, WorkerState
-from elasticjob.trainer.agent.seeing.usage import Work, work_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.usage.cores import Work, work_of
 
 EVERY: Final = 0.1  # seconds between two looks
 LATE: Final = 1.0  # seconds beyond 3 usual steps after which a worker is reported at once

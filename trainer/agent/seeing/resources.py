@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from elasticjob.api.rpc.nodes import Usage
 from elasticjob.trainer.agent.group import Ended, Event
-from elasticjob.trainer.agent.seeing import memory
-from elasticjob.trainer.agent.seeing.footprint import Footprint
 from elasticjob.trainer.agent.seeing.gpus import VISIBLE, Devices
-from elasticjob.trainer.agent.seeing.usage import Meter
+from elasticjob.trainer.usage import memory
+from elasticjob.trainer.usage.cores import Meter
+from elasticjob.trainer.usage.footprint import Footprint
 
 
 class Resources:

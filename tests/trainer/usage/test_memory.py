@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from elasticjob.trainer.agent.seeing.memory import RECENT, Cgroup, Kills, cgroup, is_by_kill, is_near, told
+from elasticjob.trainer.usage.memory import RECENT, Cgroup, Kills, cgroup, is_by_kill, is_near, told
 
 V1: Final = "4:memory:/kubepods/pod1/main\n0::/\n"
 V2: Final = "0::/kubepods/pod1/main\n"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from elasticjob.trainer.agent.seeing.memory import Cgroup
+from elasticjob.trainer.usage.memory import Cgroup
 
 PROC: Final = Path("/proc")
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")

@@ -14,9 +14,9 @@ from typing import Final
 import pytest
 
 from elasticjob.devcluster.node.container import supervisor
-from elasticjob.trainer.agent.seeing import footprint
-from elasticjob.trainer.agent.seeing.footprint import COST, IN_CLUSTER, KEEPER, PAGE, PATIENCE, Footprint
-from elasticjob.trainer.agent.seeing.memory import Cgroup, cgroup
+from elasticjob.trainer.usage import footprint
+from elasticjob.trainer.usage.footprint import COST, IN_CLUSTER, KEEPER, PAGE, PATIENCE, Footprint
+from elasticjob.trainer.usage.memory import Cgroup, cgroup
 
 V1: Final = {
     "memory.oom_control": "oom_kill 0\n",
@@ -259,8 +259,8 @@ def test_real_processes_are_counted_as_devcluster_s_kubelet_counts_them() -> Non
 
 IN_CONTAINER: Final = """
 import os, time
-from elasticjob.trainer.agent.seeing.footprint import Footprint
-from elasticjob.trainer.agent.seeing.memory import cgroup
+from elasticjob.trainer.usage.footprint import Footprint
+from elasticjob.trainer.usage.memory import cgroup
 kept = bytearray(b"x") * (100 << 20)
 if os.fork() == 0: time.sleep(600)
 print(Footprint(cgroup(), {}).read(), flush=True)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from elasticjob.trainer.agent.seeing.health import ASLEEP, EVERY, Sight, Watcher
-from elasticjob.trainer.agent.seeing.usage import Work, content, look_at, work_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.usage.cores import Work, content, look_at, work_of
 from tests.kit.waiting import until
 
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"

@@ -1,0 +1,1 @@
+"""What processes use: cores, memory, and what they wait for, from /proc and their cgroup."""
