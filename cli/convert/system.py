@@ -72,6 +72,8 @@ class Source:
     """The lines of fields, by their paths."""
     first: int = 1
     """The line at which it begins."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The texts of files that a command line names, by their paths: configurations and hostfiles."""
 
     def line(self, path: str) -> int | None:
         """Return the line of a field in the file, such as spec.replicas or spec.containers[0].image."""

@@ -17,6 +17,25 @@ File = Callable[[str], str | None]
 """The text of a file that a line names; None where it cannot be read."""
 
 LEADING: Final = BEFORE | {"if", "elif", "while", "until", "!", "{", "command"}
+WRAPPERS: Final = frozenset(
+    [
+        "apptainer",
+        "conda",
+        "enroot",
+        "ncu",
+        "nice",
+        "nsys",
+        "numactl",
+        "pipenv",
+        "poetry",
+        "singularity",
+        "stdbuf",
+        "timeout",
+        "uv",
+        "xvfb-run",
+    ]
+)
+"""Programs that start the one that is named behind their own flags."""
 WHICH: Final = re.compile(r"(?:\$\(|`)\s*(?:which|command -v)\s+([\w.-]+)\s*(?:\)|`)")
 OF_PYTHON: Final = frozenset(["W", "X"])
 """Flags of Python that a word follows."""
@@ -147,6 +166,8 @@ def found_in(
     before = 0
     while before < len(words) and (words[before].plain in LEADING or ASSIGNMENT.match(words[before].plain)):
         before += 1
+    if before < len(words) and basename(words[before].plain) in WRAPPERS:
+        before = _wrapped(words, before)
     rest = words[before:]
     if not rest:
         return None
@@ -155,6 +176,16 @@ def found_in(
         return _of_python(start, rest[1:], before, file, plainly)
     launch = _by_name(start, rest[1:], file)
     return Found(launch, before) if launch is not None else None
+
+
+def _wrapped(words: Sequence[Word], before: int) -> int:
+    """Return where the launcher is that a wrapper starts; the wrapper's own place if there is none."""
+    known = {name for launcher in LAUNCHERS for name in launcher.names}
+    for at, word in enumerate(words[before + 1 :], start=before + 1):
+        name = _name(word)
+        if name in known or (PYTHON.fullmatch(name) and words[at + 1 : at + 2]):
+            return at
+    return before
 
 
 def _of_python(start: Launch, words: Sequence[Word], before: int, file: File, plainly: bool) -> Found | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^{}$]*))?\}|(\w+))")
+VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::?[-=]([^{}$]*))?\}|(\w+))")
 SUM: Final = re.compile(r"\$\(\(([^()]*)\)\)")
 TERM: Final = re.compile(r"\s*(\d{1,9}|[-+*/]|\$?[A-Za-z_]\w*)\s*")
 

@@ -13,6 +13,7 @@ from elasticjob.cli.convert.systems.mpijob import MPIJOB
 from elasticjob.cli.convert.systems.paddle import PADDLE
 from elasticjob.cli.convert.systems.pytorchjob import PYTORCHJOB
 from elasticjob.cli.convert.systems.ray import RAY
+from elasticjob.cli.convert.systems.slurm import COMMAND_LINE, SLURM
 from elasticjob.cli.convert.systems.tfjob import TFJOB
 from elasticjob.cli.convert.systems.torchelastic import TORCHELASTIC
 from elasticjob.cli.convert.systems.trainjob import TRAINJOB
@@ -31,5 +32,7 @@ SYSTEMS: Final[tuple[System, ...]] = (
     HYPERPOD,
     VOLCANO,
     RAY,
+    SLURM,
+    COMMAND_LINE,
 )
 """The first that recognises a document converts it."""

@@ -1,0 +1,301 @@
+"""A script or a command line that starts a training, as a job. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from elasticjob.api.v1alpha1.checks.launchers import PYTHON, SHELLS
+from elasticjob.api.v1alpha1.checks.templates import IMAGE as IMAGE_NAME
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.allocation import Allocation, allocation
+from elasticjob.cli.convert.launchers.launch import Launch, Word
+from elasticjob.cli.convert.launchers.shell import Call, assignments, calls, plain, split, words
+from elasticjob.cli.convert.launchers.table import LEADING, found_in
+from elasticjob.cli.convert.launchers.variables import expanded
+from elasticjob.cli.convert.system import Converted, Note, Source, Unconvertible, Verdict
+from elasticjob.cli.convert.training import NO_IMAGE, asked
+from elasticjob.client.objects import IMAGE
+from elasticjob.kube.objects.kinds import Manifest
+
+IN_THE_IMAGE: Final = "the image has it: docs/own-image.md"
+ELSEWHERE: Final = (
+    "write it into the image, an init container, or a script that elasticjob run starts with --no-python"
+)
+NOT_NEEDED: Final = "it prints, waits or asks Slurm: the job does not need it"
+CONTROL: Final = "what a script does on a condition is not looked at: its lines are taken as if it were true"
+ANOTHER: Final = "the job is of the first training: convert this line by itself"
+ONLY_THERE: Final = "its value is known only where the script runs"
+PRINTS: Final = frozenset(
+    [
+        "echo",
+        "printf",
+        "set",
+        "date",
+        "hostname",
+        "pwd",
+        "nvidia-smi",
+        "scontrol",
+        "squeue",
+        "sinfo",
+        "ulimit",
+        "true",
+        "sleep",
+        "wait",
+        "exit",
+        "trap",
+        "time",
+        "fi",
+        "done",
+        "esac",
+        "env",
+        "ls",
+        "which",
+        "ibstat",
+        "ibv_devinfo",
+    ]
+)
+"""Programs that are left out without a loss: they print, wait, or ask Slurm."""
+WORDS: Final = frozenset(
+    ["if", "then", "else", "elif", "for", "while", "until", "do", "case", "{", "[", "[[", "test", "function"]
+)
+OF_THE_MACHINE: Final = frozenset(
+    ["module", "ml", "source", ".", "conda", "micromamba", "mamba", "spack", "pip", "pip3", "uv", "apt-get"]
+)
+WITHOUT_VALUE: Final = frozenset(
+    [
+        "-l",
+        "--label",
+        "-u",
+        "--unbuffered",
+        "-v",
+        "--verbose",
+        "--exclusive",
+        "-Q",
+        "--quiet",
+        "--no-kill",
+        "-K",
+    ]
+)
+"""Flags of srun that no word follows."""
+MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"
+LONGEST: Final = 60
+
+
+@dataclass
+class _Reading:
+    """What is known while a script is read from its first line to its last."""
+
+    asked: Allocation
+    variables: dict[str, str]
+    environment: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    launch: Launch | None = None
+    directory: str = ""
+
+
+def job_of(source: Source, told: Allocation) -> Converted:
+    """Return the job of a script's first training. Raises Unconvertible if it starts none."""
+    reading = _Reading(told, {**told.variables})
+    for call in calls(source.text):
+        _read(reading, call, source)
+    launch = reading.launch
+    if launch is None:
+        raise Unconvertible(MESSAGE)
+    if not launch.script:
+        raise Unconvertible(f"{launch.launcher} names no script: write it behind the flags")
+    asked_for = reading.asked
+    container, notes = _container(reading, launch)
+    notes = [*asked_for.notes, *reading.notes, *notes]
+    sizes = replace(
+        launch, nodes=asked_for.nodes or launch.nodes, wanted=None if asked_for.nodes else launch.wanted
+    )
+    worker: Manifest = {
+        **(sizes.sizes() or {"replicas": 1}),
+        "template": {"spec": {"containers": [container]}},
+    }
+    policy = {"activeDeadlineSeconds": asked_for.seconds} if asked_for.seconds else {}
+    name = pods.job_name(asked_for.name or PurePosixPath(plain(launch.script)).stem or "converted")
+    if not asked_for.name:
+        notes.append(Note(None, "metadata.name", Verdict.KEPT, f"{name}, after the script"))
+    job: Manifest = {
+        "apiVersion": ELASTICJOB.api_version,
+        "kind": ELASTICJOB.name,
+        "metadata": {"name": name},
+        "spec": pods.without_empty(
+            {**asked(launch), "replicaSpecs": {"worker": worker}, "runPolicy": policy}
+        ),
+    }
+    return Converted(job, tuple(sorted(notes, key=lambda note: (note.line is None, note.line or 0))))
+
+
+def starts_a_training(text: str) -> bool:
+    """Whether a line of a script calls a launcher."""
+    return any(
+        found_in(call.words) is not None or _after_srun(call.words) is not None for call in calls(text)
+    )
+
+
+def _read(reading: _Reading, call: Call, source: Source) -> None:
+    line = source.first + source.text.count("\n", 0, call.starts[0])
+    if set_here := assignments(call, reading.variables):
+        _assign(reading, call, set_here, line)
+        return
+    given = split(call.words, reading.variables)
+    ranked = _after_srun(given)
+    rest = given if ranked is None else ranked
+    if ranked is not None:
+        _srun(reading, given[: len(given) - len(ranked)], line)
+    script = _inner(rest, reading.variables)
+    if script is not None:
+        inner = [
+            found for one in calls(script) if (found := _launched(reading, one.words, source, ranked=True))
+        ]
+        launch = next((one for one in inner if one.script), None)
+    else:
+        launch = _launched(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
+    if launch is None:
+        reading.notes.append(_left_out(reading, rest, line))
+    elif reading.launch is not None:
+        reading.notes.append(Note(line, _shown(rest), Verdict.DROPPED, ANOTHER))
+    else:
+        reading.launch = launch
+        why = f"elasticjob run in place of {launch.launcher}"
+        reading.notes.append(Note(line, _shown(rest), Verdict.KEPT, why))
+        reading.notes += [replace(note, line=line) for note in launch.notes]
+
+
+def _launched(reading: _Reading, given: Sequence[Word], source: Source, *, ranked: bool) -> Launch | None:
+    found = found_in(given, variables=reading.variables, file=source.files.get, plainly=ranked)
+    if found is None:
+        return None
+    words_before = [word for word in given[: found.before] if "=" in word.plain]
+    for word in words_before:
+        name, equals, value = word.plain.partition("=")
+        if equals:
+            reading.environment[name] = expanded(value, reading.variables)
+    return found.launch
+
+
+def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) -> None:
+    """Take variables: exported ones are those of the workers, the others are put in where they are used."""
+    reading.variables |= found
+    exported = call.words[0].plain == "export"
+    for name, value in found.items():
+        known = not re.search(r"[$`]", value)
+        if exported and known:
+            reading.environment[name] = value
+            reading.notes.append(Note(line, name, Verdict.KEPT, "in the environment of the container"))
+        elif not known:
+            why = f"{ONLY_THERE}: write it in env of the container, if the script reads it"
+            reading.notes.append(Note(line, name, Verdict.DROPPED, why, harmless=not exported))
+
+
+def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
+    """Take what srun asks for, beside what sbatch does."""
+    found = allocation((line, name, expanded(value, reading.variables)) for name, value in _flags(flags[1:]))
+    merged = {
+        name: value for name, value in vars(found).items() if value not in (None, "", ()) and name != "notes"
+    }
+    reading.asked = replace(reading.asked, **merged, notes=(*reading.asked.notes, *found.notes))
+
+
+def _flags(given: Sequence[Word]) -> Iterator[tuple[str, str]]:
+    rest = [word.plain for word in given]
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name in WITHOUT_VALUE:
+            continue
+        if not equals and rest and not rest[0].startswith("-"):
+            value = rest.pop(0)
+        yield name, value
+
+
+def _after_srun(given: Sequence[Word]) -> list[Word] | None:
+    """Return the words of what srun starts; None if this is no srun."""
+    names = [PurePosixPath(word.plain).name for word in given]
+    at = next((at for at, name in enumerate(names) if name not in LEADING and "=" not in name), None)
+    if at is None or names[at] != "srun":
+        return None
+    at += 1
+    while at < len(given) and given[at].plain.startswith("-"):
+        name, equals, _ = given[at].plain.partition("=")
+        at += 1 if equals or name in WITHOUT_VALUE or re.fullmatch(r"-[A-Za-z]\S+", name) else 2
+    return list(given[at:])
+
+
+def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
+    """Return the script of bash -c, as the shell would hand it over."""
+    if not given or given[0].plain not in SHELLS:
+        return None
+    at = next((at for at, word in enumerate(given[:-1]) if re.fullmatch(r"-\w*c", word.plain)), None)
+    if at is None:
+        return None
+    raw = given[at + 1].raw
+    if raw[:1] == "'":
+        return raw.strip("'")
+    return expanded(raw.strip('"'), variables)
+
+
+def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
+    """Say what becomes of a command that starts no training."""
+    name = given[0].plain if given else ""
+    if name == "cd" and given[1:]:
+        reading.directory = expanded(given[1].plain, reading.variables)
+        known = "$" not in reading.directory
+        reading.directory = reading.directory if known else ""
+        return Note(
+            line, _shown(given), Verdict.KEPT if known else Verdict.DROPPED, "workingDir of the container"
+        )
+    if name in OF_THE_MACHINE:
+        return Note(line, _shown(given), Verdict.DROPPED, IN_THE_IMAGE)
+    if name in PRINTS:
+        return Note(line, _shown(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
+    return Note(line, _shown(given), Verdict.DROPPED, CONTROL if name in WORDS else ELSEWHERE)
+
+
+def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]:
+    asked_for, notes = reading.asked, list[Note]()
+    workers = asked_for.workers if PYTHON.fullmatch(launch.launcher) else None
+    known = replace(launch, processes=launch.processes or ("" if launch.total else str(workers or "")))
+    known = replace(known, nodes=asked_for.nodes or launch.nodes)
+    told = [known.script, *known.arguments]
+    told = [word if word[:1] == "'" else expanded(word, reading.variables) for word in told]
+    known = replace(known, script=told[0], arguments=tuple(told[1:]))
+    if any(re.search(r"(?<!\\)[$`]", word) and word[:1] != "'" for word in told):
+        command = ["sh", "-c", "exec " + " ".join(known.command(quoted=True))]
+    else:
+        known = replace(known, script=plain(told[0]), arguments=tuple(map(plain, told[1:])))
+        command = known.command()
+    image = asked_for.image.replace("#", "/", 1).removeprefix("docker://")
+    if IMAGE_NAME.fullmatch(image) is None or image.startswith("/"):
+        notes.append(Note(None, "image", Verdict.CHANGED, NO_IMAGE))
+        image = IMAGE
+    env = {**reading.environment, **launch.environment}
+    if not asked_for.resources and known.per_node not in ("", "1") and "ACCELERATE_USE_CPU" not in env:
+        why = f"are not said: write nvidia.com/gpu: {known.per_node} in limits, if the workers use GPUs"
+        notes.append(Note(None, "resources", Verdict.CHANGED, why))
+    made: Manifest = {
+        "name": "main",
+        "image": image,
+        "command": command,
+        "workingDir": asked_for.directory if asked_for.directory not in ("", ".") else reading.directory,
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": asked_for.resources,
+    }
+    return pods.without_empty(made), notes
+
+
+def _is_line(text: str) -> bool:
+    """Whether a text is one command, and not a script."""
+    return len(list(calls(text))) == 1 and not words(text)[0].plain.startswith("#")
+
+
+def _shown(given: Sequence[Word]) -> str:
+    """Return the beginning of a command."""
+    text = " ".join(" ".join(word.raw for word in given).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

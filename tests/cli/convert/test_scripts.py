@@ -1,0 +1,189 @@
+"""Scripts for sbatch and command lines: the job of the first training, and what became of each line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elasticjob.cli.convert.conversion import Outcome, outcome
+from elasticjob.cli.convert.reading import sources
+from elasticjob.cli.convert.systems import SYSTEMS
+from elasticjob.client.objects import IMAGE
+
+
+def converted(text: str, **files: str) -> Outcome:
+    [source] = sources("train.sh", text)
+    return outcome(replace(source, files=files), SYSTEMS)
+
+
+def job(text: str, **files: str) -> dict[str, Any]:
+    made = converted(text, **files)
+    assert made.converted is not None, made.refusal or "not recognised"
+    assert made.problems == ()
+    return made.converted.job
+
+
+def worker(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = job(text)["spec"]["replicaSpecs"]["worker"]
+    return found
+
+
+def main(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = worker(text)["template"]["spec"]["containers"][0]
+    return found
+
+
+WHOLE = """#!/bin/bash
+#SBATCH --job-name=Big_Run --nodes=2-4
+#SBATCH -t 1-02:00:00
+#SBATCH --gres=gpu:a100:8 --cpus-per-task=12 --mem=64G
+#SBATCH --partition=fast   # the fast one
+#SBATCH --output=%j.out
+module load cuda
+export NCCL_DEBUG=INFO
+GPUS=8
+MASTER=$(scontrol show hostnames | head -n 1)
+cd /code
+ARGS=(
+  --epochs 3   # few
+  --name "a b"
+)
+srun --ntasks=$SLURM_NNODES --label torchrun --nnodes $SLURM_NNODES --nproc_per_node=$GPUS \\
+  --rdzv_endpoint $MASTER:29500 train.py "${ARGS[@]}" --out $HOME/x
+"""
+
+
+def test_a_script_for_sbatch_becomes_a_job() -> None:
+    made = job(WHOLE)
+    assert made["metadata"] == {"name": "big-run"}
+    assert made["spec"]["runPolicy"] == {"activeDeadlineSeconds": 93_600}
+    assert {name: size for name, size in worker(WHOLE).items() if name != "template"} == {
+        "replicas": 4,
+        "minReplicas": 2,
+        "maxReplicas": 4,
+    }
+    assert main(WHOLE) == {
+        "name": "main",
+        "image": IMAGE,
+        "command": [
+            "sh",
+            "-c",
+            'exec elasticjob run --nproc-per-node 8 train.py --epochs 3 --name "a b" --out $HOME/x',
+        ],
+        "workingDir": "/code",
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+        "resources": {"requests": {"cpu": "12", "memory": "64Gi"}, "limits": {"nvidia.com/gpu": "8"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        (2, "--nodes: kept (replicas of the role worker)"),
+        (3, "-t: kept (runPolicy.activeDeadlineSeconds: 93600)"),
+        (5, "--partition: dropped (write runPolicy.scheduling.queue with gang: volcano"),
+        (6, "--output: dropped (elasticjob logs NAME shows the logs of all nodes)"),
+        (7, "module load cuda: dropped (the image has it: docs/own-image.md)"),
+        (8, "NCCL_DEBUG: kept (in the environment of the container)"),
+        (10, "MASTER: dropped (its value is known only where the script runs"),
+        (11, "cd /code: kept (workingDir of the container)"),
+        (16, "torchrun --nnodes $SLURM_NNODES"),
+        (16, "--rdzv_endpoint: dropped (the job's master is the rendezvous"),
+    ],
+)
+def test_each_line_is_told(line: int, note: str) -> None:
+    made = converted(WHOLE)
+    assert made.converted is not None
+    told = [(each.line, str(each)) for each in made.converted.notes]
+    assert any(at == line and text.startswith(note) for at, text in told), told
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("#SBATCH -N 2 --ntasks-per-node=4\nsrun python train.py", "--nproc-per-node 4 train.py"),
+        ("#SBATCH -N2 -n8\nsrun -u python train.py --x $SLURM_NTASKS", "--nproc-per-node 4 train.py --x 8"),
+        ("#SBATCH -N 2\nsrun bash -c 'torchrun --nproc_per_node 2 train.py'", "--nproc-per-node 2 train.py"),
+        ("#SBATCH -N 2\nexport RUN=\"torchrun --nproc_per_node 2\"\nCMD=\"$RUN train.py\"\nsrun $CMD",
+         "--nproc-per-node 2 train.py"),
+        ("#SBATCH -N 2\nsrun numactl -N 0 torchrun train.py", "train.py"),
+        ("#SBATCH -N 2\nsrun singularity exec --nv image.sif python train.py", "train.py"),
+        ("#SBATCH -N 2\nsrun accelerate launch --num_processes $((SLURM_NNODES * 8)) --num_machines "
+         "$SLURM_NNODES t.py",
+         "--nproc-per-node 8 t.py"),
+    ],
+)  # fmt: skip
+def test_what_srun_starts_is_run_by_each_node(script: str, command: str) -> None:
+    assert main(f"#!/bin/bash\n{script}\n")["command"] == ["elasticjob", "run", *command.split()]
+    assert worker(f"#!/bin/bash\n{script}\n")["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "sizes"),
+    [
+        (
+            "torchrun --nnodes 1:4 --nproc-per-node 2 train.py",
+            {"replicas": 4, "minReplicas": 1, "maxReplicas": 4},
+        ),
+        ("deepspeed --num_gpus 2 train.py", {"replicas": 1}),
+        ("PYTHONPATH=. dlrover-run --network-check --nnodes=2 train.py", {"replicas": 2}),
+        ("python3 -m accelerate.commands.launch --num_machines 3 train.py", {"replicas": 3}),
+    ],
+)
+def test_a_line_becomes_a_job(line: str, sizes: dict[str, int]) -> None:
+    found = worker(line)
+    assert {name: size for name, size in found.items() if name != "template"} == sizes
+    assert job(line)["metadata"] == {"name": "train"}
+
+
+def test_files_that_a_line_names_are_read() -> None:
+    made = job("deepspeed --hostfile hosts train.py", hosts="a slots=2\nb slots=2\n")
+    assert made["spec"]["replicaSpecs"]["worker"]["replicas"] == 2
+    assert converted("PYTHONPATH=. dlrover-run --network-check train.py").converted is not None
+    checked = job("PYTHONPATH=. dlrover-run --network-check train.py")
+    assert checked["spec"]["nodeCheck"] == "ExcludeFaults"
+    container = checked["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    assert container["env"] == [{"name": "PYTHONPATH", "value": "."}]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/bin/bash\n#SBATCH -N 2\necho hello\n",
+         "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"),
+        ("torchrun --nnodes 2\n", "torchrun names no script: write it behind the flags"),
+    ],
+)  # fmt: skip
+def test_what_starts_no_training_is_refused(text: str, why: str) -> None:
+    assert converted(text).refusal == why
+
+
+def test_other_texts_are_no_command_lines() -> None:
+    assert converted("make all\n").system == ""
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("30", 1800), ("10:30", 630), ("02:00:00", 7200), ("1-12", 129_600), ("1-12:30", 131_400), ("0", None)],
+)
+def test_times_are_those_of_slurm(time: str, seconds: int | None) -> None:
+    made = job(f"#SBATCH --time={time}\ntorchrun t.py\n")
+    assert made["spec"].get("runPolicy", {}).get("activeDeadlineSeconds") == seconds
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*WHOLE.splitlines(), "fi", "srun", "'", "$(", "#SBATCH -N", "#SBATCH", "}", "srun -n"]
+        )
+    )
+)
+def test_no_script_is_too_odd(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    for source in sources("train.sh", "#!/bin/bash\n" + text):
+        made = outcome(source, SYSTEMS)
+        assert made.refusal or not made.system or made.problems == ()
