@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from elasticjob.cli.convert.conversion import Outcome
     from elasticjob.cli.convert.system import Source
     from elasticjob.client import Client
+
+NAMED: Final = re.compile(r"(?<!\S)(?:--config[-_]file|--hostfile|-H)[= ]+([^\s'\"=$`]+)")
+"""Where a launcher's line names a file that says more."""
+LARGEST_NAMED: Final = 64 * 1024
 
 
 def convert(
@@ -53,9 +61,10 @@ def convert(
 
     Example: [bold]elasticjob convert pytorchjob.yaml > elasticjob.yaml[/], or
     [bold]elasticjob convert --from-cluster pytorchjob/digits -n team[/], or
-    [bold]elasticjob convert -c 'torchrun --nnodes 2:4 train.py'[/]
+    [bold]elasticjob convert -- torchrun --nnodes 2:4 train.py[/]
     """
     from elasticjob.cli.convert.conversion import outcome
+    from elasticjob.cli.convert.scripts import is_a_command
     from elasticjob.cli.convert.system import Source
     from elasticjob.cli.convert.systems import SYSTEMS
 
@@ -63,8 +72,10 @@ def convert(
         raise Failure(
             "files, --command and --from-cluster exclude each other", next_step="give one", code=Exit.USAGE
         )
+    if not command and files and not Path(files[0]).exists() and is_a_command(files):
+        command, files = shlex.join(files), None
     if command:
-        found = [Source("command", text=command)]
+        found = [Source("command", text=command, files=_named(command))]
     elif from_cluster:
         found = [options.run(_fetched(options.client(namespace, kubeconfig, context), from_cluster))]
     else:
@@ -107,7 +118,18 @@ def _read(files: list[str]) -> Iterator[Source]:
             why = (getattr(error, "strerror", None) or "it is no text").lower()
             step = "give a file; a command line follows --command" if " " in file else "correct its name"
             raise Failure(f"{file} cannot be read: {why}", next_step=step, code=Exit.USAGE) from error
-        yield from sources(file, text)
+        yield from (replace(each, files=_named(each.text)) for each in sources(file, text))
+
+
+def _named(text: str) -> dict[str, str]:
+    """Return the configurations and hostfiles that a line or a script names, as far as they are here."""
+    found = {}
+    for path in NAMED.findall(text):
+        with suppress(OSError, UnicodeDecodeError):
+            if Path(path).is_file():
+                with Path(path).open(encoding="utf-8") as file:
+                    found[path] = file.read(LARGEST_NAMED)
+    return found
 
 
 async def _fetched(connection: Client, wanted: str) -> Source:

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.checks.templates import IMAGE as IMAGE_NAME
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.allocation import Allocation, allocation
-from elasticjob.cli.convert.launchers.launch import Launch, Word
+from elasticjob.cli.convert.launchers.launch import Launch, Word, words_of
 from elasticjob.cli.convert.launchers.shell import Call, assignments, calls, plain, split, words
 from elasticjob.cli.convert.launchers.table import LEADING, found_in
 from elasticjob.cli.convert.launchers.variables import expanded
@@ -138,6 +138,12 @@ def starts_a_training(text: str) -> bool:
     return any(
         found_in(call.words) is not None or _after_srun(call.words) is not None for call in calls(text)
     )
+
+
+def is_a_command(given: Sequence[str]) -> bool:
+    """Whether words are a launcher and its arguments, or what srun starts."""
+    called = words_of(given)
+    return found_in(called) is not None or _after_srun(called) is not None
 
 
 def _read(reading: _Reading, call: Call, source: Source) -> None:

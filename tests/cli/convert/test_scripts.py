@@ -91,7 +91,7 @@ def test_a_script_for_sbatch_becomes_a_job() -> None:
         (8, "NCCL_DEBUG: kept (in the environment of the container)"),
         (10, "MASTER: dropped (its value is known only where the script runs"),
         (11, "cd /code: kept (workingDir of the container)"),
-        (16, "torchrun --nnodes $SLURM_NNODES"),
+        (16, "torchrun --nnodes 4 --nproc_per_node=$GPUS"),
         (16, "--rdzv_endpoint: dropped (the job's master is the rendezvous"),
     ],
 )
