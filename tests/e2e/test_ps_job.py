@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from elasticjob.api.resources import Cores
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
@@ -24,13 +25,24 @@ RECORDS: Final = 1_000_000
 SERVER: Final = """\
 import os, runpy, sys, threading, time
 
+def is_told(what):
+    return os.path.exists(f"{folder}/{{what}}-" + os.environ["POD_NAME"])
+
 def eat():
-    while not os.path.exists(f"{folder}/hungry-" + os.environ["POD_NAME"]):
+    while not is_told("hungry"):
         time.sleep(0.05)
     meal = bytearray(b"x") * (400 << 20)
     time.sleep(3600)
 
+def work():
+    while True:
+        due = time.monotonic() + 0.05 * is_told("hot")
+        while time.monotonic() < due:
+            pass
+        time.sleep(0.05)
+
 threading.Thread(target=eat, daemon=True).start()
+threading.Thread(target=work, daemon=True).start()
 sys.path.insert(0, "{example}")
 sys.argv = ["server.py", "{folder}/values"]
 runpy.run_path("{example}/server.py", run_name="__main__")
@@ -38,7 +50,7 @@ runpy.run_path("{example}/server.py", run_name="__main__")
 
 
 def spec(folder: Path) -> Manifest:
-    """Return a job of two servers, one of which can be made to use too much memory, and two workers."""
+    """Return a job of two servers, which can be told to use much memory or a core, and two workers."""
     server = SERVER.format(folder=folder, example=EXAMPLE)
     worker = ["python", str(EXAMPLE / "worker.py"), str(RECORDS)]
     limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
@@ -139,3 +151,19 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
         *("ps-1", "ps-1-1"),  # out of memory
         "ps-2",
     }
+
+
+async def test_a_server_that_works_at_its_limit_gets_cores(site: Site, tmp_path: Path) -> None:
+    job = Job(site)
+    (tmp_path / "hot-digits-ps-1").touch()
+    await site.apply({**spec(tmp_path), "envs": {"ELASTICJOB_MASTER__PACE": {"value": "0.1"}}})
+
+    def cores(pod: str) -> float:
+        return float(Cores.parse(job.pods()[pod].spec.containers[0].resources.requests["cpu"]).value)
+
+    await site.until(lambda: cores("ps-1") > 0.3)
+    assert cores("ps-0") < 0.3
+    [plan] = [plan for plan in site.plans().values() if plan.spec.migrate_pods]
+    assert not plan.manual
+    assert "digits-ps-1 gets" in plan.spec.reason
+    await site.until(lambda: job.running() >= {"ps-0", "ps-1"})  # in place
