@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
@@ -73,7 +73,46 @@ def metadata(fields: Fields, name: str = "") -> Manifest:
 
 def _texts(fields: Fields) -> Manifest:
     fields.drop(LAST_APPLIED, ANEW, harmless=True)
-    return {name: fields.text(name) for name in fields.value if name != LAST_APPLIED and fields.peek(name)}
+    found = {}
+    for name in fields.value:
+        if name == LAST_APPLIED:
+            continue
+        if (text := as_text(fields.peek(name))) is not None:
+            found[name] = text
+            fields.keep(name, f"as the text {text!r}")
+        else:
+            found[name] = fields.text(name)
+    return found
+
+
+def as_text(value: Any) -> str | None:
+    """Return a number or a boolean as the text that was meant; None for everything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _as_texts(role: Fields, path: str, pod_template: Manifest) -> None:
+    """Make texts of numbers and booleans where a template has texts: people leave the quotes out."""
+    for where, texts in _maps_of_texts(path, pod_template):
+        for name, value in texts.items():
+            if (text := as_text(value)) is not None:
+                texts[name] = text
+                role.note(child(where, name), Verdict.KEPT, f"as the text {text!r}")
+
+
+def _maps_of_texts(path: str, pod_template: Manifest) -> Iterator[tuple[str, Manifest]]:
+    about, pod = pod_template.get("metadata"), pod_template.get("spec")
+    found: list[tuple[str, Any]] = []
+    if isinstance(about, dict):
+        found += [(f"{path}.metadata.{name}", about.get(name)) for name in ("labels", "annotations")]
+    if isinstance(pod, dict):
+        found.append((f"{path}.spec.nodeSelector", pod.get("nodeSelector")))
+    for at, container in enumerate(containers(pod_template)):
+        env = container.get("env")
+        for place, one in enumerate(env if isinstance(env, list) else ()):
+            found.append((f"{path}.spec.containers[{at}].env[{place}]", one))
+    yield from ((where, texts) for where, texts in found if isinstance(texts, dict))
 
 
 def job_name(given: str, room: int = ROOM) -> str:
@@ -98,6 +137,7 @@ def template(role: Fields, name: str = "template") -> Manifest:
         plain = steps[0] in ("apiVersion", "kind")
         role.note(path, Verdict.DROPPED, "a template has none" if plain else why, harmless=plain)
     about, pod = found.get("metadata"), found.get("spec")
+    _as_texts(role, here, found)
     if isinstance(about, dict):
         found["metadata"] = {key: value for key, value in about.items() if key not in WRITTEN_BY_THE_SERVER}
     if isinstance(pod, dict) and "restartPolicy" in pod:

@@ -29,6 +29,7 @@ WHOLE: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 OCTAL: Final = re.compile(r"0o?[0-7]{1,20}")
 HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]{1,15}")
 FRACTION: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+OF_A_TEMPLATE: Final = "a template is rendered first: helm template"
 TEXT: Final = "tag:yaml.org,2002:str"
 
 
@@ -59,7 +60,8 @@ def _documents(file: str, text: str) -> Iterator[Source]:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
         why = getattr(error, "problem", None) or "it cannot be read"
-        raise _unreadable(file, f"is not YAML{where}: {why}", "correct it there") from error
+        step = OF_A_TEMPLATE if "{{" in text else "correct it there"
+        raise _unreadable(file, f"is not YAML{where}: {why}", step) from error
     for node in nodes:
         reader.lines = {}
         value = reader.value(node, "", 0)
@@ -154,7 +156,9 @@ class _Reader:
     def _name(self, key: yaml.Node) -> str:
         if not isinstance(key, yaml.ScalarNode):
             line = key.start_mark.line + 1
-            raise _unreadable(self.file, f"has a key that is no text in line {line}", "write a name")
+            raise _unreadable(
+                self.file, f"has a key that is no text in line {line}", f"write a name; {OF_A_TEMPLATE}"
+            )
         return str(key.value)
 
 

@@ -130,7 +130,7 @@ class Fields:
         self.log = log or _Log()
         given = source.manifest if log is None and value is None else value
         self.value: Manifest = given if isinstance(given, dict) else {}
-        if isinstance(given, dict):
+        if isinstance(given, dict) and path not in self.log.notes:
             self.log.opened.add(path)
 
     def __contains__(self, name: str) -> bool:
@@ -177,7 +177,10 @@ class Fields:
         return None
 
     def below(self, name: str) -> Fields:
-        """Return the members of a field, each of which is looked at by itself; empty if it has none."""
+        """Return the members of a field, each of which is looked at by itself; empty if it has none.
+
+        A field of which a note says what becomes of it as a whole stays with that.
+        """
         if self.peek(name) is not None and not isinstance(self.peek(name), dict):
             self._wrong(name, "an object")
         return Fields(self.source, self.peek(name) or {}, child(self.path, name), self.log)
@@ -188,7 +191,8 @@ class Fields:
         if not isinstance(value, list):
             self._wrong(name, "a list")
             return []
-        self.log.opened.add(path)
+        if path not in self.log.notes:
+            self.log.opened.add(path)
         return [
             Fields(self.source, one, child(path, at), self.log)
             for at, one in enumerate(value)
@@ -225,11 +229,9 @@ class Fields:
         )
         for name, member in members:
             here = child(path, name)
-            if here in self.log.notes:
-                continue
             if here in self.log.opened:
                 yield from self._unread(member, here)
-            else:
+            elif here not in self.log.notes:
                 yield here, str(name)
 
 

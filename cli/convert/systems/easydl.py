@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.requests import amounts
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
-from elasticjob.cli.convert.systems.dlrover import job_spec
+from elasticjob.cli.convert.todays import job
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "elastic.easydl.org"
@@ -35,7 +35,7 @@ class EasyDL:
         whole = Fields(source)
         spec = whole.below("spec")
         if source.manifest["kind"] == "ElasticJob":
-            return Converted(pods.job(whole, job_spec(spec)), whole.notes())
+            return Converted(job(whole), whole.notes())
         return Converted(pods.made(whole, JOBRESOURCE, _sizes(spec)), whole.notes())
 
 

@@ -11,7 +11,8 @@ from elasticjob.api.paddle.trainingjob import GROUP, TRAININGJOB, Instance, Trai
 from elasticjob.api.v1alpha1.elasticjob import Gang
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.kube.objects.kinds import Kind
+from elasticjob.cli.convert.training import note_near
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 WHERE: Final = {
     "image": "the image of all roles",
@@ -38,6 +39,9 @@ ADVICE: Final = {
     "priority": "write runPolicy.scheduling.priorityClassName",
     "tolerations": "write them in the templates",
 }
+IMAGE: Final = "paddlepaddle/paddlecloud-job"
+NO_IMAGE: Final = f"is absent: {IMAGE} as in EDL; write yours"
+IN_A_RANGE: Final = "as true: a job whose number of trainers may change replaces those that are lost"
 AS_GANG: Final = "runPolicy.scheduling.gang: preferred, by the API that the cluster has"
 OTHER_SCHEDULER: Final = "the cluster's own scheduler: write schedulerName in the templates for another"
 
@@ -56,7 +60,7 @@ class Paddle:
         """Return the job that the operator would run, and what of the manifest is in it."""
         whole = Fields(source)
         try:
-            job = TrainingJob.model_validate(source.manifest)
+            job = TrainingJob.model_validate(_mended(whole))
         except ValidationError as error:
             first = error.errors()[0]
             path = ".".join(str(step) for step in first["loc"])
@@ -70,9 +74,28 @@ class Paddle:
         return Converted(pods.job(whole, made), whole.notes(ADVICE))
 
 
+def _mended(whole: Fields) -> Manifest:
+    """Return the manifest with EDL's image where it names none, and trainers that are replaced in a range."""
+    given, spec = whole.source.manifest, whole.below("spec")
+    mended = dict(spec.value)
+    if not mended.get("image"):
+        mended["image"] = IMAGE
+        note_near(spec, child(spec.path, "image"), Verdict.CHANGED, NO_IMAGE)
+    trainer = spec.peek("trainer")
+    if isinstance(trainer, dict) and spec.peek("fault_tolerant") is False and _has_a_range(trainer):
+        del mended["fault_tolerant"]
+        spec.change("fault_tolerant", IN_A_RANGE)
+    return {**given, "spec": mended}
+
+
+def _has_a_range(trainer: Manifest) -> bool:
+    least, most = trainer.get("min-instance"), trainer.get("max-instance")
+    return isinstance(least, int) and isinstance(most, int) and least < most
+
+
 def _read(spec: Fields, job: TrainingJob) -> None:
     for name in _names(TrainingJobSpec):
-        if name not in ROLES:
+        if name not in ROLES and child(spec.path, name) not in spec.log.notes:
             spec.keep(name, WHERE.get(name, ""))
     for name, role in ROLES.items():
         part = spec.below(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ from elasticjob.cli.convert.launchers.table import OF_RANKS
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import UNKNOWN
 from elasticjob.cli.convert.systems import SYSTEMS
-from elasticjob.cli.convert.systems.dlrover import CANNOT_SPEAK
 from elasticjob.cli.convert.systems.etoperator import NO_SCRIPT
-from elasticjob.cli.convert.systems.paddle import AS_GANG, OTHER_SCHEDULER
+from elasticjob.cli.convert.systems.paddle import AS_GANG, IN_A_RANGE, OTHER_SCHEDULER
+from elasticjob.cli.convert.todays import CANNOT_SPEAK, NO_COUNT
+from elasticjob.cli.convert.training import NO_IMAGE
+from elasticjob.client.objects import IMAGE
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.admitted import refusals
 
@@ -30,6 +32,7 @@ class Row:
     spec: dict[str, Any]
     lost: tuple[str, ...] = ()
     kind: str = "ElasticJob"
+    labels: Manifest = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -54,6 +57,21 @@ def running(*words: str) -> Manifest:
 
 
 OUR_RUN = "elasticjob run --nproc-per-node 2"
+PADDLES = {
+    "name": "main",
+    "image": "paddlepaddle/paddlecloud-job",
+    "env": [
+        {"name": "PADDLE_JOB_NAME", "value": "digits"},
+        {"name": "PADDLE_INIT_PORT", "value": "7164"},
+        {"name": "PADDLE_INIT_PORTS_NUM", "value": "1"},
+        {"name": "PADDLE_INIT_PORTS_NUM_FOR_SPARSE", "value": "1"},
+        {"name": "PADDLE_INIT_NUM_PASSES", "value": "1"},
+    ],
+    "ports": [
+        {"name": "jobport-7164", "containerPort": 7164},
+        {"name": "jobport-7165", "containerPort": 7165},
+    ],
+}
 LAUNCHERS_COMMAND = "spec.etReplicaSpecs.launcher.template.spec.containers[0].command"
 OF_SCRIPT = ("t.py", "--lr", "1")
 OURS = "elastic.iml.github.io/v1alpha1"
@@ -395,6 +413,89 @@ ROWS = [
             f"10 {LAUNCHERS_COMMAND} horovodrun: changed ({OF_RANKS})",
         ),
     ),
+    Row(
+        "DLRover's first manifests, and what people get wrong",
+        headed(OURS, "ElasticJob", """
+  distribution_strategy: parameter_server
+  resourceLimits: {cpu: 1, memory: 8Gi}
+  replicaSpecs:
+    PS: {replicas: 1, template: {spec: {containers: [{name: main, image: i, command: [train]}]}}}
+  worker:
+    replicas: 2
+    template:
+      metadata: {labels: {number: 1}}
+      spec:
+        containers:
+        - name: main
+          command: [sh, -c, "torchrun --nnodes=1:$WORKER_NUM t.py $WORKER_NUM"]
+          env: [{name: A, value: 1}]
+          resources: {requests: {cpu: 2}}
+"""),
+        {
+            "distributionStrategy": "ParameterServerStrategy",
+            "resourceLimits": {"cpu": "2", "memory": "8Gi"},
+            "replicaSpecs": {
+                "ps": {"replicas": 1, "template": POD},
+                "worker": {
+                    "replicas": 2,
+                    "minReplicas": 1,
+                    "maxReplicas": 2,
+                    "template": {
+                        "metadata": {"labels": {"number": "1"}},
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "main",
+                                    "image": IMAGE,
+                                    "command": ["sh", "-c", "elasticjob run t.py $WORKER_NUM"],
+                                    "env": [{"name": "A", "value": "1"}],
+                                    "resources": {"requests": {"cpu": 2}},
+                                }
+                            ]
+                        },
+                    },
+                },
+            },
+        },
+        (
+            "7 spec.resourceLimits.cpu: changed (1 is less than the least sizes need: is 2 now)",
+            f"16 spec.worker.template.spec.containers[0].image: changed ({NO_IMAGE})",
+            f"17 spec.worker.template.spec.containers[0].command $WORKER_NUM: changed ({NO_COUNT})",
+        ),
+    ),
+    Row(
+        "a plan that names its job by a label",
+        headed(OURS, "ScalePlan", "  replicaResourceSpecs: {worker: {replicas: 2}}\n").replace(
+            "namespace: lab", "namespace: lab, labels: {elasticjob-name: deepctr}"
+        ),
+        {"ownerJob": "deepctr", "replicaResourceSpecs": {"worker": {"replicas": 2}}},
+        ("4 spec.ownerJob: changed (is absent: deepctr, as the label elasticjob-name says)",),
+        kind="ScalePlan",
+        labels={"elasticjob-name": "deepctr"},
+    ),
+    Row(
+        "Paddle without an image, and with a range that is not tolerant",
+        headed("paddlepaddle.org/v1", "TrainingJob", """
+  fault_tolerant: false
+  trainer: {min-instance: 1, max-instance: 2}
+"""),
+        {
+            "distributionStrategy": "AllreduceStrategy",
+            "optimizeMode": "cluster",
+            "replicaSpecs": {
+                "worker": {
+                    "replicas": 1,
+                    "minReplicas": 1,
+                    "maxReplicas": 2,
+                    "template": {"spec": {"containers": [PADDLES]}},
+                }
+            },
+        },
+        (
+            "4 spec.image: changed (is absent: paddlepaddle/paddlecloud-job as in EDL; write yours)",
+            f"6 spec.fault_tolerant: changed ({IN_A_RANGE})",
+        ),
+    ),
 ]  # fmt: skip
 
 
@@ -406,7 +507,7 @@ def test_manifests_are_converted(row: Row) -> None:
     assert found.converted.job == {
         "apiVersion": OURS,
         "kind": row.kind,
-        "metadata": {"name": "digits", "namespace": "lab"},
+        "metadata": {"name": "digits", "namespace": "lab"} | ({"labels": row.labels} if row.labels else {}),
         "spec": row.spec,
     }
     assert refusals(found.converted.job) == []

@@ -57,7 +57,9 @@ def test_json_is_read_with_tabs() -> None:
         ("{a: 1, a: 2}", "job.yaml has a twice, in lines 1 and 1; leave one of them out"),
         ("a: [1\n", "job.yaml is not YAML in line 2: did not find expected ',' or ']'; correct it there"),
         ("- a\n- b\n", "job.yaml has no object in line 1; write a manifest, with apiVersion and kind"),
-        ("? [a]\n: 1\n", "job.yaml has a key that is no text in line 1; write a name"),
+        ("? [a]\n: 1\n",
+         "job.yaml has a key that is no text in line 1; write a name; "
+         "a template is rendered first: helm template"),
         ("a: &a [1, 1]\n" + "".join(f"{b}: &{b} [{'*' + a}{', *' + a}]\n" for a, b in pairwise(LETTERS)),
          "job.yaml has more than 200000 values; give one manifest at a time, without aliases"),
         ("a: " + "[" * 200 + "]" * 200, "job.yaml is too deep; give one manifest at a time, without aliases"),
