@@ -91,9 +91,15 @@ def with_image(fields: Fields, path: str, container: Manifest) -> Manifest:
     return {**container, "image": IMAGE}
 
 
+def pod_of(template: Manifest) -> Manifest:
+    """Return the spec of a pod template, empty if it has none."""
+    spec = template.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
 def with_main(template: Manifest, container: Manifest) -> Manifest:
     """Return a template with another main container."""
-    spec = template.get("spec") or {}
+    spec = pod_of(template)
     first: Manifest = {
         name: container[name] for name in ("name", "image", "command", "args") if name in container
     }

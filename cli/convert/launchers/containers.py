@@ -50,7 +50,7 @@ def rewritten(
 
     `plainly`: Python without a launcher counts, too. `defaults`: what the system says beside the line.
     """
-    command, args = (list(map(str, _listed(container.get(field)))) for field in ("command", "args"))
+    command, args = (list(map(str, listed(container.get(field)))) for field in ("command", "args"))
     known = {**_variables(container), **(variables or {})}
     given = dict(container)
     for field, texts in (("command", [*command, *args]), ("args", args)):
@@ -124,17 +124,18 @@ def _script(texts: Sequence[str]) -> int | None:
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables whose values a container gives."""
-    env = [each for each in _listed(container.get("env")) if isinstance(each, dict)]
+    env = [each for each in listed(container.get("env")) if isinstance(each, dict)]
     return {str(each["name"]): str(each["value"]) for each in env if each.get("name") and "value" in each}
 
 
 def _with_environment(container: Manifest, launch: Launch) -> Manifest:
     """Return a container with the variables that the launcher would set, but for those that it has."""
-    env = list(_listed(container.get("env")))
-    there = {each.get("name") for each in env if isinstance(each, dict)}
+    env = list(listed(container.get("env")))
+    there = {str(each.get("name")) for each in env if isinstance(each, dict)}
     new = [{"name": name, "value": value} for name, value in launch.environment.items() if name not in there]
     return {**container, "env": [*env, *new]} if new else container
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return the members of a list; what is none has no members."""
     return value if isinstance(value, list) else []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import SHELLS
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import Rewritten, rewritten
+from elasticjob.cli.convert.launchers.containers import Rewritten, listed, rewritten
 from elasticjob.cli.convert.launchers.launch import OF_SSH, Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
@@ -122,7 +122,8 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
     for field in ("command", "args"):
         if main.get(field):
             note_near(worker, child(path, field), Verdict.CHANGED, THE_COMMAND)
-    env = {each["name"]: each for each in [*starter.get("env", []), *main.get("env", [])] if "name" in each}
+    given = [*listed(starter.get("env")), *listed(main.get("env"))]
+    env = {str(each["name"]): each for each in given if isinstance(each, dict) and "name" in each}
     own = {name: value for name, value in main.items() if name not in ("command", "args", "env")}
     theirs: Manifest = {name: starter[name] for name in ("command", "args", "workingDir") if name in starter}
     image = {"image": starter["image"]} if not own.get("image") and starter.get("image") else {}

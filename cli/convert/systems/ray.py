@@ -11,7 +11,7 @@ import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import in_script
+from elasticjob.cli.convert.launchers.containers import in_script, listed
 from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.table import found_in
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
@@ -185,11 +185,13 @@ def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | Non
 def with_variables(worker: Trained, env: dict[str, str]) -> Trained:
     """Return the worker with variables below those that its main container has."""
     main = worker.container
-    there = {each.get("name") for each in main.get("env", [])}
+    there = {str(each.get("name")) for each in listed(main.get("env")) if isinstance(each, dict)}
     new = [{"name": name, "value": value} for name, value in env.items() if name not in there]
     if not new:
         return worker
-    return Trained(with_main(worker.template, {**main, "env": [*main.get("env", []), *new]}), worker.launch)
+    return Trained(
+        with_main(worker.template, {**main, "env": [*listed(main.get("env")), *new]}), worker.launch
+    )
 
 
 def _runtime(spec: Fields) -> dict[str, str]:

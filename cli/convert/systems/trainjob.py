@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import listed
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
 from elasticjob.cli.convert.training import Trained, asked, note_near, role_of, trained
@@ -113,7 +114,7 @@ def _patched(spec: Fields, container: Manifest) -> Manifest:
             elif field == "initContainers":
                 inner.drop(field, "they are those of the runtime: write them in the template")
             elif field in LISTS:
-                pod[field] = [*pod.get(field, []), *(inner.keep(field, PATCHED) or [])]
+                pod[field] = [*pod.get(field, []), *listed(inner.keep(field, PATCHED))]
             else:
                 pod[field] = inner.keep(field, PATCHED)
     return pods.without_empty(
@@ -129,13 +130,13 @@ def _patches(spec: Fields) -> Iterator[Fields]:
         template = patch.below("trainingRuntimeSpec").below("template")
         yield Fields(spec.source, _only(template, "metadata"), template.path, spec.log)
         for job in template.below("spec").each("replicatedJobs"):
-            if job.keep("name", "the role is worker") in NODE:
+            if str(job.keep("name", "the role is worker")) in NODE:
                 yield job.below("template").below("spec").below("template")
             else:
                 job.note(child(job.path, "template"), Verdict.DROPPED, INITIALIZER)
     for field in ("podTemplateOverrides", "podSpecOverrides"):
         for override in spec.each(field) if field in spec else ():
-            targets = [job.keep("name", "the role is worker") for job in override.each("targetJobs")]
+            targets = [str(job.keep("name", "the role is worker")) for job in override.each("targetJobs")]
             if not set(targets) & set(NODE):
                 override.note(override.path, Verdict.DROPPED, INITIALIZER)
             elif field == "podTemplateOverrides":
@@ -171,7 +172,7 @@ def _merged(inner: Fields, container: Manifest) -> Manifest:
         for field in ("env", "volumeMounts"):
             added = each.keep(field, PATCHED)
             if isinstance(added, list):
-                container = {**container, field: [*container.get(field, []), *added]}
+                container = {**container, field: [*listed(container.get(field)), *added]}
         if "securityContext" in each:
             container = {**container, "securityContext": each.keep("securityContext", PATCHED)}
     return container

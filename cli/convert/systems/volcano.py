@@ -10,10 +10,11 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.launchers.containers import listed
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.mpijob import launched, under
-from elasticjob.cli.convert.training import Trained, asked, note_near, ordered, role_of, trained
+from elasticjob.cli.convert.training import Trained, asked, note_near, ordered, pod_of, role_of, trained
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -78,7 +79,7 @@ class VolcanoJob:
             "distributionStrategy": strategy.value,
             **asked(launch),
             "replicaSpecs": specs,
-            "runPolicy": _policy(spec, tasks, specs),
+            "runPolicy": _policy(spec, tasks, specs, ranked="pytorch" in plugins),
         }
         job = pods.job(whole, made)
         if framework and strategy is not DistributionStrategy.CUSTOM:
@@ -120,10 +121,9 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
                 "minReplicas": task.number("minAvailable", "as minReplicas of the role"),
             }
         )
-        if "minReplicas" in sizes and sizes["minReplicas"] != sizes["replicas"]:
-            sizes["maxReplicas"] = sizes["replicas"]
-        elif sizes.get("minReplicas") == sizes["replicas"]:
-            sizes.pop("minReplicas")
+        least, most = sizes.get("minReplicas"), sizes.get("replicas", 1)
+        if least is not None:
+            sizes = {"replicas": most} if least == most else {**sizes, "maxReplicas": most}
         found[role] = role_of(made, sizes)
         launch = launch or made.launch
     return found, launch
@@ -176,7 +176,7 @@ def _strategy(
     return DistributionStrategy.CUSTOM
 
 
-def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any]) -> Manifest:
+def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any], *, ranked: bool) -> Manifest:
     least = spec.number("minAvailable", "as scheduling.minAvailable")
     most = sum(role.get("maxReplicas", role.get("replicas", 1)) for role in specs.values())
     if least is not None and least > most:
@@ -190,9 +190,12 @@ def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any]) ->
     spec.drop("minSuccess", IN_ORDER)
     spec.drop("networkTopology", "write affinity by the labels of machines in the template")
     spec.drop("runningEstimate", "the status has the time that is left: training.eta", harmless=True)
-    chief = _lifecycle(spec, WORKER)
+    _lifecycle(spec)
+    chief = False
     for name, task in tasks.items():
-        chief = _lifecycle(task, name) or chief
+        ends = _lifecycle(task)
+        leads = MEANT.get(name) == CHIEF or (ranked and name == "master")
+        chief = chief or (ends and leads)
         task.drop("maxRetry", "write restartCount, restarts of each node")
         task.drop("dependsOn", AT_ONCE)
         task.drop("topologyPolicy", "the kubelet's own policy decides")
@@ -213,25 +216,30 @@ def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any]) ->
     return pods.without_empty(found)
 
 
-def _lifecycle(fields: Fields, name: str) -> bool:
-    """Say what becomes of policies; return whether the end of the workers' task ends the job."""
+def _lifecycle(fields: Fields) -> bool:
+    """Say what becomes of policies; return whether the end of a task ends the job."""
     ends = False
     for policy in fields.each("policies") if "policies" in fields else ():
-        events = {policy.peek("event"), *(policy.peek("events") or [])} - {None}
-        action = policy.peek("action")
-        if "exitCode" in policy:
-            policy.note(policy.path, Verdict.DROPPED, BY_CODES)
-        elif "TaskCompleted" in events and action == "CompleteJob":
-            ends = ends or MEANT.get(name, name) in (CHIEF, "master")
-            policy.note(policy.path, Verdict.KEPT, IN_ORDER)
-        elif events and events <= EVICTED:
-            verdict = (
-                Verdict.CHANGED if action in ("RestartJob", "RestartTask", "RestartPod") else Verdict.DROPPED
-            )
-            policy.note(policy.path, verdict, REPLACED)
-        else:
-            policy.note(policy.path, Verdict.DROPPED, "there are no actions by event: docs/health.md")
+        given = (policy.peek("event"), *listed(policy.peek("events")))
+        verdict, why = _meaning({str(one) for one in given if one is not None}, policy)
+        ends = ends or why == IN_ORDER
+        for name in ("event", "events", "action", "exitCode"):
+            if name in policy:
+                policy.note(child(policy.path, name), verdict, why)
+        policy.drop("timeout", why)
     return ends
+
+
+def _meaning(events: set[str], policy: Fields) -> tuple[Verdict, str]:
+    """Return what becomes of a policy for certain events."""
+    action = policy.peek("action")
+    if "exitCode" in policy:
+        return Verdict.DROPPED, BY_CODES
+    if "TaskCompleted" in events and action == "CompleteJob":
+        return Verdict.KEPT, IN_ORDER
+    if events and events <= EVICTED and action in ("RestartJob", "RestartTask", "RestartPod"):
+        return Verdict.CHANGED, REPLACED
+    return Verdict.DROPPED, "there are no actions by event: docs/health.md"
 
 
 def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterator[Manifest]:
@@ -257,24 +265,27 @@ def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterato
 
 
 def _mount(role: Manifest, volume: Manifest, mount: Manifest) -> None:
-    template = role.get("template") or {}
-    inner = dict(template.get("spec") or {})
-    inner["volumes"] = [*inner.get("volumes", []), volume]
+    template: Manifest = role.get("template") or {}
+    inner = dict(pod_of(template))
+    inner["volumes"] = [*listed(inner.get("volumes")), volume]
     inner["containers"] = [
-        {**one, "volumeMounts": [*one.get("volumeMounts", []), mount]} for one in pods.containers(template)
+        {**one, "volumeMounts": [*listed(one.get("volumeMounts")), mount]}
+        for one in pods.containers(template)
     ]
     role["template"] = {**template, "spec": inner}
 
 
 def _index(role: Manifest, plugins: Mapping[str, Any]) -> None:
     """Give containers that read it the index that the env plugin sets."""
-    template = role.get("template") or {}
+    template: Manifest = role.get("template") or {}
     if "env" not in plugins and not any(name in str(template) for name in INDEX):
         return
     label = "metadata.labels['elasticjob.dlrover/replica-index']"
     read = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": label}}} for name in INDEX]
-    inner = dict(template.get("spec") or {})
-    inner["containers"] = [{**one, "env": [*one.get("env", []), *read]} for one in pods.containers(template)]
+    inner = dict(pod_of(template))
+    inner["containers"] = [
+        {**one, "env": [*listed(one.get("env")), *read]} for one in pods.containers(template)
+    ]
     role["template"] = {**template, "spec": inner}
 
 
@@ -297,7 +308,7 @@ def _text(task: Fields) -> str:
     template = task.peek("template")
     found = pods.containers(template) if isinstance(template, dict) else []
     return "\n".join(
-        str(word) for one in found for field in ("command", "args") for word in one.get(field) or ()
+        str(word) for one in found for field in ("command", "args") for word in listed(one.get(field))
     )
 
 

@@ -163,7 +163,7 @@ f"{{{PYTHON}}}\n"
         {"spec.distributionStrategy": "ParameterServerStrategy", "spec.replicaSpecs.ps.replicas": 2,
          f"{WORKER}.minReplicas": 1, f"{WORKER}.maxReplicas": 3, f"{MAIN}.env.0.name": "VC_TASK_INDEX"},
         ["spec.tasks[0].template.spec.containers[0].command: changed (reads /etc/volcano/ps.host",
-         "spec.tasks[1].policies[0]: changed (a pod that is evicted"],
+         "spec.tasks[1].policies[0].action: changed (a pod that is evicted"],
     ),
     "a pair of Volcano's tasks over ssh": (
         VOLCANO + "  plugins: {ssh: []}\n  tasks:\n"
@@ -279,3 +279,30 @@ def _drops(note: Note, path: tuple[str | int, ...]) -> bool:
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     wholes = {"".join(steps[: at + 1]).removeprefix(".") for at in range(len(steps))}
     return note.verdict is not Verdict.KEPT and note.field in wholes
+
+
+WRONG: st.SearchStrategy[Any] = st.sampled_from(
+    [None, 1, -3, "", "x", True, [], {}, [1], [{}], [[]], {"a": 1}, 1.5, "$N", {"spec": None}]
+)
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the paths of everything below a manifest's apiVersion and kind."""
+    found = [path] if path and path[0] not in ("apiVersion", "kind") else []
+    listed = enumerate(value) if isinstance(value, list) else ()
+    for name, member in value.items() if isinstance(value, dict) else listed:
+        found += places(member, (*path, name))
+    return found
+
+
+@given(data=st.data(), row=st.sampled_from(sorted(ROWS)))
+def test_values_of_any_kind_are_answered(data: st.DataObject, row: str) -> None:
+    [source] = sources("job.yaml", ROWS[row][0])
+    for _ in range(2):
+        path = data.draw(st.sampled_from(places(source.manifest)))
+        place: Any = source.manifest
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = data.draw(WRONG)
+    made = outcome(source, SYSTEMS)
+    assert made.converted is not None or made.refusal
