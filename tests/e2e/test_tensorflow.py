@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 PIDS = Path(tempfile.gettempdir(), f"elasticjob-{os.getpid()}-pids")
 SUPERVISOR = command(PIDS)
 SCRIPT = Path(__file__).parent / "scripts" / "ratings.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow" / "train.py"
 SERVE = ["python", "-m", "elasticjob.trainer.tensorflow.serve"]
 RECORDS = 300_000
 COUNTS = """
@@ -141,3 +142,19 @@ async def test_each_record_counts_once_over_all_changes(site: Site, tmp_path: Pa
 
 async def _kept(folder: Path) -> bool:
     return any((folder / "kept").glob("*.index"))
+
+
+async def test_the_example_trains(site: Site, tmp_path: Path) -> None:
+    job = Job(site)
+    await site.apply(
+        {
+            "distributionStrategy": "ParameterServerStrategy",
+            "optimizeMode": "manual",
+            "replicaSpecs": {
+                "ps": role([*SERVE, str(tmp_path)], 2),
+                "worker": role(["python", str(EXAMPLE), str(tmp_path), "40000"], 2),
+            },
+        }
+    )
+    await site.until(job.has_ended("Complete"))
+    assert list(tmp_path.glob("model-*.index")), "the first worker saves the end"

@@ -301,7 +301,7 @@ class Servers:
     def _finish(self, number: int) -> None:
         """Make one checkpoint of what the servers have written."""
         assert self._folder
-        files.finish(self._folder, number, _merge)
+        files.finish(self._folder, number, merge)
         v1.train.update_checkpoint_state(str(self._folder), str(files.prefix(self._folder, number)))
 
 
@@ -356,7 +356,7 @@ class _Asked:
         return self._found
 
 
-def _merge(prefixes: list[str], into: str) -> None:
+def merge(prefixes: list[str], into: str) -> None:
     with tf.Graph().as_default(), v1.Session() as session:
         session.run(
             tf.raw_ops.MergeV2Checkpoints(

@@ -1,0 +1,366 @@
+"""What test_sessions.py runs in a process of its own: TensorFlow's sessions over servers that change.
+
+The master is played by `Cluster`: it moves values at once. Servers are of this process, but for one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elasticjob.api.rpc.shards import Dataset, Shard
+from elasticjob.trainer.link.address import Way
+from elasticjob.trainer.parameters import Following, Gone, Move
+from elasticjob.trainer.tensorflow import EstimatorSpec, Servers, Step, files, from_model_fn
+from elasticjob.trainer.tensorflow.compat import start_server, tf, v1
+from elasticjob.trainer.tensorflow.graph import draw
+from elasticjob.trainer.tensorflow.server import Server
+from elasticjob.trainer.tensorflow.servers import LOST, merge
+
+WAY = Way(address="127.0.0.1:1", token_file="", node="node")
+RECORDS = 2_000
+ROWS = 2_001
+
+
+def model() -> Step:
+    """An embedding, a layer, Adam, a metric, and a count of each record."""
+    user, score = v1.placeholder(tf.int32, [None]), v1.placeholder(tf.float32, [None])
+    x = tf.nn.embedding_lookup(v1.get_variable("users", [ROWS, 8]), user)
+    y = tf.matmul(x, v1.get_variable("top/kernel", [8, 1]))[:, 0] + v1.get_variable("top/bias", [1])
+    loss = tf.reduce_mean((y - score) ** 2)
+    step = v1.train.get_or_create_global_step()
+    mean, update = v1.metrics.mean(loss)
+    train = v1.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
+    record = v1.placeholder(tf.int32, [None])
+    seen = v1.get_variable("seen", [RECORDS], tf.int32, initializer=v1.zeros_initializer(), trainable=False)
+    counts = []
+    for part in seen:
+        first = part._save_slice_info.var_offset[0]
+        rows = tf.boolean_mask(record, (record >= first) & (record < first + part.shape[0])) - first
+        counts.append(part.scatter_add(tf.IndexedSlices(tf.ones_like(rows), rows)))
+    feed = {"user": user, "score": score, "record": record}
+    return Step(tf.group(train, update, *counts), feed, loss=loss, mean=mean, step=step.read_value())
+
+
+class Told(Following):
+    """What a worker is told, without a master."""
+
+    def __init__(self) -> None:
+        super().__init__(way=WAY)
+        self.chief, self.is_new = True, False
+
+    @property
+    def is_chief(self) -> bool:
+        return self.chief
+
+    @property
+    def changing(self) -> bool:
+        return self.is_new
+
+    def at_boundary(self, timeout: float | None = None) -> bool:
+        self.is_new = False
+        return True
+
+    def wait_for_change(self, seconds: float) -> None:
+        time.sleep(0.01)
+
+
+class Reports:
+    """The shards of a worker, without a master."""
+
+    def __init__(self) -> None:
+        self.counted: list[int] = []
+        self.finished: list[int] = []
+
+    def applied(self, shard: Shard, records: int) -> None:
+        self.counted.append(records)
+
+    def done(self, shard: Shard) -> None:
+        self.finished.append(shard.number)
+
+
+class Cluster:
+    """Servers in use, and workers that know them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.version = 0
+        self.servers: tuple[Server, ...] = ()
+        self.workers: list[Servers] = []
+
+    def server(self) -> Server:
+        return Server("127.0.0.1:0", self.folder)
+
+    def worker(self, made: Callable[[], Step] = model) -> Servers:
+        """Return one that trains with the present servers; its Following and Shards are played here."""
+        worker = Servers(made, Dataset(name="records", size=RECORDS, shard=100), way=WAY)
+        worker._local, worker._address = start_server("127.0.0.1:0")
+        worker._following = Told()
+        worker._shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
+        self.workers.append(worker)
+        self._tell(None)
+        return worker
+
+    def change(self, *servers: Server, restores: int | None = None) -> None:
+        before, after = [tuple(each.address for each in group) for group in (self.servers, servers)]
+        restores = restores if self.version else 0
+        since, self.version = self.version, self.version + 1
+        for place, server in enumerate(servers):
+            server.take_over(Move(self.version, since, before, after, place, restores))
+        self.servers = servers
+        self._tell(restores)
+        for server in servers:
+            server.use(self.version, after)
+
+    def save(self, number: int) -> None:
+        for server in self.servers:
+            server.copy(number)
+
+    def write(self, number: int) -> Any:
+        """Return the checkpoint as TensorFlow reads it."""
+        for place, server in enumerate(self.servers):
+            server.write(number, (), place, len(self.servers))
+        files.finish(self.folder, number, merge)
+        return tf.train.load_checkpoint(str(self.folder / f"model-{number}"))
+
+    def _tell(self, restores: int | None) -> None:
+        for worker in self.workers:
+            following = worker._following
+            following.version, following.addresses = (
+                self.version,
+                tuple(each.address for each in self.servers),
+            )
+            if restores is not None:
+                following.restored = self.version
+
+
+def train(worker: Servers, *shards: int, used: int = 0) -> dict[str, Any]:
+    """Train with shards of 100 records, 20 in a step; return what the last step fetched."""
+    made: dict[str, Any] = {}
+    for number in shards:
+        first = 100 * number
+        shard = Shard(number=number, lease=number, epoch=0, start=first + used, end=first + 100, used=used)
+        for records, step in worker._steps_of(shard, 20):
+            ids = np.asarray(records)
+            made = step(user=ids % 700, score=(ids % 7).astype(np.float32), record=ids) or made
+    return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def mortal() -> Iterator[tuple[int, str]]:
+    """A server in a process of its own, forked before this one has threads of TensorFlow."""
+    readable, writable = os.pipe()
+    if (pid := os.fork()) == 0:
+        server = Server("127.0.0.1:0")
+        os.write(writable, server.address.encode() + b"\n")
+        while True:
+            signal.pause()
+    with os.fdopen(readable) as said:
+        address = said.readline().strip()
+    yield pid, address
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_values_survive_changes_and_a_checkpoint_counts_each_record(cluster: Cluster) -> None:
+    a, b, c, d, e = (cluster.server() for _ in range(5))
+    cluster.change(a, b, c)
+    worker = cluster.worker()
+    train(worker, 0, 1)
+    cluster.change(a, b, c, d)
+    train(worker, 2, 3)
+    cluster.change(a, b)
+    train(worker, 4)
+    cluster.change(e, b)
+    train(worker, 5)
+    cluster.save(5)
+    train(worker, 6, 7)
+    kept = cluster.write(5)
+    assert kept.get_tensor("seen").sum() == 600, "what came after the stop is not in it"
+    assert kept.get_tensor("global_step") == 30
+    assert kept.get_variable_to_shape_map()["users/Adam_1"] == [ROWS, 8]
+    assert cluster.servers[0].found() is not None
+    moments = kept.get_tensor("users/Adam")
+    cluster.change(a, c, d, restores=5)
+    cluster.save(7)
+    again = cluster.write(7)
+    assert (again.get_tensor("users/Adam") == moments).all()
+    train(worker, 6, 7)
+    cluster.save(9)
+    last = cluster.write(9)
+    assert last.get_tensor("global_step") == 40
+    seen = last.get_tensor("seen")
+    assert (seen == 1).sum() == 800
+    assert seen.max() == 1
+
+
+def test_a_shard_goes_on_where_it_is_counted_whatever_the_ledger_knows(cluster: Cluster) -> None:
+    cluster.change(cluster.server(), cluster.server())
+    first = cluster.worker()
+    shard = Shard(number=3, lease=1, epoch=0, start=300, end=400)
+    steps = first._steps_of(shard, 20)
+    for _ in range(2):
+        records, step = next(steps)
+        step(user=np.array(records), score=np.zeros(20), record=np.array(records))
+    train(cluster.worker(), 3)
+    cluster.save(1)
+    seen = cluster.write(1).get_tensor("seen")
+    assert seen.sum() == 100
+    assert seen.max() == 1
+
+
+def test_workers_of_the_same_servers_do_not_end_each_others_sessions(cluster: Cluster) -> None:
+    cluster.change(cluster.server())
+    one, other = cluster.worker(), cluster.worker()
+    for number in range(0, 6, 2):
+        train(one, number)
+        train(other, number + 1)
+    assert one._shards.finished == [0, 2, 4]  # type: ignore[attr-defined]
+
+
+def test_a_worker_that_was_cut_off_counts_nothing(cluster: Cluster) -> None:
+    a, b = cluster.server(), cluster.server()
+    cluster.change(a, b)
+    worker = cluster.worker()
+    train(worker, 0)
+    old = worker._now
+    cluster.change(b, a)
+    worker._now = old
+    with pytest.raises(LOST):
+        worker._make(1, 120, {"user": np.arange(20), "score": np.zeros(20), "record": np.arange(100, 120)})
+    train(worker, 1)
+    cluster.save(3)
+    assert cluster.write(3).get_tensor("seen").sum() == 200
+
+
+def test_the_next_first_worker_makes_the_values_if_the_first_one_could_not(cluster: Cluster) -> None:
+    cluster.change(cluster.server(), cluster.server())
+    lost, waits = cluster.worker(), cluster.worker()
+    lost._following.at_boundary()
+    begun = lost._reach(lost._following.version, lost._following.addresses)
+    begun.session.run(begun.drawn.names.begin)  # and is killed before it says so
+    waits._following.chief = False  # type: ignore[attr-defined]
+    now = waits._reach(waits._following.version, waits._following.addresses)
+    assert not waits._begin(now)
+    waits._following.chief = True  # type: ignore[attr-defined]
+    assert waits._begin(now)
+    cluster.change(cluster.server())
+    train(waits, 0)
+    assert waits._shards.finished == [0]  # type: ignore[attr-defined]
+
+
+def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
+    cluster: Cluster, mortal: tuple[int, str]
+) -> None:
+    pid, address = mortal
+    cluster.change(cluster.server())
+    worker = cluster.worker()
+    train(worker, 0)
+    worker._following.addresses = (address,)
+    worker._following.version = 2
+    now = worker._reach(2, (address,))
+    with pytest.raises(LOST):  # it has no values of any version
+        now.session.run(now.drawn.names.told)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Gone):
+        cluster.servers[0].take_over(Move(9, 7, (cluster.servers[0].address,), ("x:1",), 0))
+    os.kill(pid, signal.SIGCONT)
+    assert worker._are_well(worker._made[1])
+
+
+def test_a_model_that_differs_from_that_of_the_servers_is_refused(cluster: Cluster) -> None:
+    cluster.change(cluster.server(), cluster.server())
+    train(cluster.worker(), 0)
+
+    def other() -> Step:
+        x = v1.get_variable("users", [ROWS, 16])
+        x = tf.reduce_sum(tf.convert_to_tensor(x))
+        return Step(v1.train.GradientDescentOptimizer(0.1).minimize(x), {})
+
+    with pytest.raises(ValueError, match="all workers run the same model"):
+        cluster.worker(other)._boundary()
+
+
+def lookup_by_mod() -> Step:
+    user = v1.placeholder(tf.int32, [None])
+    x = v1.nn.embedding_lookup(v1.get_variable("users", [ROWS, 8]), user)
+    return Step(v1.train.AdamOptimizer().minimize(tf.reduce_sum(x)), {"user": user})
+
+
+def own_partitioner() -> Step:
+    x = tf.convert_to_tensor(v1.get_variable("a", [10, 4], partitioner=v1.fixed_size_partitioner(3)))
+    return Step(v1.train.AdamOptimizer().minimize(tf.reduce_sum(x)), {})
+
+
+class Layers:
+    """As much of a Keras model as is looked at."""
+
+    def fit(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lookup_by_mod, "partition_strategy"),
+        (own_partitioner, "partitioners"),
+        (Layers, "model.fit makes its own loop"),
+        (lambda: None, "it returns Step"),
+    ],
+)
+def test_a_model_that_cannot_follow_servers_is_refused(wrong: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        draw(wrong, 2, "worker0")
+
+
+def test_a_keras_model_is_no_model_function() -> None:
+    with pytest.raises(TypeError, match=r"model\.fit"):
+        Servers(Layers(), Dataset(name="records", size=1), way=WAY)  # type: ignore[arg-type]
+
+
+def model_fn(features: Any, labels: Any, mode: str, params: Any) -> EstimatorSpec:
+    x = tf.nn.embedding_lookup(v1.get_variable("users", [ROWS, params["dim"]]), features["user"])
+    loss = tf.reduce_mean((tf.reduce_sum(x, 1) - labels) ** 2)
+    train_op = v1.train.AdagradOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
+    hooks = [object()] if params.get("hooks") else []
+    return EstimatorSpec(mode=mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+
+def test_the_model_function_of_an_estimator_trains(cluster: Cluster) -> None:
+    columns: dict[str, Any] = {"features": {"user": (tf.int32, [None])}, "labels": (tf.float32, [None])}
+    cluster.change(cluster.server(), cluster.server())
+    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
+    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
+    losses = []
+    for records, step in worker._steps_of(shard, 20):
+        made = step(user=np.asarray(records) % 5, labels=np.ones(len(records), np.float32))
+        losses.append(made["loss"])
+    assert losses[-1] < losses[0]
+    with pytest.raises(TypeError, match="hooks"):
+        draw(from_model_fn(model_fn, {"dim": 4, "hooks": True}, **columns), 2, "worker0")
+
+
+def test_a_step_is_called_once_with_the_values_of_the_model(cluster: Cluster) -> None:
+    cluster.change(cluster.server())
+    worker = cluster.worker()
+    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
+    _, step = next(worker._steps_of(shard, 20))
+    with pytest.raises(TypeError, match="the step has users, and the model takes record, score, user"):
+        step(users=[1])
+    with pytest.raises(RuntimeError, match="twice"):
+        step(user=[1])
+    steps = worker._steps_of(shard, 20)
+    next(steps)
+    with pytest.raises(RuntimeError, match="not called"):
+        next(steps)
