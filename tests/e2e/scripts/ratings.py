@@ -1,4 +1,4 @@
-"""A training over parameter servers that counts its records in the model: ratings.py FOLDER RECORDS.
+"""A training over parameter servers that counts its records in the model: ratings.py FOLDER RECORDS USERS.
 
 Each step adds its time to FOLDER/steps. Until FOLDER/gate is there, steps are slow, the last ones very slow.
 """
@@ -17,8 +17,7 @@ import tensorflow.compat.v1 as tf
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.tensorflow import Servers, Step
 
-FOLDER, RECORDS = Path(sys.argv[1]), int(sys.argv[2])
-USERS = int(os.environ.get("USERS", "20000"))
+FOLDER, RECORDS, USERS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 SLOWLY = 0.04
 
 

@@ -1,0 +1,77 @@
+"""How long a TensorFlow job stands still in each change of its servers and workers, beside the targets.
+
+    python -m benchmarks.servers --mb 10 100 400
+
+A job whose model has so many megabytes, half of them the optimizer's, runs on a devcluster of this machine;
+plans change it. A figure is the longest time without a step of any worker, from before to sixty steps after
+it. Processes are forked from one that has imported TensorFlow, as warm processes of agents are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from argparse import ArgumentParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.figures import machine
+from elasticjob.devcluster import DevCluster
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import staged
+from tests.kit.training.forking import command
+from tests.kit.training.over_servers import counts, play
+
+ROW: Final = 2 * 32 * 4
+"""Bytes of a user: 32 floats, and the optimizer's."""
+RECORDS: Final = 300_000
+TARGETS: Final = {
+    "servers 3 -> 4": 1.0,
+    "servers 4 -> 2": 1.0,
+    "migrate a server": 0.6,
+    "workers 2 -> 4": 0.1,
+    "checkpoint": 0.2,
+    "SIGKILL of a server, back to the checkpoint": 2.0,
+    "SIGKILL of a worker": 0.1,
+    "workers -> 1": 0.1,
+    "servers 2 -> 3, one worker": 1.0,
+}
+"""Seconds, at 100 MB on an idle machine with two cores."""
+
+
+async def measured(megabytes: int) -> tuple[dict[str, float], list[int]]:
+    """Return the standstills with a model of that size, and how often its records count."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (run := folder / "run").mkdir()
+        pids = folder / "pids"
+        async with (
+            DevCluster(folder, supervisor=command(pids)) as cluster,
+            staged(cluster, folder) as stage,
+        ):
+            namespace = f"servers-{secrets.token_hex(4)}"
+            await new_namespace(stage.client, namespace)
+            site = Site(stage.client, stage.onlooker, namespace)
+            stood = await play(site, run, pids, records=RECORDS, users=megabytes * 1_000_000 // ROW)
+        return stood, await asyncio.to_thread(counts, run)
+
+
+def main() -> None:
+    """Print one table."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, nargs="+", default=[100], metavar="N", help="sizes of the model")
+    sizes = parser.parse_args().mb
+    found = {size: asyncio.run(measured(size)) for size in sizes}
+    print(f"\nseconds without a step; {machine()}")
+    print(f"{'change':45} {'target':>7}" + "".join(f"{size:>7} MB" for size in sizes))
+    for change, target in TARGETS.items():
+        print(f"{change:45} {target:7.1f}" + "".join(f"{found[size][0][change]:10.2f}" for size in sizes))
+    for size in sizes:
+        never, once, twice, most = found[size][1]
+        print(f"{size} MB: {once} records once, {never} never, {twice} twice, at most {most} times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""A TensorFlow job whose servers and workers come, go, move and die: the story of a test and a benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import Job, role
+from tests.kit.training.forking import process_of
+from tests.kit.waiting import until
+
+SCRIPT = Path(__file__).parents[2] / "e2e" / "scripts" / "ratings.py"
+SERVE = ["python", "-m", "elasticjob.trainer.tensorflow.serve"]
+COUNTS = """
+import json, sys, tensorflow as tf
+found = tf.train.load_checkpoint(tf.train.latest_checkpoint(sys.argv[1]))
+seen = found.get_tensor("seen")
+print(json.dumps([int((seen == times).sum()) for times in (0, 1, 2)] + [int(seen.max())]))
+"""
+
+
+async def play(site: Site, folder: Path, pids: Path, *, records: int, users: int) -> dict[str, float]:
+    """Play it; return how long training stood still in each change. `users` is the size of the model."""
+    job, steps = Job(site), Steps(folder)
+    (folder / "kept").mkdir()
+    await site.apply(spec(folder, records, users))
+    await steps.more()
+    async with steps.standstill("servers 3 -> 4"):
+        await scale(site, "four", replicaResourceSpecs={"ps": {"replicas": 4}})
+    async with steps.standstill("servers 4 -> 2"):
+        await scale(site, "two", replicaResourceSpecs={"ps": {"replicas": 2}})
+        await site.until(lambda: not job.running() & {"ps-2", "ps-3"})
+    async with steps.standstill("migrate a server"):
+        await scale(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
+        await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"})
+    async with steps.standstill("workers 2 -> 4"):
+        await scale(site, "workers", replicaResourceSpecs={"worker": {"replicas": 4}})
+    async with steps.standstill("checkpoint"):
+        (folder / "save").touch()
+        await until(lambda: kept(folder), "a checkpoint")
+    await steps.more()
+    async with steps.standstill("SIGKILL of a server, back to the checkpoint"):
+        os.kill(process_of(pids, "digits-ps-1"), signal.SIGKILL)
+        await site.until(lambda: "ps-1-1" in job.running())
+    async with steps.standstill("SIGKILL of a worker"):
+        os.kill(process_of(pids, "digits-worker-1"), signal.SIGKILL)
+    async with steps.standstill("workers -> 1"):
+        await scale(site, "one", replicaResourceSpecs={"worker": {"replicas": 1}})
+        await site.until(lambda: sum(name.startswith("worker") for name in job.running()) == 1)
+    async with steps.standstill("servers 2 -> 3, one worker"):
+        await scale(site, "three", replicaResourceSpecs={"ps": {"replicas": 3}})
+    (folder / "gate").touch()
+    await site.until(job.has_ended("Complete"))
+    return steps.stood
+
+
+def spec(folder: Path, records: int, users: int) -> Manifest:
+    """Return a job of three servers and two workers that share a folder of this machine."""
+    train = ["python", str(SCRIPT), str(folder), str(records), str(users)]
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "optimizeMode": "manual",
+        "replicaSpecs": {
+            "ps": role([*SERVE, str(folder / "kept")], 3, minReplicas=1, maxReplicas=6),
+            "worker": role(train, 2, minReplicas=1, maxReplicas=6),
+        },
+    }
+
+
+async def scale(site: Site, name: str, **changes: Any) -> None:
+    """Do what a user does with a plan of their own, and wait until it is carried out."""
+    metadata = {"name": name, "namespace": site.namespace}
+    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+    await site.client.create(
+        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
+    )
+    await site.until(lambda: str(site.plans()[name].status.phase) == "Succeeded")
+
+
+class Steps:
+    """The steps of all workers, by the file that they write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "steps"
+        self.stood: dict[str, float] = {}
+
+    def times(self) -> list[float]:
+        return [
+            float(line.split()[0]) for line in self._file.read_text().splitlines() if line.count(" ") == 2
+        ]
+
+    async def more(self, steps: int = 40) -> None:
+        """Wait for more steps."""
+        target = (len(self.times()) if self._file.exists() else 0) + steps
+
+        async def made() -> bool:
+            return self._file.exists() and len(self.times()) >= target
+
+        await until(made, f"{target} steps")
+
+    @asynccontextmanager
+    async def standstill(self, what: str) -> AsyncIterator[None]:
+        """Print the longest time without a step, from before what is done to some steps after."""
+        began = time.time()
+        yield
+        await self.more(60)
+        known = self.times()
+        times = [max((t for t in known if t <= began), default=began), *sorted(t for t in known if t > began)]
+        self.stood[what] = max(after - before for before, after in pairwise(times))
+        print(f"{what:45} stands still {self.stood[what]:5.2f} s", flush=True)
+
+
+def counts(folder: Path) -> list[int]:
+    """Return how many records the last checkpoint counts 0 times, once, twice, and the most times."""
+    said = subprocess.check_output((sys.executable, "-c", COUNTS, str(folder / "kept")), text=True)
+    return list(json.loads(said.splitlines()[-1]))
+
+
+async def kept(folder: Path) -> bool:
+    return any((folder / "kept").glob("*.index"))
