@@ -1,13 +1,11 @@
-"""Parameter servers with real processes: more, fewer, one moved, one killed, and each update counted once."""
+"""Parameter servers with real processes: more, fewer, one moved, some killed, workers too; each record once."""
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import json
 import os
-import shutil
 import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +19,19 @@ from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "parameters"
-RECORDS = 2000
-PAUSE = "time.sleep(0.005)"
-HOLD = """\
-gate = {gate!r}
-            while record == data.size - 1 and not os.path.exists(gate):
-                time.sleep(0.01)
-            time.sleep(0 if os.path.exists(gate) else 0.2)"""
+SCRIPT = Path(__file__).parent / "scripts" / "seen.py"
+SERVE = "elasticjob.trainer.store.serve"
+RECORDS = 4000
 
 
-def held(folder: Path, gate: Path) -> Path:
-    """Return the example's worker as a program that does not make the last update before `gate` is there."""
-    text = (EXAMPLE / "worker.py").read_text()
-    assert text.count(PAUSE) == 1
-    shutil.copy(EXAMPLE / "store.py", folder)
-    program = folder / "worker.py"
-    program.write_text(text.replace(PAUSE, HOLD.format(gate=str(gate))))
-    return program
-
-
-def spec(values: Path, worker: Path) -> Manifest:
-    """Return the example's job with its values in a folder of this machine."""
+def spec(folder: Path) -> Manifest:
+    """Return a job of three servers and two workers that count records."""
     return {
         "distributionStrategy": "ParameterServerStrategy",
         "optimizeMode": "manual",
         "replicaSpecs": {
-            "ps": role(["python", str(EXAMPLE / "server.py"), str(values)], 3, minReplicas=1, maxReplicas=6),
-            "worker": role(["python", str(worker), str(RECORDS)], 2),
+            "ps": role(["python", "-m", SERVE, str(folder / "kept")], 3, minReplicas=1, maxReplicas=6),
+            "worker": role(["python", str(SCRIPT), str(RECORDS), str(folder)], 2, restartCount=5),
         },
     }
 
@@ -70,47 +53,63 @@ def _phase(site: Site, name: str) -> str:
     return str(found[0].status.phase) if found and found[0].status.phase else ""
 
 
-def counted(folder: Path) -> Callable[[], int]:
-    """Return what counts the updates in the files of the servers."""
-    sys.path.insert(0, str(EXAMPLE))
-    total = importlib.import_module("store").total
+async def trained(folder: Path) -> None:
+    """Wait for more batches."""
 
-    def count() -> int:
-        try:
-            counts: float = total(folder)[0]
-            return round(counts)
-        except (ValueError, FileNotFoundError):
-            return 0
+    def made() -> int:
+        path = folder / "progress"
+        return path.stat().st_size if path.exists() else 0
 
-    return count
+    target = made() + 20
+
+    async def there() -> bool:
+        return made() >= target
+
+    await until(there, f"{target} batches")
 
 
-async def test_servers_come_go_move_and_die_and_no_update_is_lost(site: Site, tmp_path: Path) -> None:
-    job, values, gate = Job(site), tmp_path / "values", tmp_path / "gate"
-    count = counted(values)
+def kill(job: Job, *pods: str) -> None:
+    """End the processes of pods without a word."""
+    for pod in pods:
+        for process in job.processes(pod):
+            os.kill(process.pid, signal.SIGKILL)
 
-    async def trained() -> None:
-        """Wait for more updates."""
-        target = count() + 20
 
-        async def there() -> bool:
-            return count() >= target
+async def kept(folder: Path) -> None:
+    """Wait for a checkpoint from now on."""
+    before = max((int(each.name) for each in (folder / "kept").glob("*")), default=0)
 
-        await until(there, f"{target} updates")
+    async def there() -> bool:
+        names = [int(each.parent.name) for each in (folder / "kept").glob("*/positions")]
+        return max(names, default=0) > before
 
-    await site.apply(spec(values, held(tmp_path, gate)))
-    await trained()
+    await until(there, "a checkpoint")
+
+
+async def test_servers_and_workers_come_go_move_and_die_and_each_record_counts_once(
+    site: Site, tmp_path: Path
+) -> None:
+    job = Job(site)
+    await site.apply(spec(tmp_path))
+    await trained(tmp_path)
     await scale(site, "four", replicaResourceSpecs={"ps": {"replicas": 4}})
-    await trained()
+    await trained(tmp_path)
     await scale(site, "two", replicaResourceSpecs={"ps": {"replicas": 2}})
     await site.until(lambda: not job.running() & {"ps-2", "ps-3"})
-    await trained()
+    await trained(tmp_path)
     await scale(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
     await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"})
-    await trained()
-    [process] = job.processes("ps-1")
-    os.kill(process.pid, signal.SIGKILL)
-    gate.touch()
+    await trained(tmp_path)
+    kill(job, "worker-1")
+    await trained(tmp_path)
+    kill(job, "ps-1")
+    await site.until(lambda: "ps-1-1" in job.running())
+    await trained(tmp_path)
+    await kept(tmp_path)
+    await trained(tmp_path)
+    kill(job, "ps-0-1", "ps-1-1")
+    await trained(tmp_path)
+    (tmp_path / "gate").touch()
     await site.until(job.has_ended("Complete"))
-    assert count() == RECORDS
-    assert {"ps-0-1", "ps-1-1"} <= job.born.keys()
+    counts = json.loads(await asyncio.to_thread((tmp_path / "counts").read_text))
+    assert counts == [1.0] * RECORDS

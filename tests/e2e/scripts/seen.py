@@ -1,0 +1,34 @@
+"""Counts each record in its own row on the servers: `python seen.py RECORDS FOLDER`.
+
+Each batch adds a byte to FOLDER/progress. The last shards wait for FOLDER/gate. In the end what was counted is
+written to FOLDER/counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.store import SGD, Store, Table, Zeros
+
+RECORDS, FOLDER = int(sys.argv[1]), Path(sys.argv[2])
+SEEN = Table("seen", 1, SGD(1.0), Zeros())
+
+with Store([SEEN], Dataset(name="records", size=RECORDS, shard=20), save_every=2.0) as store:
+    for batch in store.batches(5):
+        while batch.start >= RECORDS - 100 and not (FOLDER / "gate").exists():
+            time.sleep(0.01)
+            store.at_boundary()
+        batch.push({"seen": (batch.records, -np.ones((len(batch.records), 1)))})
+        with (FOLDER / "progress").open("a") as file:
+            file.write(".")
+        time.sleep(0.0 if (FOLDER / "gate").exists() else 0.02)
+    counts = store.pull("seen", range(RECORDS))[:, 0].tolist()
+    new = FOLDER / f".counts-{time.monotonic_ns()}"
+    new.write_text(json.dumps(counts))
+    new.replace(FOLDER / "counts")

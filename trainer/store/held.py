@@ -1,0 +1,141 @@
+"""The partitions that a server has in one version of the cluster: those it owns, and copies of another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from elasticjob.trainer.store import places
+from elasticjob.trainer.store.counted import Counted, Overlap
+from elasticjob.trainer.store.optimizers import Rows as Matrix
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table
+from elasticjob.trainer.store.wire import (
+    Answer,
+    Fetch,
+    Gradients,
+    Hello,
+    Partitions,
+    Pull,
+    Push,
+    Refused,
+    Rows,
+    Taken,
+)
+
+
+class Held:
+    """Partitions of the server at `place` of `servers`, in one version. Not for several threads at once."""
+
+    def __init__(self, version: int = 0, place: int = 0, servers: int = 0) -> None:
+        self.version, self.frozen = version, False
+        self.owned = frozenset(places.owned(place, servers) if servers else ())
+        self.copied = frozenset(places.copied(place, servers) if servers else ())
+        self.slabs: dict[str, Slab] = {}
+        self.counted = {each: Counted() for each in self.owned | self.copied}
+
+    def answer(self, request: Hello | Pull | Push | Fetch) -> Answer:
+        """Do what is asked for."""
+        try:
+            match request:
+                case Hello():
+                    return self._greeted(request.tables)
+                case Pull():
+                    return self._pulled(request)
+                case Push():
+                    return self._pushed(request)
+                case Fetch():
+                    return self._fetched(request)
+        except (Overlap, ValueError, LookupError) as error:
+            return Refused(str(error))
+
+    def part(self, partitions: Iterable[int]) -> Partitions:
+        """Return copies of whole partitions."""
+        chosen = sorted(partitions)
+        parts = tuple(slab.part(chosen) for slab in self.slabs.values())
+        return Partitions(parts, {each: self.counted[each].copy() for each in chosen})
+
+    def put(self, partitions: Partitions) -> None:
+        """Take whole partitions over."""
+        for part in partitions.parts:
+            self._greeted([part.table])
+            self.slabs[part.table.name].put(part)
+        self.counted |= {
+            each: counted for each, counted in partitions.counted.items() if each in self.counted
+        }
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(slab.table for slab in self.slabs.values())
+
+    def _greeted(self, tables: Iterable[Table]) -> Answer:
+        for table in tables:
+            slab = self.slabs.setdefault(table.name, Slab(table))
+            if slab.table != table:
+                return Refused(f"table {table.name} was made as {slab.table}, and is {table} now")
+        return Taken()
+
+    def _pulled(self, request: Pull) -> Answer:
+        if why := self._outdated(request.version):
+            return Refused(why, later=True)
+        ids = _ids(request.ids)
+        self._refuse_strangers(ids, self.owned)
+        return Rows(self._slab(request.table).rows(ids).tobytes())
+
+    def _pushed(self, request: Push) -> Answer:
+        if why := self._outdated(request.version):
+            return Refused(why, later=True)
+        if self.frozen:
+            return Refused("the values move to other servers", later=True)
+        own = self.copied if request.copy else self.owned
+        updates = [self._update(each, own) for each in request.gradients]
+        touched = {int(each) for _, ids, _ in updates for each in np.unique(ids % PARTITIONS)}
+        fresh = {each for each in touched if not self.counted[each].has(request.key)}
+        for slab, ids, gradients in updates:
+            chosen = np.isin(ids % PARTITIONS, list(fresh))
+            slab.update(ids[chosen], gradients[chosen])
+        for each in fresh:
+            self.counted[each].add(request.key)
+        for done in request.done:
+            for each in own:
+                self.counted[each].forget(done)
+        return Taken()
+
+    def _fetched(self, request: Fetch) -> Answer:
+        if why := self._outdated(request.since):
+            return Refused(why)
+        if missing := set(request.partitions) - self.counted.keys():
+            return Refused(f"partitions {sorted(missing)} are not here")
+        self.frozen = True
+        return self.part(request.partitions)
+
+    def _update(self, each: Gradients, own: frozenset[int]) -> tuple[Slab, Ids, Matrix]:
+        slab, ids = self._slab(each.table), _ids(each.ids)
+        self._refuse_strangers(ids, own)
+        if len(np.unique(ids)) < len(ids):
+            raise ValueError(f"an update of {each.table} names a row twice")
+        gradients = np.frombuffer(each.values, np.float32).reshape(len(ids), slab.table.dim)
+        if not np.isfinite(gradients).all():
+            raise ValueError(f"an update of {each.table} has gradients that are no numbers")
+        return slab, ids, gradients
+
+    def _outdated(self, version: int) -> str:
+        return (
+            "" if version == self.version else f"version {version} is not in use here: it is {self.version}"
+        )
+
+    def _refuse_strangers(self, ids: Ids, own: frozenset[int]) -> None:
+        if not np.isin(ids % PARTITIONS, list(own)).all():
+            raise ValueError("rows of partitions that are not here")
+
+    def _slab(self, name: str) -> Slab:
+        if name not in self.slabs:
+            raise LookupError(f"there is no table {name}")
+        return self.slabs[name]
+
+
+def _ids(data: bytes) -> Ids:
+    ids = np.frombuffer(data, np.int64)
+    if len(ids) and ids.min() < 0:
+        raise ValueError("ids of rows are numbers from 0")
+    return ids

@@ -1,0 +1,282 @@
+"""A server of the store: threads that answer connections, and a line to the server that has the copies.
+
+An update is made here, sent on in the same order, and acknowledged when the copy has it. One that is
+repeated is sent on as well: the copy knows by itself whether it has counted it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from elasticjob.trainer.parameters import Gone, Move
+from elasticjob.trainer.store import places
+from elasticjob.trainer.store.held import Held
+from elasticjob.trainer.store.saved import Files
+from elasticjob.trainer.store.wire import (
+    Answer,
+    Connection,
+    Fetch,
+    Hello,
+    Partitions,
+    Push,
+    Refused,
+    Request,
+    Taken,
+    WireError,
+    connected,
+)
+
+log = logging.getLogger("elasticjob.store")
+
+ANSWER: Final = 5.0
+"""Seconds in which another server answers."""
+TRIES: Final = 3
+PAUSE: Final = 0.2
+"""Values are gone if neither their owner nor its copy answers so often, with such pauses (seconds)."""
+MOST: Final = 4096
+"""Connections at once."""
+AT_ONCE: Final = 64
+"""Updates that are on their way to the copy."""
+
+
+class Server:
+    """Listens at `host`:`port`; has the values of a cluster's versions, as the master directs."""
+
+    def __init__(self, host: str, port: int, *, token: str, files: Files | None = None) -> None:
+        self._token, self.files = token, files
+        self._held, self._next = Held(), Held()
+        self._lock = threading.Lock()
+        self._line: _Line | None = None
+        self._room = threading.BoundedSemaphore(MOST)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._sock = socket.create_server((host, port), family=family, backlog=256)
+        at = f"[{host}]" if ":" in host else host
+        self.address = f"{at}:{self._sock.getsockname()[1]}"
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, name="elasticjob-store", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+        with self._lock:
+            self._replace_line(None)
+
+    # What the master directs: elasticjob.trainer.parameters.Values and Checkpoints.
+
+    def take_over(self, move: Move) -> None:
+        """Get the partitions of this server: from who has them, from their copies, or from the checkpoint."""
+        found = Held(move.version, move.me, len(move.after))
+        if move.restores is not None:
+            self._restored(found, move.restores)
+        else:
+            with self._lock:
+                self._held.frozen = True
+            self._fetched(found, move)
+        self._next = found
+
+    def use(self, version: int, servers: tuple[str, ...]) -> None:
+        """Answer for this version."""
+        with self._lock:
+            if self._next.version == version:
+                self._held = self._next
+            elif self._held.version != version:
+                self._held = Held()
+            self._next = Held()
+            self._held.frozen = False
+            copy = None
+            if self.address in servers and len(servers) > 1:
+                copy = servers[(servers.index(self.address) + 1) % len(servers)]
+            self._replace_line(_Line(copy, self._token, self._greeting) if copy else None)
+
+    def copy(self) -> Partitions:
+        """Return a copy of all that this server owns."""
+        with self._lock:
+            return self._held.part(self._held.owned)
+
+    # What clients and other servers ask for.
+
+    def answer(self, request: Request) -> Answer:
+        """Do what is asked for; an update is acknowledged when its copy is made."""
+        with self._lock:
+            answer = self._held.answer(request)
+            if not isinstance(request, Push) or request.copy or not isinstance(answer, Taken):
+                return answer
+            if self._line is None:
+                return answer
+            copied = self._line.send(msgspec.structs.replace(request, copy=True))
+        try:
+            return copied.result(4 * ANSWER)
+        except (OSError, TimeoutError) as error:
+            return Refused(f"the copy is not made: {error}", later=True)
+
+    def _restored(self, found: Held, number: int) -> None:
+        if not number:
+            return
+        if self.files is None:
+            raise OSError(f"checkpoint {number} cannot be read: this server was given no folder")
+        for partitions in self.files.read(number, found.owned | found.copied):
+            found.put(partitions)
+
+    def _fetched(self, found: Held, move: Move) -> None:
+        wanted, servers = found.owned | found.copied, len(move.before)
+        owner = places.owners(servers)
+        for place in sorted({owner[each] for each in wanted}):
+            partitions = tuple(sorted(each for each in wanted if owner[each] == place))
+            sources = dict.fromkeys((move.before[place], move.before[(place + 1) % servers]))
+            found.put(self._fetch(tuple(sources), Fetch(move.since, partitions)))
+
+    def _fetch(self, sources: tuple[str, ...], request: Fetch) -> Partitions:
+        """Return partitions from the first source that has them. Raises Gone."""
+        said: Mapping[str, str] = {}
+        for number in range(TRIES):
+            time.sleep(PAUSE if number else 0.0)
+            said = {}
+            for source in sources:
+                try:
+                    answer = self._asked(source, request)
+                except OSError as error:
+                    said |= {source: str(error)}
+                    continue
+                if isinstance(answer, Partitions):
+                    return answer
+                said |= {source: answer.why if isinstance(answer, Refused) else str(answer)}
+        raise Gone(f"partitions {request.partitions[0]} to {request.partitions[-1]}: {dict(said)}")
+
+    def _asked(self, source: str, request: Fetch) -> Answer:
+        if source == self.address:
+            with self._lock:
+                return self._held.answer(request)
+        connection = connected(source, self._token, ANSWER)
+        try:
+            connection.send(request)
+            return connection.answer()
+        finally:
+            connection.close()
+
+    def _greeting(self) -> Hello:
+        return Hello(self._held.tables)
+
+    def _replace_line(self, line: _Line | None) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._line = line
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                sock, _ = self._sock.accept()
+            except OSError:
+                if self._closed.is_set():
+                    return
+                log.warning("a connection is not accepted", exc_info=True)
+                time.sleep(PAUSE)
+                continue
+            if not self._room.acquire(blocking=False):
+                sock.close()
+                continue
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        """Answer one connection to its end."""
+        try:
+            with sock:
+                sock.settimeout(ANSWER)
+                connection = Connection(sock)
+                connection.prove(self._token, asks=False)
+                sock.settimeout(None)
+                while True:
+                    connection.send(self.answer(connection.request()))
+        except WireError as error:
+            log.warning("a connection is closed: %s", error)
+        except OSError:
+            pass  # the client has gone
+        finally:
+            self._room.release()
+
+
+class _Line:
+    """Sends updates to the server with the copies, in order, some at a time."""
+
+    def __init__(self, address: str, token: str, greeting: Callable[[], Hello]) -> None:
+        self._address, self._token, self._greeting = address, token, greeting
+        self._queue: SimpleQueue[tuple[Push, Future[Answer]] | None] = SimpleQueue()
+        self._connection: Connection | None = None
+        self._known: tuple[object, ...] = ()
+        self._closed = False
+        threading.Thread(target=self._run, name="elasticjob-store-copies", daemon=True).start()
+
+    def send(self, push: Push) -> Future[Answer]:
+        """Return what the copy will answer."""
+        future: Future[Answer] = Future()
+        if self._closed:
+            future.set_exception(ConnectionError("other servers are in use"))
+        else:
+            self._queue.put((push, future))
+        return future
+
+    def close(self) -> None:
+        """End; what is on its way is not acknowledged."""
+        self._closed = True
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        waiting: list[tuple[Push, Future[Answer]]] = []
+        while (found := self._queue.get()) is not None:
+            waiting = [found]
+            while (
+                len(waiting) < AT_ONCE and not self._queue.empty() and (more := self._queue.get()) is not None
+            ):
+                waiting.append(more)
+            self._exchange(waiting)
+            if self._closed:
+                break
+        while not self._queue.empty():
+            if (left := self._queue.get()) is not None:
+                left[1].set_exception(ConnectionError("other servers are in use"))
+        if self._connection is not None:
+            self._connection.close()
+
+    def _exchange(self, waiting: list[tuple[Push, Future[Answer]]]) -> None:
+        try:
+            connection = self._connected()
+            for push, _ in waiting:
+                connection.send(push)
+            for _, future in waiting:
+                future.set_result(connection.answer())
+        except OSError as error:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+
+    def _connected(self) -> Connection:
+        greeting = self._greeting()
+        if self._connection is None:
+            self._connection, self._known = connected(self._address, self._token, ANSWER), ()
+        if greeting.tables != self._known:
+            self._connection.send(greeting)
+            answer = self._connection.answer()
+            if isinstance(answer, Refused):
+                raise WireError(answer.why)
+            self._known = greeting.tables
+        return self._connection

@@ -1,0 +1,287 @@
+"""The store as a worker uses it: batches of records, rows of tables, and updates that count once.
+
+    tables = [Table("users", dim=32, optimizer=Adagrad(0.05)), Table("weights", dim=64)]
+    with Store(tables, Dataset(name="ratings", size=N, shard=1_000, epochs=3), save_every=60) as store:
+        for batch in store.batches(256):
+            ids = users_of(batch.records)
+            rows = store.pull("users", ids)                  # [len(ids), 32]
+            batch.push({"users": (ids, gradients)})          # ids may repeat: their gradients are added
+
+A batch counts when its push returns. If servers come, go or are lost meanwhile, it is sent again and counts
+once. If values had to go back to a checkpoint, the datasets did, too: the batch is dealt again later.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from elasticjob.trainer.link.address import Way
+from elasticjob.trainer.parameters import Following, way_of
+from elasticjob.trainer.shards import Dataset, Shard, Shards
+from elasticjob.trainer.store import places
+from elasticjob.trainer.store.counted import Done, Key
+from elasticjob.trainer.store.optimizers import Rows
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table
+from elasticjob.trainer.store.wire import (
+    Answer,
+    Connection,
+    Gradients,
+    Hello,
+    Pull,
+    Push,
+    Refused,
+    Request,
+    connected,
+)
+from elasticjob.trainer.store.wire import Rows as Pulled
+
+ANSWER: Final = 30.0
+"""Seconds in which a server answers; then it counts as lost until others are told to serve."""
+CHANGE: Final = 1.0
+"""Seconds to wait for other servers before the present ones are asked again."""
+
+
+class StoreError(Exception):
+    """A server refuses what it is asked for, and would do so again: the sentence says what to change."""
+
+
+@dataclass
+class Batch:
+    """Records of one shard, of which the update counts once."""
+
+    store: Store
+    shard: Shard
+    records: Sequence[int]
+    start: int
+    end: int
+    pushed: bool = field(default=False, init=False)
+
+    def push(self, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
+        """Return when the update is made and has its copies: {table: (ids [n], gradients [n, dim])}.
+
+        Raises StoreError if it cannot ever be made.
+        """
+        if self.pushed:
+            raise StoreError(
+                f"records {self.start} to {self.end} of {self.store.dataset.name} are pushed twice"
+            )
+        self.store.push(self, gradients)
+        self.pushed = True
+
+
+class Store:
+    """Rows of tables on the parameter servers of the job, and the records of a dataset to train them with.
+
+    With `save_every`, the first worker asks for a checkpoint so often (seconds); the servers need a folder.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[Table],
+        dataset: Dataset,
+        *,
+        save_every: float | None = None,
+        way: Way | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tables = {table.name: table for table in tables}
+        self.dataset = dataset
+        self._way = way or way_of(os.environ)
+        self._token = self._way.token()
+        self._shards = Shards(dataset, way=way)
+        self._following = Following(flush=self._shards.flush, way=self._way)
+        self._clients: dict[str, _Client] = {}
+        self._done: list[int] = []
+        self._save_every, self._clock = save_every, clock
+        self._saved = clock()
+
+    def __enter__(self) -> Self:
+        self._following.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shards.__exit__(kind, error, trace)
+        self._following.__exit__(kind, error, trace)
+        self._forget()
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield batches of at most `size` records until all are counted, pushed or not."""
+        self.at_boundary()
+        while (shard := self._shards.next()) is not None:
+            restored = self._following.restored
+            for start, end in cuts(shard, size):
+                self.at_boundary()
+                if self._following.restored != restored:
+                    break
+                records = shard.records[start - shard.start : end - shard.start]
+                yield Batch(self, shard, records, start, end)
+                if self._following.restored != restored:
+                    break
+                self._shards.applied(shard, end - shard.start)
+            else:
+                self._done.append(shard.number)
+                self._shards.done(shard)
+
+    def pull(self, table: str, ids: npt.ArrayLike) -> Rows:
+        """Return rows, [len(ids), dim]; ids may repeat."""
+        found, inverse = np.unique(_ids(ids), return_inverse=True)
+        rows = np.empty((len(found), self._table(table).dim), np.float32)
+
+        def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
+            return {
+                place: Pull(version, table, found[owner == place].tobytes())
+                for place in np.unique(owner).tolist()
+            }
+
+        owner, answers = self._everywhere(found, ask, None)
+        for place, answer in answers.items():
+            assert isinstance(answer, Pulled)
+            rows[owner == place] = np.frombuffer(answer.values, np.float32).reshape(-1, rows.shape[1])
+        return rows[inverse]
+
+    def push(self, batch: Batch, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
+        """Make the update of a batch (see Batch.push)."""
+        summed = [self._summed(name, *given) for name, given in gradients.items()]
+        every = np.concatenate([ids for _, ids, _ in summed]) if summed else np.zeros(0, np.int64)
+        key = Key(self.dataset.name, batch.shard.number, batch.start, batch.end)
+        done = tuple(self._done)
+
+        def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
+            parts = (Done(self.dataset.name, done),) if done else ()
+            asked = np.unique(owner).tolist() if not done else range(len(self._following.addresses))
+            of = places.owners(len(self._following.addresses))
+            asks: dict[int, Request] = {}
+            for place in asked:
+                chosen = [
+                    Gradients(name, ids[mine].tobytes(), values[mine].tobytes())
+                    for name, ids, values in summed
+                    if (mine := np.asarray(of)[ids % PARTITIONS] == place).any()
+                ]
+                asks[place] = Push(version, key, tuple(chosen), parts)
+            return asks
+
+        restored = self._following.restored
+        if self._everywhere(every, ask, restored)[1]:
+            del self._done[: len(done)]
+
+    def at_boundary(self) -> None:
+        """Take part in changes of servers and saves; nothing of this worker is under way."""
+        if self._save_every is not None and self._clock() - self._saved > self._save_every:
+            self._saved = self._clock()
+            if self._following.is_chief:
+                self._following.save()
+        restored = self._following.restored
+        if self._following.at_boundary():
+            self._forget()
+        if self._following.restored != restored:
+            self._done.clear()  # they are counted no more
+
+    def _everywhere(
+        self,
+        ids: Ids,
+        ask: Callable[[npt.NDArray[np.int64], int], dict[int, Request]],
+        restored: int | None,
+    ) -> tuple[npt.NDArray[np.int64], dict[int, Answer]]:
+        """Return the owners of rows and their answers, however often servers change; none after a restore."""
+        while True:
+            if restored is not None and self._following.restored != restored:
+                return np.zeros(0, np.int64), {}
+            servers = self._following.addresses
+            owner = np.asarray(places.owners(len(servers)), np.int64)[ids % PARTITIONS]
+            answers = self._exchange(servers, ask(owner, self._following.version))
+            if answers is not None:
+                return owner, answers
+            self._following.wait_for_change(CHANGE)
+            self.at_boundary()
+
+    def _exchange(self, servers: Sequence[str], asks: Mapping[int, Request]) -> dict[int, Answer] | None:
+        """Return all answers; None if a server is away, or others are to serve."""
+        try:
+            for place, request in asks.items():
+                self._client(servers[place]).send(request)
+            answers = {place: self._client(servers[place]).answer() for place in asks}
+        except OSError:
+            self._forget()
+            return None
+        for place, answer in answers.items():
+            if isinstance(answer, Refused) and not answer.later:
+                raise StoreError(f"{servers[place]}: {answer.why}")
+        return None if any(isinstance(each, Refused) for each in answers.values()) else answers
+
+    def _client(self, address: str) -> _Client:
+        if address not in self._clients:
+            self._clients[address] = _Client(connected(address, self._token, ANSWER), self.tables.values())
+        return self._clients[address]
+
+    def _forget(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _table(self, name: str) -> Table:
+        if name not in self.tables:
+            raise StoreError(f"there is no table {name}: {', '.join(self.tables)}")
+        return self.tables[name]
+
+    def _summed(self, name: str, ids: npt.ArrayLike, values: npt.ArrayLike) -> tuple[str, Ids, Rows]:
+        """Return each row once, with the sum of its gradients."""
+        dim = self._table(name).dim
+        given = np.asarray(values, np.float32).reshape(-1, dim)
+        found, inverse = np.unique(_ids(ids), return_inverse=True)
+        if len(inverse) != len(given):
+            raise StoreError(f"table {name}: {len(inverse)} ids and {len(given)} rows of gradients")
+        summed = np.zeros((len(found), dim), np.float32)
+        np.add.at(summed, inverse, given)
+        if not np.isfinite(summed).all():
+            raise StoreError(f"table {name}: a gradient is no number (NaN or infinite): leave the batch out")
+        return name, found, summed
+
+
+class _Client:
+    """A connection to one server, which knows the tables."""
+
+    def __init__(self, connection: Connection, tables: Iterable[Table]) -> None:
+        self._connection = connection
+        connection.send(Hello(tuple(tables)))
+        answer = connection.answer()
+        if isinstance(answer, Refused):
+            connection.close()
+            raise StoreError(answer.why)
+
+    def send(self, request: Request) -> None:
+        self._connection.send(request)
+
+    def answer(self) -> Answer:
+        return self._connection.answer()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def cuts(shard: Shard, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the batches of a shard, [start, end): the same however often the shard is dealt.
+
+    They are cut at multiples of `size` from the shard's first record, which `used` records precede.
+    """
+    first, start = shard.start - shard.used, shard.start
+    while start < shard.end:
+        end = min(start + size - (start - first) % size, shard.end)
+        yield start, end
+        start = end
+
+
+def _ids(ids: npt.ArrayLike) -> Ids:
+    found = np.asarray(ids)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
+        raise StoreError(f"ids are a list of numbers from 0, not {found.dtype} of shape {found.shape}")
+    return found.astype(np.int64)

@@ -1,0 +1,166 @@
+"""Tables of rows: what users declare, and the rows of a table that a server has.
+
+A row is made when it is updated for the first time. Its first values depend on the table's seed and the row's
+id alone, so that any server makes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from elasticjob.trainer.store.optimizers import SGD, Adagrad, Adam, Rows
+
+Ids = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+PARTITIONS: Final = 64
+"""Row `id` is in partition `id % PARTITIONS`; a server has whole partitions."""
+WIDEST: Final = 65_536
+"""Columns of a table, at most."""
+
+
+class Zeros(msgspec.Struct, frozen=True, tag=True):
+    """Rows of zeros."""
+
+    def make(self, ids: Ids, dim: int, seed: int) -> Rows:
+        return np.zeros((len(ids), dim), np.float32)
+
+
+class Uniform(msgspec.Struct, frozen=True, tag=True):
+    """Rows of numbers in [-scale, scale)."""
+
+    scale: float = 0.05
+
+    def make(self, ids: Ids, dim: int, seed: int) -> Rows:
+        return ((2.0 * _chance(ids, dim, seed) - 1.0) * self.scale).astype(np.float32)
+
+
+class Normal(msgspec.Struct, frozen=True, tag=True):
+    """Rows of numbers around 0 with this deviation (Box and Muller 1958)."""
+
+    deviation: float = 0.01
+
+    def make(self, ids: Ids, dim: int, seed: int) -> Rows:
+        radius = np.sqrt(-2.0 * np.log1p(-_chance(ids, dim, seed)))
+        angle = 2.0 * np.pi * _chance(ids, dim, seed + 1)
+        return (self.deviation * radius * np.cos(angle)).astype(np.float32)
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table of rows with `dim` columns of float32, changed by `optimizer` on the servers.
+
+    A matrix of a model is a table, too, with its rows as ids. Ids are any numbers from 0; their count is not
+    declared.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+    dim: Annotated[int, msgspec.Meta(ge=1, le=WIDEST)]
+    optimizer: SGD | Adagrad | Adam = SGD()
+    initial: Zeros | Uniform | Normal = Uniform()
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+
+    @property
+    def state(self) -> int:
+        """Columns of the optimizer's state."""
+        return self.dim * self.optimizer.columns + self.optimizer.numbers
+
+
+class Part(msgspec.Struct):
+    """Rows of a table as they travel: [rows], [rows, dim] and [rows, state], in the bytes of numpy."""
+
+    table: Table
+    ids: bytes
+    values: bytes
+    state: bytes
+
+
+class Slab:
+    """The rows of a table that a server has."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._index: dict[int, int] = {}
+        self._ids = np.zeros(0, np.int64)
+        self._values = np.zeros((0, table.dim), np.float32)
+        self._state = np.zeros((0, table.state), np.float32)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def rows(self, ids: Ids) -> Rows:
+        """Return the values of rows; those that were never updated are as they would be made."""
+        places = np.fromiter((self._index.get(each, -1) for each in ids.tolist()), np.int64, len(ids))
+        fresh = places < 0
+        if not fresh.any():
+            return self._values[places]
+        found = np.empty((len(ids), self.table.dim), np.float32)
+        found[~fresh] = self._values[places[~fresh]]
+        found[fresh] = self.table.initial.make(ids[fresh], self.table.dim, self.table.seed)
+        return found
+
+    def update(self, ids: Ids, gradients: Rows) -> None:
+        """Let the optimizer change rows; `ids` has none twice."""
+        places = self._made(ids)
+        values, state = self._values[places], self._state[places]
+        self.table.optimizer.apply(values, state, gradients)
+        self._values[places], self._state[places] = values, state
+
+    def part(self, partitions: Iterable[int]) -> Part:
+        """Return a copy of the rows of these partitions."""
+        ids = self._ids[: len(self)]
+        chosen = np.isin(ids % PARTITIONS, list(partitions))
+        values, state = self._values[: len(self)][chosen], self._state[: len(self)][chosen]
+        return Part(self.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
+
+    def put(self, part: Part) -> None:
+        """Take rows over, which this server has not. Raises ValueError if the bytes are no such rows."""
+        ids = np.frombuffer(part.ids, np.int64)
+        values = np.frombuffer(part.values, np.float32).reshape(len(ids), self.table.dim)
+        state = np.frombuffer(part.state, np.float32).reshape(len(ids), self.table.state)
+        places = self._room(ids)
+        self._values[places], self._state[places] = values, state
+
+    def _made(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """Return the places of rows, and make those that are not there."""
+        fresh = np.fromiter((each for each in ids.tolist() if each not in self._index), np.int64)
+        if len(fresh):
+            places = self._room(fresh)
+            self._values[places] = self.table.initial.make(fresh, self.table.dim, self.table.seed)
+            state = np.empty((len(fresh), self.table.state), np.float32)
+            self.table.optimizer.fresh(state)
+            self._state[places] = state
+        return np.fromiter((self._index[each] for each in ids.tolist()), np.int64, len(ids))
+
+    def _room(self, ids: Ids) -> slice:
+        """Return places for new rows, twice as many as there were when they are used up."""
+        start = len(self)
+        end = start + len(ids)
+        if end > len(self._ids):
+            more = max(end, 2 * len(self._ids), 64)
+            self._ids = _larger(self._ids, more)
+            self._values, self._state = _larger(self._values, more), _larger(self._state, more)
+        self._ids[start:end] = ids
+        self._index.update(zip(ids.tolist(), range(start, end), strict=True))
+        return slice(start, end)
+
+
+def _larger(array: Array, rows: int) -> Array:
+    return np.concatenate([array, np.zeros((rows - len(array), *array.shape[1:]), array.dtype)])
+
+
+def _chance(ids: Ids, dim: int, seed: int) -> npt.NDArray[np.float64]:
+    """Return numbers in [0, 1) that depend on seed, id and column (the mixer of SplitMix64, Steele 2014)."""
+    columns = np.arange(dim, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        mixed: Any = ids.astype(np.uint64)[:, None] * np.uint64(WIDEST) + columns
+        mixed = (mixed + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    chance: npt.NDArray[np.float64] = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return chance
