@@ -1,4 +1,4 @@
-"""Parameter servers with real processes: more, fewer, one moved, some killed, workers too; each record once."""
+"""Parameter servers with real processes: more, fewer, moved, killed, workers too; each record counts once."""
 
 from __future__ import annotations
 

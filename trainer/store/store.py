@@ -96,7 +96,7 @@ class Store:
         self.dataset = dataset
         self._way = way or way_of(os.environ)
         self._token = self._way.token()
-        self._shards = Shards(dataset, way=way)
+        self._shards = Shards(dataset, way=self._way)
         self._following = Following(flush=self._shards.flush, way=self._way)
         self._clients: dict[str, _Client] = {}
         self._done: list[int] = []

@@ -1,7 +1,7 @@
 """Counts each record in its own row on the servers: `python seen.py RECORDS FOLDER`.
 
-Each batch adds a byte to FOLDER/progress. The last shards wait for FOLDER/gate. In the end what was counted is
-written to FOLDER/counts.
+Each batch adds a byte to FOLDER/progress. The last shards wait for FOLDER/gate. In the end what was counted
+is written to FOLDER/counts.
 """
 
 from __future__ import annotations
