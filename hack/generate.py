@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from hack.metrics import PAGE as METRICS
 from hack.metrics import metrics_docs
 
 ROOT = Path(__file__).parent.parent
-EXAMPLE = ROOT / "examples" / "digits"
+EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "parameters"))
 DOCS = ROOT / "docs" / "crd-generation.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -57,7 +58,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
     """Return the generated files: path → content."""
     return {
         ROOT / "api" / "core" / "models.py": core_models,
-        EXAMPLE / "job.yaml": lambda: example_job(EXAMPLE),
+        **{folder / "job.yaml": partial(example_job, folder) for folder in EXAMPLES},
         DOCS: lambda: crd_docs(DOCS),
         CONCEPTS: lambda: concepts(CONCEPTS),
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),

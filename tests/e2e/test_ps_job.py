@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +18,7 @@ from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
-EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "parameters"
+SCRIPT: Final = Path(__file__).parent / "scripts" / "seen.py"
 RECORDS: Final = 1_000_000
 SERVER: Final = """\
 import os, runpy, sys, threading, time
@@ -43,16 +41,15 @@ def work():
 
 threading.Thread(target=eat, daemon=True).start()
 threading.Thread(target=work, daemon=True).start()
-sys.path.insert(0, "{example}")
-sys.argv = ["server.py", "{folder}/values"]
-runpy.run_path("{example}/server.py", run_name="__main__")
+sys.argv = ["serve", "{folder}/kept"]
+runpy.run_module("elasticjob.trainer.store.serve", run_name="__main__")
 """
 
 
 def spec(folder: Path) -> Manifest:
     """Return a job of two servers, which can be told to use much memory or a core, and two workers."""
-    server = SERVER.format(folder=folder, example=EXAMPLE)
-    worker = ["python", str(EXAMPLE / "worker.py"), str(RECORDS)]
+    server = SERVER.format(folder=folder)
+    worker = ["python", str(SCRIPT), str(RECORDS), str(folder)]
     limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
     return {
         "distributionStrategy": "ParameterServerStrategy",
@@ -64,19 +61,13 @@ def spec(folder: Path) -> Manifest:
 
 
 class Training:
-    """The updates that the servers have counted, in their files."""
+    """The updates that the servers have acknowledged."""
 
     def __init__(self, folder: Path) -> None:
-        sys.path.insert(0, str(EXAMPLE))
-        self._total = importlib.import_module("store").total
-        self._folder = folder
+        self._progress = folder / "progress"
 
     def count(self) -> int:
-        try:
-            updates: float = self._total(self._folder)[0]
-            return round(updates)
-        except (ValueError, FileNotFoundError):
-            return 0
+        return self._progress.stat().st_size if self._progress.exists() else 0
 
     async def goes_on(self, updates: int = 40) -> None:
         """Wait for more updates."""
@@ -104,7 +95,7 @@ def memory(job: Job, pod: str) -> str:
 
 
 async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_path: Path) -> None:
-    job, training = Job(site), Training(tmp_path / "values")
+    job, training = Job(site), Training(tmp_path)
 
     async def has(servers: set[str], workers: int = 2) -> None:
         """Wait for exactly these servers, so many workers, and what they do then."""
