@@ -2,8 +2,8 @@
 
     python train.py --records 200000 --epochs 2
 
-Ratings are made here: a user likes an item as much as their hidden tastes agree. Each batch pulls the rows that
-it needs, and pushes their gradients; a batch counts once, however often it is sent.
+Ratings are made here: a user likes an item as much as their hidden tastes agree. Each batch pulls the rows
+that it needs, and pushes their gradients; a batch counts once, however often it is sent.
 """
 
 from __future__ import annotations
