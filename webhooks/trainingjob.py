@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from elasticjob.api.paddle.convert import notes, problems
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import Review, Webhook
+
+CONVERT: Final = (
+    "elasticjob convert makes an ElasticJob of this manifest, and says what becomes of each field"
+)
 
 
 def validate(review: Review[TrainingJob]) -> Sequence[Problem]:
@@ -19,7 +24,8 @@ def warn(review: Review[TrainingJob]) -> Sequence[str]:
     """Return a sentence for each thing that is accepted without effect."""
     if review.new is None or problems(review.new, review.old):
         return ()
-    return [str(each) for each in notes(review.new)]
+    found = [str(each) for each in notes(review.new)]
+    return [*found, CONVERT] if found else []
 
 
 WEBHOOK = Webhook(TRAININGJOB, validate=validate, warn=warn)

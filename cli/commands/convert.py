@@ -133,18 +133,26 @@ def _named(text: str) -> dict[str, str]:
 
 
 async def _fetched(connection: Client, wanted: str) -> Source:
+    """Return an object by the first of the kinds that its word may mean. Raises Failure."""
     from elasticjob.cli.convert.cluster import named
     from elasticjob.cli.convert.system import Source
     from elasticjob.client.errors import about
     from elasticjob.kube.errors import NotFound
 
     kinds, name = named(wanted)
+    served = ""
     async with connection as client:
         place = client.namespace()
-        with about(f"{kinds[0].name} {place}/{name}", missing="kubectl get shows those of a namespace"):
-            for kind in kinds[:-1]:
+        for kind in kinds:
+            with about(f"{kind.name} {place}/{name}"):
                 try:
                     return Source(wanted, await client.kube.get(kind, name, place))
-                except NotFound:
-                    continue
-            return Source(wanted, await client.kube.get(kinds[-1], name, place))
+                except NotFound as error:
+                    served = served or (kind.name if error.details.get("name") else "")
+    what = (
+        f"{served} {place}/{name} does not exist"
+        if served
+        else f"the cluster has no kind {kinds[0].resource}"
+    )
+    step = f"kubectl get {kinds[0].resource} -A" if served else "kubectl api-resources lists its kinds"
+    raise Failure(what, next_step=step, code=Exit.NOT_FOUND)

@@ -26,7 +26,7 @@ from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.ours import known
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
-from elasticjob.cli.convert.training import asked, note_near, ordered, path_of, say, with_image, with_main
+from elasticjob.cli.convert.training import asked, note_near, path_of, say, with_image, with_main, within
 from elasticjob.kube.objects.kinds import Manifest
 
 OF_ALL_ROLES: Final = ("command", "image")
@@ -110,7 +110,7 @@ def _role(fields: Fields, name: str, role: Any, launches: dict[str, Launch]) -> 
     if (launch := launches.get(fields.path)) is None:
         return rest
     sizes = {**launch.sizes(), **{field: rest.pop(field) for field in SIZES if field in rest}}
-    return {**ordered(sizes), **rest}
+    return {**within(fields, sizes), **rest}
 
 
 def _template(role: Fields, launches: dict[str, Launch]) -> Manifest:

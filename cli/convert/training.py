@@ -124,6 +124,16 @@ def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def within(role: Fields, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sizes in order, and say what of a role's own is another number now."""
+    found = ordered(sizes)
+    for name in ("replicas", "maxReplicas"):
+        if sizes.get(name) is not None and found[name] != sizes[name]:
+            why = f"is {found[name]} now: {sizes[name]} is not within minReplicas and maxReplicas"
+            note_near(role, child(role.path, name), Verdict.CHANGED, why)
+    return found
+
+
 def asked(launch: Launch | None) -> Manifest:
     """Return the fields of a job's spec that a launcher's flags say: checks of nodes, and their unit."""
     if launch is None:

@@ -31,6 +31,7 @@ def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True
     return found if brain else [*found, *there_is_no_brain(new)]
 
 
+CONVERTED: Final = "elasticjob convert writes it anew"
 OF_VOLCANO: Final = "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
 QUEUES: Final[Mapping[str, str]] = {
     "kueue.x-k8s.io/queue-name": "Kueue does not know this kind, and the job starts at once: leave it out",
@@ -118,7 +119,7 @@ def other_launchers_find_no_master(job: ElasticJob) -> Iterator[Problem]:
                 name, why = found
                 field = next((f for f, words in given.items() if name.split()[0] in " ".join(words)), "args")
                 path = f"spec.replicaSpecs[{role}].template.spec.containers[{index}].{field}"
-                yield Problem(path, f"{name} {why}")
+                yield Problem(path, f"{name} {why}; {CONVERTED}")
 
 
 ADVICE: Final[tuple[Advice, ...]] = (

@@ -10,7 +10,7 @@ from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.training import Trained, role_of, say, with_image, with_main
+from elasticjob.cli.convert.training import Trained, role_of, say, with_image, with_main, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kai.alibabacloud.com"
@@ -63,7 +63,7 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
     policy = role.text("restartPolicy") or spec.text("restartPolicy")
     slots = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
     found = _with_the_launchers_command(launcher, pods.template(role), str(slots or ""))
-    return role_of(found, sizes, restartPolicy=policy)
+    return role_of(found, within(role, sizes), restartPolicy=policy)
 
 
 def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Trained:

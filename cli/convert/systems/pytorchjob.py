@@ -8,7 +8,7 @@ from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.launch import MASTER, Launch
 from elasticjob.cli.convert.runpolicy import run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.training import Trained, asked, members, role_of, trained
+from elasticjob.cli.convert.training import Trained, asked, members, role_of, trained, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kubeflow.org"
@@ -50,6 +50,7 @@ class PyTorchJob:
         if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
             sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
         compare(roles, found)
+        sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes)
         made: Manifest = {
             **general(spec.below("runPolicy")),
             **asked(worker.launch),

@@ -8,7 +8,7 @@ from elasticjob.api.v1alpha1.common import GROUP as OURS
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible
-from elasticjob.cli.convert.training import asked, role_of, trained
+from elasticjob.cli.convert.training import asked, role_of, trained, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "elastic.pytorch.org"
@@ -44,6 +44,7 @@ class TorchElastic:
         sizes = _sizes(spec, role)
         if found.launch is not None and not {"minReplicas", "maxReplicas"} & sizes.keys():
             sizes = {**found.launch.sizes(), **sizes}
+        sizes = within(role, sizes)
         made: Manifest = {
             "distributionStrategy": "AllreduceStrategy",
             **asked(found.launch),
