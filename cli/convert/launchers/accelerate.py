@@ -31,6 +31,11 @@ from elasticjob.cli.convert.system import Verdict
 
 LARGEST: Final = 64 * 1024
 NO_TPU: Final = "TPUs are not supported: workers use GPUs or CPUs"
+BY_MACHINE: Final = (
+    "counts the GPUs of its machine, or reads default_config.yaml there: name that by "
+    "--config_file, or write "
+    "--nproc-per-node"
+)
 BY_NUMBER: Final = "--nproc-per-node says so"
 
 

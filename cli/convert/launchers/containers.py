@@ -84,17 +84,20 @@ def in_script(
     known, later = dict(variables), None
     for call in calls(script):
         known |= assignments(call, known)
-        if (found := found_in(call.words, variables=known, file=file)) is None and plainly:
-            later = (call, dict(known))
+        found = found_in(call.words, variables=known, file=file)
+        if found is None and plainly and (last := found_in(call.words, variables=known, plainly=True)):
+            later = (call, last) if last.launch.script and not _is_pip(last.launch) else later
         if found is None or not found.launch.script:
             continue
         return _replaced(script, call.starts[found.before], call.end, beside(found.launch, defaults))
-    if later is not None:
-        call, known = later
-        found = found_in(call.words, variables=known, file=file, plainly=True)
-        if found is not None and found.launch.script:
-            return _replaced(script, call.starts[found.before], call.end, beside(found.launch, defaults))
+    if later is not None:  # the last Python of a script trains: those before it prepare
+        call, found = later
+        return _replaced(script, call.starts[found.before], call.end, beside(found.launch, defaults))
     return script, None
+
+
+def _is_pip(launch: Launch) -> bool:
+    return launch.module and launch.script in ("pip", "venv", "ensurepip")
 
 
 def _replaced(script: str, start: int, end: int, launch: Launch) -> tuple[str, Launch]:

@@ -28,6 +28,9 @@ from elasticjob.cli.convert.system import Verdict
 ITS_SIZES: Final = (
     "minReplicas and maxReplicas make the job elastic; the sizes of DeepSpeed's configuration must allow them"
 )
+ALL_GPUS: Final = (
+    "is absent, which means all GPUs of a machine: write --nproc-per-node, and GPUs in resources.limits"
+)
 LOCAL_RANK: Final = "scripts get LOCAL_RANK in the environment, and no argument --local_rank: read it there"
 
 FLAGS: Final[Flags] = {

@@ -75,10 +75,14 @@ def _launch(launch: Launch, words: Sequence[Word], file: File) -> Launch:
 
 
 def _accelerate(launch: Launch, words: Sequence[Word], file: File) -> Launch:
-    if path := _value(words, "config-file"):
+    path = _value(words, "config-file")
+    if path:
         launch = accelerate.configured(launch, path, file)
     said = Flag(lambda launch, _flag, _value: launch)
-    return read(launch, words, lambda name: said if name == "config-file" else accelerate.flag_of(name))
+    launch = read(launch, words, lambda name: said if name == "config-file" else accelerate.flag_of(name))
+    if path or launch.total is not None or "ACCELERATE_USE_CPU" in launch.environment:
+        return launch
+    return launch.noted(launch.launcher, Verdict.CHANGED, accelerate.BY_MACHINE)
 
 
 def _deepspeed(launch: Launch, words: Sequence[Word], file: File) -> Launch:
@@ -86,6 +90,8 @@ def _deepspeed(launch: Launch, words: Sequence[Word], file: File) -> Launch:
     said = Flag(lambda launch, _flag, _value: launch)
     launch = read(launch, words, one_of({**deepspeed.FLAGS, "hostfile": said, "H": said}))
     launch = deepspeed.hosted(launch, path, file) if path else launch
+    if not launch.processes:
+        launch = launch.noted("--num_gpus", Verdict.CHANGED, deepspeed.ALL_GPUS)
     if any(name_of(word.plain) == "no-local-rank" for word in words):
         return launch
     return launch.noted("deepspeed", Verdict.CHANGED, deepspeed.LOCAL_RANK)

@@ -9,6 +9,7 @@ from elasticjob.cli.convert.systems.dlrover import DLROVER
 from elasticjob.cli.convert.systems.easydl import EASYDL
 from elasticjob.cli.convert.systems.etoperator import ETOPERATOR
 from elasticjob.cli.convert.systems.hyperpod import HYPERPOD
+from elasticjob.cli.convert.systems.jaxjob import JAXJOB, OTHERS
 from elasticjob.cli.convert.systems.mpijob import MPIJOB
 from elasticjob.cli.convert.systems.paddle import PADDLE
 from elasticjob.cli.convert.systems.pytorchjob import PYTORCHJOB
@@ -28,6 +29,8 @@ SYSTEMS: Final[tuple[System, ...]] = (
     PYTORCHJOB,
     TFJOB,
     MPIJOB,
+    JAXJOB,
+    OTHERS,
     TRAINJOB,
     HYPERPOD,
     VOLCANO,

@@ -10,6 +10,7 @@ from elasticjob.cli.convert.launchers.containers import listed
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
 from elasticjob.cli.convert.training import Trained, asked, note_near, role_of, trained
+from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "trainer.kubeflow.org"
@@ -58,7 +59,11 @@ class TrainJob:
             "replicaSpecs": {"worker": role_of(found, {"replicas": count})},
             "runPolicy": pods.without_empty({"activeDeadlineSeconds": spec.number("activeDeadlineSeconds")}),
         }
-        return Converted(pods.job(whole, made), whole.notes())
+        job = pods.job(whole, made)
+        if "jax" in str(spec.below("runtimeRef").peek("name")):
+            about = job["metadata"]
+            about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: "jax"}
+        return Converted(job, whole.notes())
 
 
 def _runtime(spec: Fields) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -80,6 +81,19 @@ f"{POD % 'torchrun, t.py'}}}\n"
         {f"{MAIN}.name": "pytorch", f"{MAIN}.command": ["elasticjob", "run", "t.py"]},
         ["spec.pytorchReplicaSpecs.Worker.template.spec.containers[1].command: kept (elasticjob "
 "run in place of torchrun"],
+    ),
+    "the last Python of a shell's script trains": (
+        PYTORCH + "  pytorchReplicaSpecs:\n    Worker: {template: {spec: {containers: [{name: a, image: i, "
+        "command: [sh, -c, 'python prep.py && python -u t.py --x 1; python -m pip list; echo a']}]}}}\n",
+        {f"{MAIN}.command.2":
+         "python prep.py && elasticjob run t.py --x 1; python -m pip list; echo a"},
+        [],
+    ),
+    "workers of JAX": (
+        PYTORCH.replace("PyTorch", "JAX") + f"  jaxReplicaSpecs:\n    Worker: {{replicas: 2, {PYTHON}}}\n",
+        {f"{WORKER}.replicas": 2, "metadata.annotations": {"elasticjob.dlrover/framework": "jax"},
+         f"{MAIN}.command": ["elasticjob", "run", "t.py"]},
+        ["spec.jaxReplicaSpecs.Worker.template.spec.containers[0].env: changed (COORDINATOR_ADDRESS"],
     ),
     "servers and workers of TensorFlow": (
         TF + f"  tfReplicaSpecs:\n    PS: {{replicas: 2, {PYTHON}}}\n    Worker: {{replicas: 3, {PYTHON}}}\n"
@@ -232,6 +246,8 @@ def test_a_manifest_becomes_a_job(row: str) -> None:
 "no Python script: "
          "only MPI starts it with its ranks. Keep the job as it is, or write a script that calls "
 "torch.distributed"),
+        (PYTORCH.replace("PyTorchJob", "XGBoostJob"),
+         "XGBoost's workers meet at a tracker in the Master, which no ElasticJob has: keep the XGBoostJob"),
         (HYPERPOD + "  replicaSpecs: []\n", "spec.replicaSpecs has no group: write one, with its template"),
         (VOLCANO + "  tasks: []\n", "spec.tasks has no task: write one, with its template"),
         (RAY + "  rayClusterSpec: {}\n",
@@ -303,6 +319,6 @@ def test_values_of_any_kind_are_answered(data: st.DataObject, row: str) -> None:
         place: Any = source.manifest
         for step in path[:-1]:
             place = place[step]
-        place[path[-1]] = data.draw(WRONG)
+        place[path[-1]] = deepcopy(data.draw(WRONG))
     made = outcome(source, SYSTEMS)
     assert made.converted is not None or made.refusal

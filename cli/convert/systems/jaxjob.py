@@ -1,0 +1,86 @@
+"""Kubeflow's JAXJob, and the kinds of the training operator of which no job can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from elasticjob.cli.convert import pods
+from elasticjob.cli.convert.runpolicy import run_policy
+from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.systems.pytorchjob import GROUP, WORKERS, general
+from elasticjob.cli.convert.training import asked, members, note_near, role_of, trained
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Kind, Manifest
+
+FRAMEWORK: Final = "jax"
+PLACE: Final = (
+    "COORDINATOR_ADDRESS, NUM_PROCESSES and PROCESS_ID are not set: read MASTER_ADDR:MASTER_PORT, WORLD_SIZE "
+    "and RANK, or write the loop with elasticjob.trainer.jax"
+)
+
+
+class JAXJob:
+    """JAXJobs of the training operator."""
+
+    NAME = "Kubeflow JAXJob"
+    KINDS = (Kind(GROUP, "v1", "JAXJob", "jaxjobs", dict),)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is a JAXJob."""
+        return source.is_a(GROUP, "JAXJob")
+
+    def convert(self, source: Source) -> Converted:
+        """Return the job of the workers."""
+        whole = Fields(source)
+        spec = whole.below("spec")
+        roles = {name.capitalize(): role for name, role in members(spec, "jaxReplicaSpecs").items()}
+        if "Worker" not in roles:
+            raise Unconvertible("spec.jaxReplicaSpecs has no Worker: write one, with its template")
+        worker = roles["Worker"]
+        found = trained(worker, (FRAMEWORK,), plainly=True)
+        path = f"{child(worker.path, 'template')}.spec.containers[0].env"
+        note_near(worker, path, Verdict.CHANGED, PLACE)
+        sizes = {"replicas": worker.number("replicas", f"as {WORKERS}.replicas") or 1}
+        policy = spec.below("runPolicy")
+        made: Manifest = {
+            **general(policy),
+            **asked(found.launch),
+            "replicaSpecs": {"worker": role_of(found, sizes, restartPolicy=worker.text("restartPolicy"))},
+            "runPolicy": run_policy(policy),
+        }
+        job = pods.job(whole, made)
+        about = job["metadata"]
+        about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: FRAMEWORK}
+        return Converted(job, whole.notes())
+
+
+WHY: Final[Mapping[str, str]] = {
+    "XGBoostJob": "XGBoost's workers meet at a tracker in the Master, which no ElasticJob has: "
+    "keep the XGBoostJob",
+    "PaddleJob": (
+        "Paddle's collective training is started by paddle.distributed.launch, which knows no "
+        "elasticjob: keep the "
+        "PaddleJob. TrainingJobs of EDL are converted"
+    ),
+    "MXJob": "MXNet is no longer maintained, and its scheduler has no counterpart: keep the MXJob",
+}
+
+
+class Others:
+    """Kinds of the training operator of which no job can be made."""
+
+    NAME = "Kubeflow XGBoostJob, PaddleJob, MXJob"
+    KINDS = tuple(Kind(GROUP, "v1", kind, f"{kind.lower()}s", dict) for kind in WHY)
+
+    def recognises(self, source: Source) -> bool:
+        """Whether it is one of them."""
+        return source.is_a(GROUP, *WHY)
+
+    def convert(self, source: Source) -> Converted:
+        """Raise Unconvertible, with the reason."""
+        raise Unconvertible(WHY[source.manifest["kind"]])
+
+
+JAXJOB: Final = JAXJob()
+OTHERS: Final = Others()
