@@ -140,7 +140,10 @@ async def test_what_no_schema_would_let_pass_is_refused_and_never_crashes(change
 MAIN = "spec/replicaSpecs/worker/template/spec/containers/0"
 MAIN_PATH = "spec.replicaSpecs[worker].template.spec.containers[0]"
 ALONE = "this has no effect without a gang: write gang: required, or leave it out"
-OTHERS = "cannot speak to this job's master: write elasticjob run, with torchrun's flags and your script"
+OTHERS = (
+    "cannot speak to this job's master: write elasticjob run, with torchrun's flags and your script; "
+    "elasticjob convert writes it anew"
+)
 WARNED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
