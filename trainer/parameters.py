@@ -334,6 +334,11 @@ class Following(_Link):
         """The number of the last checkpoint that counts, 0 for none."""
         return self._plane.kept
 
+    @property
+    def saving(self) -> int:
+        """The number of the save that is under way or being written, 0 for none."""
+        return self._plane.saves
+
     def save(self) -> None:
         """Ask for a checkpoint; nothing happens while a change or another save is under way."""
         self._wants_save = True

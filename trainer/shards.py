@@ -203,6 +203,15 @@ class Shards:
         if self._started is not None:
             self._started.flush(timeout)
 
+    def holds(self, shard: Shard, timeout: float = FAREWELL) -> bool:
+        """Ask the master whether the shard is still this process's: after a pause it may be another's.
+
+        Raises TimeoutError if the master does not answer.
+        """
+        feed = self._feed()
+        feed.flush(timeout)
+        return feed.holds(shard)
+
     def close(self, timeout: float = FAREWELL) -> None:
         """Send the last results, and wait until they are saved; return what is not done."""
         feed, self._started, self._current = self._started, None, None
@@ -422,8 +431,13 @@ class _Feed:
             if (taken := self._taken.get(shard.lease)) is not None:
                 taken.used = shard.used + records
 
+    def holds(self, shard: Shard) -> bool:
+        """Whether the lease of a shard is ours, as far as is known here."""
+        with self._lock:
+            return shard.lease in self._taken
+
     def flush(self, timeout: float) -> None:
-        """Return when all that was said so far has reached the master."""
+        """Return when all that was said so far has reached the master, and what it says is known here."""
         told = threading.Event()
         self._flushed.append(told)
         self._wake()
@@ -534,7 +548,7 @@ class _Feed:
             flushed, self._flushed = self._flushed, []
             if leasing.done() and not leasing.cancelled() and (error := leasing.exception()):
                 raise error
-            await self._send(renews=renews)
+            await self._send(renews=renews or bool(flushed))
             for told in flushed:
                 told.set()
             if self._closing and not self._finished():

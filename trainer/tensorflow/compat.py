@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-__all__ = ["Jobs", "close", "config", "container", "start_server", "task", "tf", "v1"]
+__all__ = ["Jobs", "close", "config", "container", "said", "start_server", "task", "tf", "v1"]
 
 v1: Final = tf.compat.v1
 v1.disable_eager_execution()
@@ -42,6 +42,12 @@ def config(jobs: Jobs, seconds: float = PATIENCE) -> Any:
     )
     made.experimental.share_session_state_in_clusterspec_propagation = True
     return made
+
+
+def said(error: Any) -> str:
+    """Return what an error of TensorFlow says, without the places in the graph."""
+    lines = [line for line in error.message.splitlines() if line and not line.startswith(("\t", " "))]
+    return lines[-1] if lines else type(error).__name__
 
 
 def close(session: Any) -> None:

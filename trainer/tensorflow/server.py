@@ -19,7 +19,17 @@ from typing import Any, Final
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.trainer.parameters import Gone, Move
 from elasticjob.trainer.tensorflow import files
-from elasticjob.trainer.tensorflow.compat import Jobs, close, config, container, start_server, task, tf, v1
+from elasticjob.trainer.tensorflow.compat import (
+    Jobs,
+    close,
+    config,
+    container,
+    said,
+    start_server,
+    task,
+    tf,
+    v1,
+)
 from elasticjob.trainer.tensorflow.place import Entry, Part, decode, encode, of_server, pieces, slice_spec
 
 log = logging.getLogger("elasticjob.tensorflow")
@@ -72,9 +82,9 @@ class Server:
             try:
                 self._read_from(move, shelf)
             except AWAY as error:
-                raise ConnectionError(f"version {move.since} does not answer: {error.message}") from None
+                raise ConnectionError(f"version {move.since} does not answer: {said(error)}") from None
             except ABSENT as error:
-                raise Gone(f"version {move.since} has lost values: {error.message}") from None
+                raise Gone(f"version {move.since} has lost values: {said(error)}") from None
 
     def use(self, version: int, servers: tuple[str, ...]) -> None:
         """Drop the values of all other versions."""
@@ -116,7 +126,7 @@ class Server:
         try:
             self._write(shelf, number, positions)
         except tf.errors.OpError as error:
-            raise OSError(f"{self._folder} does not take checkpoint {number}: {error.message}") from None
+            raise OSError(f"{self._folder} does not take checkpoint {number}: {said(error)}") from None
         with self._lock:
             if self._copies.pop(number, None):
                 self._drop(shelf)
@@ -163,7 +173,7 @@ class Server:
                 )
                 self._fill(session, shelf, beside.manifest, values)
         except tf.errors.OpError as error:
-            raise OSError(f"checkpoint {number} of {self._folder} cannot be read: {error.message}") from None
+            raise OSError(f"checkpoint {number} of {self._folder} cannot be read: {said(error)}") from None
 
     def _fill(self, session: Any, shelf: _Shelf, manifest: Sequence[Entry], values: Sequence[Any]) -> None:
         ops = [

@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,13 +24,17 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.parameters import Following, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
 from elasticjob.trainer.tensorflow import files
-from elasticjob.trainer.tensorflow.compat import close, config, start_server, tf, v1
+from elasticjob.trainer.tensorflow.compat import close, config, said, start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
 from elasticjob.trainer.tensorflow.place import decode, encode
 
 log = logging.getLogger("elasticjob.tensorflow")
 
 PAUSE: Final = 0.05
+SILENT: Final = 3.0
+"""Seconds between two steps after which the master may have taken this process for lost."""
+DRAWN: Final = 4
+"""Models for so many numbers of servers are kept."""
 LOST: Final = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -96,7 +101,7 @@ class Servers:
         self._following = Following(
             prepare=self._prepare,
             finish=self._finish if self._folder else None,
-            flush=self._shards.flush,
+            flush=lambda: self._shards.flush(),
             way=self._way,
         )
         self._following.__enter__()
@@ -120,11 +125,13 @@ class Servers:
         """
         while not self._leaving.is_set():
             shard = self._next()
-            if shard is None:
+            if shard is not None:
+                yield from self._steps_of(shard, batch)
+            elif self._leaving.is_set() or self._is_saved():
                 break
-            yield from self._steps_of(shard, batch)
-        if not self._leaving.is_set():
-            self._save_the_end()
+            else:  # the end was lost with a server: values and datasets are those of the checkpoint again
+                self._shards.close()
+                self._shards = Shards(self.dataset, way=self._way)
 
     @property
     def is_chief(self) -> bool:
@@ -140,13 +147,16 @@ class Servers:
         """Yield the steps of a shard, from where it is counted, and report it."""
         restored = self._boundary()
         records, end = shard.records, shard.used + len(shard)
-        at = max(shard.used, self._counted(shard))
+        at, last = max(shard.used, self._counted(shard)), time.monotonic()
         while at < end and not self._leaving.is_set():
+            if time.monotonic() - last > SILENT and not self._holds(shard):
+                return
             if self._boundary() != restored:
                 return  # values and datasets went back to a checkpoint: the shard is dealt anew
             until = min(at + batch, end)
             made = Made(self, shard.number, until)
             yield records[at - shard.used : until - shard.used], made
+            last = time.monotonic()
             if not made.called:
                 raise RuntimeError("a step of Servers.steps was not called: each is to be made")
             if made.counts:
@@ -158,6 +168,13 @@ class Servers:
             self._shards.applied(shard, at - shard.used)
         if at >= end:
             self._shards.done(shard)
+
+    def _holds(self, shard: Shard) -> bool:
+        """Whether a shard is still dealt to this process."""
+        while not self._leaving.is_set():
+            with suppress(TimeoutError):  # the master is away, and may know of another owner
+                return self._shards.holds(shard)
+        return False
 
     def _next(self) -> Shard | None:
         """Return the next shard; take part in changes while others have the last ones."""
@@ -205,6 +222,8 @@ class Servers:
     def _draw(self, servers: int) -> Blueprint:
         """Return the model for so many servers; it is kept, as the next change may need it."""
         if servers not in self._drawn:
+            for oldest in list(self._drawn)[: 1 - DRAWN]:
+                del self._drawn[oldest]
             self._drawn[servers] = draw(self._model, servers, self._name, self._cut)
             if servers == 1 and len(self._drawn) == 1:
                 draw(self._model, 2, self._name, self._cut)  # what is wrong only with several is told now
@@ -224,7 +243,7 @@ class Servers:
                 now.session.run(names.begin_here)
         except LOST as error:
             log.info(
-                "version %d of the servers is not there yet, or not any more: %s", now.version, error.message
+                "version %d of the servers is not there yet, or not any more: %s", now.version, said(error)
             )
             self._following.wait_for_change(1.0)
             return False
@@ -264,7 +283,7 @@ class Servers:
         """Return when it is known that the servers are well, or others serve. Raises a step's own error."""
         now, following = self._now, self._following
         assert now
-        log.warning("a step with version %d of the servers failed: %s", now.version, error.message)
+        log.warning("a step with version %d of the servers failed: %s", now.version, said(error))
         while not self._leaving.is_set():
             if following.changing:
                 self._boundary()
@@ -289,14 +308,16 @@ class Servers:
         if due and self.is_chief:
             self.save()
 
-    def _save_the_end(self) -> None:
-        """Have the first worker save what all records have made, before it goes."""
-        self._boundary()
-        following, kept = self._following, self._following.kept
-        while self._folder and following.is_chief and following.kept == kept and not self._leaving.is_set():
+    def _is_saved(self) -> bool:
+        """Have the first worker save the end before it goes; False if values were lost meanwhile."""
+        restored, following = self._boundary(), self._following
+        before = max(following.kept, following.saving)  # one that is being written lacks the last steps
+        while self._folder and following.is_chief and following.kept <= before and not self._leaving.is_set():
             following.save()
             following.wait_for_change(1.0)
-            self._boundary()
+            if self._boundary() != restored:
+                return False
+        return True
 
     def _finish(self, number: int) -> None:
         """Make one checkpoint of what the servers have written."""

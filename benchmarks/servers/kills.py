@@ -1,0 +1,185 @@
+"""Kills at random places of a TensorFlow job over servers, and how often each record counts afterwards.
+
+    python -m benchmarks.servers.kills --kills 30 --seed 1
+
+Servers, workers and the master are killed in steady training, beside a change of the number of servers and
+beside a save; two servers at once; a worker is stopped for seconds and goes on. A record may count twice if a
+worker was killed or stopped in its step: at most a batch for each of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import signal
+import sys
+from argparse import ArgumentParser
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from elasticjob.devcluster import DevCluster
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import Job, staged
+from tests.kit.training.forking import command, process_of
+from tests.kit.training.over_servers import Steps, counts, kept, scale, spec
+from tests.kit.waiting import until
+
+BATCH: Final = 100
+RECORDS_FOR_A_KILL: Final = 20_000
+
+
+@dataclass
+class Scene:
+    """A job, its folder, and the dice."""
+
+    site: Site
+    job: Job
+    folder: Path
+    pids: Path
+    dice: random.Random
+    plans: int = 0
+    spoilt: int = 0
+    """Steps that may count twice."""
+
+    def some(self, role: str, most: int = 1) -> list[str]:
+        """Return running pods of a role, at random."""
+        pods = sorted(name for name in self.job.running() if name.startswith(role))
+        return self.dice.sample(pods, min(most, len(pods)))
+
+    def signal(self, pod: str, number: signal.Signals = signal.SIGKILL) -> None:
+        try:
+            os.kill(process_of(self.pids, f"{self.job.name}-{pod}"), number)
+        except (ProcessLookupError, FileNotFoundError):
+            print(f"{pod} had ended already", flush=True)
+
+    async def soon(self) -> None:
+        await asyncio.sleep(self.dice.random() * 0.6)
+
+    async def change(self) -> asyncio.Task[None]:
+        """Begin a change of the number of servers."""
+        self.plans += 1
+        replicas = {"ps": {"replicas": self.dice.choice((2, 3, 4))}}
+        return asyncio.create_task(scale(self.site, f"plan-{self.plans}", replicaResourceSpecs=replicas))
+
+
+async def server(scene: Scene) -> None:
+    for pod in scene.some("ps"):
+        scene.signal(pod)
+
+
+async def two_servers(scene: Scene) -> None:
+    for pod in scene.some("ps", 2):
+        scene.signal(pod)
+
+
+async def worker(scene: Scene) -> None:
+    scene.spoilt += 1
+    for pod in scene.some("worker"):
+        scene.signal(pod)
+
+
+async def master(scene: Scene) -> None:
+    for process in scene.job.processes("master-0"):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+async def stopped_worker(scene: Scene) -> None:
+    scene.spoilt += 1
+    for pod in scene.some("worker"):
+        scene.signal(pod, signal.SIGSTOP)
+        changing = await scene.change()
+        await asyncio.sleep(scene.dice.choice((1.0, 20.0)))
+        scene.signal(pod, signal.SIGCONT)
+        await changing
+
+
+def beside_a_change(kill: Callable[[Scene], Awaitable[None]]) -> Callable[[Scene], Awaitable[None]]:
+    async def both(scene: Scene) -> None:
+        changing = await scene.change()
+        await scene.soon()
+        await kill(scene)
+        await changing
+
+    both.__name__ = f"{kill.__name__} beside a change"
+    return both
+
+
+def beside_a_save(kill: Callable[[Scene], Awaitable[None]]) -> Callable[[Scene], Awaitable[None]]:
+    async def both(scene: Scene) -> None:
+        (scene.folder / "save").touch()
+        await scene.soon()
+        await kill(scene)
+
+    both.__name__ = f"{kill.__name__} beside a save"
+    return both
+
+
+KILLS: Final[tuple[Callable[[Scene], Awaitable[None]], ...]] = (
+    server,
+    worker,
+    two_servers,
+    master,
+    stopped_worker,
+    beside_a_change(server),
+    beside_a_change(worker),
+    beside_a_change(master),
+    beside_a_save(server),
+    beside_a_save(worker),
+    beside_a_save(master),
+)
+
+
+async def play(kills: int, seed: int) -> bool:
+    """Return whether no record was lost, and none counts twice without a cause."""
+    dice = random.Random(seed)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (run := folder / "run").mkdir()
+        (run / "kept").mkdir()
+        pids, records = folder / "pids", RECORDS_FOR_A_KILL * (kills + 2)
+        async with (
+            DevCluster(folder, supervisor=command(pids)) as cluster,
+            staged(cluster, folder) as stage,
+        ):
+            namespace = f"kills-{secrets.token_hex(4)}"
+            await new_namespace(stage.client, namespace)
+            site = Site(stage.client, stage.onlooker, namespace)
+            scene, steps = Scene(site, Job(site), run, pids, dice), Steps(run)
+            wanted = spec(run, records, 20_000)
+            for role in wanted["replicaSpecs"].values():
+                role["restartCount"] = 100
+            await site.apply(wanted)
+            await steps.more()
+            (run / "save").touch()
+            await until(lambda: kept(run), "a checkpoint")
+            for number in range(kills):
+                kill = dice.choice(KILLS)
+                async with steps.standstill(f"{number} {kill.__name__}"):
+                    await kill(scene)
+                if dice.random() < 0.3:
+                    (run / "save").touch()
+            (run / "gate").touch()
+            await site.until(scene.job.has_ended("Complete"))
+        never, once, twice, most = await asyncio.to_thread(counts, run)
+    print(f"{records} records: {once} once, {never} never, {twice} twice, at most {most} times;", end=" ")
+    print(f"{scene.spoilt} workers were killed or stopped")
+    return never == 0 and records - once <= BATCH * scene.spoilt
+
+
+def main() -> None:
+    """Play, and say what became of the records."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    sys.exit(not asyncio.run(play(options.kills, options.seed)))
+
+
+if __name__ == "__main__":
+    main()
