@@ -90,8 +90,9 @@ bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos.control_plane
 
-chaos-training: $(DEV) ## 300 kills in one training, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
+chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(BIN)/python -m benchmarks.chaos.training $(FLAGS)
+	$(BIN)/python -m benchmarks.chaos.store
 	$(BIN)/python -m benchmarks.chaos.checkpoints
 	$(BIN)/python -m benchmarks.chaos.goodput
 

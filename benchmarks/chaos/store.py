@@ -1,0 +1,178 @@
+"""`python -m benchmarks.chaos.store`: hundreds of random kills around a store; every record counts once.
+
+Servers and workers of one training, and its master, are processes of this machine. At random moments one of
+them is killed, or two servers at once, or a worker is stopped until the others have gone on without it; what
+is gone comes back a little later, workers under their own names. Each record has a row of its own on the
+servers, which a gradient of -1 raises by one. Afterwards each of these rows has to be 1.
+
+    python -m benchmarks.chaos.store --kills 200 --seed 7
+
+Exits with 1 if that was not so; what the processes wrote is then kept in a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.cli.laptop.ports import free_port
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SCRIPT: Final = ROOT / "tests" / "e2e" / "scripts" / "seen.py"
+SERVERS: Final = 3
+WORKERS: Final = 3
+LEAST: Final = 0.2  # seconds between two blows
+USUAL: Final = 1.3  # seconds more, on average
+AWAY: Final = 1.0  # seconds at most until what was hit is started again
+STOPPED: Final = 8.0  # seconds at most for which a worker is stopped: it is lost after 5
+END: Final = 300.0  # seconds for the rest of the training after the last blow
+RECORDS_A_BLOW: Final = 500
+BLOWS: Final = {"worker": 40, "server": 30, "servers": 5, "stopped": 10, "master": 15}
+"""Who is hit, of 100 times."""
+
+
+@dataclass
+class Job:
+    """The processes of one training."""
+
+    folder: Path
+    records: int
+    port: int
+    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    blows: Counter[str] = field(default_factory=Counter)
+    coming_back: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def start(self, name: str) -> None:
+        """Start the master, a server or a worker."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = await asyncio.create_subprocess_exec(
+                sys.executable, *self._command(name), env=self._environment(name), stdout=log, stderr=log
+            )
+
+    def hit(self, victim: str, chosen: random.Random) -> None:
+        """Hit a victim, if there is one now."""
+        role = {"servers": "ps", "server": "ps", "stopped": "worker"}.get(victim, victim)
+        there = [name for name, each in self.running.items() if role in name and each.returncode is None]
+        hit = chosen.sample(there, min(2 if victim == "servers" else 1, len(there)))
+        for name in hit:
+            process = self.running.pop(name)
+            process.send_signal(signal.SIGSTOP if victim == "stopped" else signal.SIGKILL)
+            after = chosen.uniform(0, STOPPED if victim == "stopped" else AWAY)
+            task = asyncio.create_task(self._come_back(name, process, after, victim))
+            self.coming_back.add(task)
+            task.add_done_callback(self.coming_back.discard)
+        self.blows[victim] += bool(hit)
+
+    async def _come_back(
+        self, name: str, process: asyncio.subprocess.Process, after: float, victim: str
+    ) -> None:
+        if victim == "stopped":
+            await asyncio.sleep(after)
+            process.send_signal(signal.SIGCONT)
+            self.running[name] = process
+            return
+        await process.wait()
+        await asyncio.sleep(after)
+        await self.start(name)
+
+    def _command(self, name: str) -> list[str]:
+        if name == "master":
+            files = ["--state", str(self.folder / "state.json"), "--token-file", str(self.folder / "token")]
+            nodes = f"1:{SERVERS + WORKERS}"
+            job = ["--job", "chaos", "--nnodes", nodes, "--port", str(self.port)]
+            return ["-m", "elasticjob.cli", "master", *job, *files]
+        if "ps" in name:
+            return ["-m", "elasticjob.trainer.store.serve", str(self.folder / "kept")]
+        return [str(SCRIPT), str(self.records), str(self.folder)]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("ELASTICJOB_")}
+        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        if name == "master":
+            return {**kept, **mine, names.TERMINATION_LOG: str(self.folder / "verdict")}
+        return {
+            **kept,
+            **mine,
+            names.NODE: name,
+            names.INDEX: name.rpartition("-")[2],
+            names.MASTER: f"127.0.0.1:{self.port}",
+            names.TOKEN_FILE: str(self.folder / "token"),
+            names.POD_NAME: name,
+        }
+
+
+async def train(job: Job, kills: int, seed: int, console: Console) -> float:
+    """Train to the end with `kills` blows; return the seconds that the blows took."""
+    chosen = random.Random(seed)
+    servers = [f"chaos-ps-{index}" for index in range(SERVERS)]
+    workers = [f"chaos-worker-{index}" for index in range(WORKERS)]
+    for name in ("master", *servers, *workers):
+        await job.start(name)
+    progress = job.folder / "progress"
+    while not progress.exists():  # noqa: ASYNC110  # of other processes
+        await asyncio.sleep(0.1)
+    began = said = time.monotonic()
+    while job.blows.total() < kills:
+        await asyncio.sleep(LEAST + chosen.expovariate(1 / USUAL))
+        job.hit(chosen.choices([*BLOWS], weights=[*BLOWS.values()])[0], chosen)
+        if time.monotonic() - said > 10:
+            said = time.monotonic()
+            blows, batches = job.blows.total(), progress.stat().st_size
+            console.print(f"{said - began:4.0f} s  {blows} of {kills} blows, {batches} batches")
+    took = time.monotonic() - began
+    (job.folder / "gate").touch()
+    await asyncio.gather(*job.coming_back)
+    async with asyncio.timeout(END):
+        codes = [await job.running[name].wait() for name in workers]
+    if any(codes):
+        raise RuntimeError(f"exit codes of workers {codes}: see {job.folder}/*.log")
+    return took
+
+
+async def main() -> int:
+    """Run one training; return the exit code."""
+    parser = ArgumentParser(description="Random kills around a store: each record has to count once.")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000)
+    args = parser.parse_args()
+    console, folder = Console(), Path(tempfile.mkdtemp(prefix="chaos-store-"))
+    (folder / "token").write_text("secret")
+    job = Job(folder, args.kills * RECORDS_A_BLOW, free_port())
+    console.print(f"seed {args.seed}, {job.records} records, {SERVERS} servers, {WORKERS} workers, {folder}")
+    try:
+        took = await train(job, args.kills, args.seed, console)
+    finally:
+        await asyncio.gather(*job.coming_back, return_exceptions=True)
+        for process in job.running.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    counts = Counter(json.loads((folder / "counts").read_text()))
+    wrong = {count: records for count, records in counts.items() if count != 1}
+    sent = (folder / "progress").stat().st_size
+    console.print(
+        f"{job.blows.total()} blows in {took:.0f} s: {dict(job.blows)}; {sent} batches acknowledged"
+    )
+    console.print(f"records counted once {counts[1]} of {job.records}; otherwise {wrong or 'none'}")
+    if not wrong:
+        shutil.rmtree(folder)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))
