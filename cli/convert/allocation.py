@@ -194,6 +194,10 @@ NAMED: Final[Mapping[str, Act]] = {
     "dependency": _drop("apply the job when the others have ended: elasticjob wait NAME"),
     "export": _drop("pods have the variables of their template alone"),
     "hint": _drop(BY_KUBERNETES),
+    "container-workdir": _text("directory", "workingDir of the container"),
+    "mpi": _drop("no MPI starts the workers", Verdict.KEPT),
+    "cpu-bind": _drop("write numactl before the command"),
+    "auto-resume": _drop("a node that is lost is replaced, and the others go on", Verdict.KEPT),
     "container-mounts": _drop("write volumes and volumeMounts in the template"),
     **dict.fromkeys(("mail-type", "mail-user"), _drop("alerts tell of jobs that fail: docs/monitoring.md")),
     **dict.fromkeys(

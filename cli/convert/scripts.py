@@ -18,7 +18,7 @@ from elasticjob.cli.convert.launchers.shell import Call, assignments, calls, pla
 from elasticjob.cli.convert.launchers.table import LEADING, found_in
 from elasticjob.cli.convert.launchers.variables import expanded
 from elasticjob.cli.convert.system import Converted, Note, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.training import NO_IMAGE, asked
+from elasticjob.cli.convert.training import NEEDS_MPI, NO_IMAGE, asked
 from elasticjob.client.objects import IMAGE
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -51,6 +51,11 @@ PRINTS: Final = frozenset(
         "time",
         "fi",
         "done",
+        "then",
+        "else",
+        "do",
+        "{",
+        "}",
         "esac",
         "env",
         "ls",
@@ -60,9 +65,7 @@ PRINTS: Final = frozenset(
     ]
 )
 """Programs that are left out without a loss: they print, wait, or ask Slurm."""
-WORDS: Final = frozenset(
-    ["if", "then", "else", "elif", "for", "while", "until", "do", "case", "{", "[", "[[", "test", "function"]
-)
+WORDS: Final = frozenset(["if", "elif", "for", "while", "until", "case", "[", "[[", "test", "function"])
 OF_THE_MACHINE: Final = frozenset(
     ["module", "ml", "source", ".", "conda", "micromamba", "mamba", "spack", "pip", "pip3", "uv", "apt-get"]
 )
@@ -82,6 +85,7 @@ WITHOUT_VALUE: Final = frozenset(
     ]
 )
 """Flags of srun that no word follows."""
+OF_MPI: Final = frozenset(["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"])
 MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"
 LONGEST: Final = 60
 
@@ -95,6 +99,7 @@ class _Reading:
     environment: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     launch: Launch | None = None
+    refused: str = ""
     directory: str = ""
 
 
@@ -105,7 +110,7 @@ def job_of(source: Source, told: Allocation) -> Converted:
         _read(reading, call, source)
     launch = reading.launch
     if launch is None:
-        raise Unconvertible(MESSAGE)
+        raise Unconvertible(reading.refused or MESSAGE)
     if not launch.script:
         raise Unconvertible(f"{launch.launcher} names no script: write it behind the flags")
     asked_for = reading.asked
@@ -184,6 +189,9 @@ def _launched(reading: _Reading, given: Sequence[Word], source: Source, *, ranke
         name, equals, value = word.plain.partition("=")
         if equals:
             reading.environment[name] = expanded(value, reading.variables)
+    if not found.launch.python and found.launch.launcher in OF_MPI:
+        reading.refused = f"{_shown(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
+        return None
     return found.launch
 
 

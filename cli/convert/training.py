@@ -23,6 +23,10 @@ NO_LAUNCHER: Final = (
 FOR_THE_ENTRYPOINT: Final = (
     "the image's command reads them: write elasticjob run and the script there; else each node is alone"
 )
+NEEDS_MPI: Final = (
+    "which is no Python script: only MPI starts it with its ranks. Keep the job as it is, or write a script "
+    "that calls torch.distributed"
+)
 NO_IMAGE: Final = f"is absent: {IMAGE}, which has the agent, Python and torch; write yours"
 
 

@@ -26,6 +26,7 @@ REDIRECTION: Final = re.compile(r"\d*(?:<<-?|<>|>>|>\||<&|>&|&>>?|<|>)[ \t]*")
 HERE: Final = re.compile(r"<<-?[ \t]*\\?(['\"]?)(\w+)\1")
 ARRAY: Final = re.compile(r"[A-Za-z_]\w*\+?=\Z")
 ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+DEFAULTED: Final = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
 DECLARES: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 
 
@@ -59,6 +60,9 @@ def plain(raw: str) -> str:
 def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a command sets and nothing else, their values as far as they are known."""
     given = list(call.words)
+    if given and given[0].plain == ":":  # sets what is not set yet
+        found_defaults = [DEFAULTED.fullmatch(word.plain) for word in given[1:]]
+        return {each[1]: expanded(each[2], known) for each in found_defaults if each and each[1] not in known}
     if given and given[0].plain in DECLARES:
         given = [word for word in given[1:] if not word.plain.startswith("-")]
     found = [ASSIGNED.fullmatch(word.raw) for word in given]

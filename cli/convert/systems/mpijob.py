@@ -14,6 +14,7 @@ from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
 from elasticjob.cli.convert.training import (
+    NEEDS_MPI,
     Trained,
     asked,
     devices,
@@ -29,10 +30,6 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
 THE_COMMAND: Final = "the workers run the launcher's command in its place"
-NEEDS_MPI: Final = (
-    "which is no Python script: only MPI starts it with its ranks. Keep the job as it is, or write a script "
-    "that calls torch.distributed"
-)
 
 
 class MPIJob:

@@ -110,6 +110,7 @@ def test_each_line_is_told(line: int, note: str) -> None:
         ("#SBATCH -N 2\nsrun bash -c 'torchrun --nproc_per_node 2 train.py'", "--nproc-per-node 2 train.py"),
         ("#SBATCH -N 2\nexport RUN=\"torchrun --nproc_per_node 2\"\nCMD=\"$RUN train.py\"\nsrun $CMD",
          "--nproc-per-node 2 train.py"),
+        ("#SBATCH -N 2\n: \"${LR:=3}\"\nsrun torchrun t.py --lr $LR", "t.py --lr 3"),
         ("#SBATCH -N 2\nsrun numactl -N 0 torchrun train.py", "train.py"),
         ("#SBATCH -N 2\nsrun singularity exec --nv image.sif python train.py", "train.py"),
         ("#SBATCH -N 2\nsrun accelerate launch --num_processes $((SLURM_NNODES * 8)) --num_machines "
@@ -155,6 +156,9 @@ def test_files_that_a_line_names_are_read() -> None:
     [
         ("#!/bin/bash\n#SBATCH -N 2\necho hello\n",
          "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"),
+        ("#SBATCH -N 2\nmpirun -np 8 ./all_reduce_perf -b 8\n",
+         "mpirun -np 8 ./all_reduce_perf -b 8 starts ./all_reduce_perf, which is no Python script: only MPI "
+         "starts it with its ranks. Keep the job as it is, or write a script that calls torch.distributed"),
         ("torchrun --nnodes 2\n", "torchrun names no script: write it behind the flags"),
     ],
 )  # fmt: skip

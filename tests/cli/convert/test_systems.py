@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from elasticjob.cli.convert.conversion import Outcome, outcome
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import Note, Verdict
 from elasticjob.cli.convert.systems import SYSTEMS
+from tests.kit.blocks import yaml_problems
 
 
 def converted(text: str) -> Outcome:
@@ -229,6 +231,7 @@ def test_a_manifest_becomes_a_job(row: str) -> None:
     told = [str(note) for note in made.converted.notes]
     assert [note for note in notes if not any(each.startswith(note) for each in told)] == [], told
     assert made.problems == ()
+    assert yaml_problems(yaml.safe_dump(made.converted.job)) == [], "the definition in the cluster refuses it"
     assert [each for each in told if "does not know it" in each] == []
 
 
