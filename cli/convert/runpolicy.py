@@ -37,9 +37,10 @@ def clean_pod_policy(fields: Fields) -> str:
 
 def scheduling(fields: Fields) -> Manifest:
     """Return the gang of a SchedulingPolicy: by Volcano where there is a queue."""
-    queue, least = fields.text("queue"), fields.number("minAvailable")
+    queue = fields.text("queue", "as scheduling.queue, with gang: volcano")
+    least = fields.number("minAvailable", "as scheduling.minAvailable")
     priority = fields.text("priorityClass", "as scheduling.priorityClassName")
-    fields.drop("minResources", "a gang counts the requests of its pods")
+    fields.drop("minResources", "a gang counts the requests of its pods", harmless=True)
     if queue:
         fields.drop("scheduleTimeoutSeconds", NO_QUEUE)
         gang, timeout = "volcano", None

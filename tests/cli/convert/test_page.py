@@ -1,0 +1,29 @@
+"""The page shows what the command really prints, and lists all systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elasticjob.cli.convert.conversion import outcome
+from elasticjob.cli.convert.reading import sources
+from elasticjob.cli.convert.report import lines
+from elasticjob.cli.convert.systems import SYSTEMS
+from elasticjob.cli.jobs.options import Format
+from elasticjob.cli.jobs.table import dumped
+from tests.kit.blocks import ROOT, blocks
+
+PAGE: Path = ROOT / "docs" / "convert.md"
+
+
+def test_the_example_of_the_page_is_real() -> None:
+    given, made, told = [block.text for block in blocks(PAGE) if block.language in ("text", "yaml")]
+    [source] = sources("pytorchjob.yaml", given)
+    found = outcome(source, SYSTEMS)
+    assert found.converted is not None
+    assert made == dumped(found.converted.job, Format.YAML)
+    assert told.splitlines() == list(lines([found]))
+
+
+def test_the_page_lists_all_systems() -> None:
+    page = PAGE.read_text()
+    assert [system.NAME for system in SYSTEMS if f"| {system.NAME} |" not in page] == []
