@@ -6,10 +6,10 @@ import shlex
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.cli.commands.run import run
 from elasticjob.cli.convert.launchers.containers import in_script, rewritten
 from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.shell import calls, words
@@ -150,17 +150,34 @@ def test_other_commands_are_no_launchers(line: str) -> None:
     assert found_in(words_of(shlex.split(line))) is None
 
 
-def test_the_flags_of_elasticjob_run_are_all_there() -> None:
-    import typer.main
-
+def run_command() -> Any:
+    """Return the parser of elasticjob run."""
     command: Any = typer.main.get_command(application(["run"]))
-    options = [each for each in command.commands["run"].params if each.param_type_name == "option"]
-    assert run is not None
-    for option in options:
-        for name in option.opts:
+    return command.commands["run"]
+
+
+def test_the_flags_of_elasticjob_run_are_all_there() -> None:
+    for option in run_command().params:
+        for name in option.opts if option.param_type_name == "option" else ():
             key = name.lstrip("-").replace("_", "-")
             if key not in ("help", "h"):
                 assert ELASTICJOB_RUN[key].values == int(not option.is_flag), name
+
+
+def test_each_line_of_ours_is_one_that_elasticjob_run_takes() -> None:
+    parser = run_command()
+    for line in (
+        "torchrun --nproc-per-node 2 --max-restarts 3 --role a --log-dir l -r 3 -t 3 --local-ranks-filter 0 "
+        "--signals-to-handle SIGTERM --start-method spawn --shutdown-timeout 5 "
+        "--virtual-local-rank t.py --nnodes 9",
+        "torchrun --rdzv-conf join_timeout=60 -m pkg --x",
+        "accelerate launch --num_processes 4 --no_python prog -x",
+        "mpirun -np 4 ./prog -np 3",
+    ):
+        words = launch(line).command()[2:]
+        context = parser.make_context("run", list(words), resilient_parsing=False)
+        assert context.params["script"] in ("t.py", "pkg", "prog", "./prog")
+        assert context.params["arguments"] == words[words.index(context.params["script"]) + 1 :]
 
 
 @pytest.mark.parametrize(
