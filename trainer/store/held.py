@@ -66,7 +66,13 @@ class Held:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        return tuple(slab.table for slab in self.slabs.values())
+        """The tables that are known; also for a thread that does not have the lock."""
+        return tuple(slab.table for slab in list(self.slabs.values()))
+
+    def know(self, tables: Iterable[Table]) -> None:
+        """Add tables that are not here yet."""
+        for table in tables:
+            self.slabs.setdefault(table.name, Slab(table))
 
     def _greeted(self, tables: Iterable[Table]) -> Answer:
         for table in tables:

@@ -21,7 +21,8 @@ import numpy as np
 
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.trainer.store.counted import Counted
-from elasticjob.trainer.store.tables import PARTITIONS, Part
+from elasticjob.trainer.store.optimizers import Rows
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part
 from elasticjob.trainer.store.wire import Partitions
 
 log = logging.getLogger("elasticjob.store")
@@ -82,6 +83,31 @@ class Files:
         with suppress(FileNotFoundError):
             return [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
         return []
+
+
+def read(folder: Path, table: str, number: int | None = None) -> tuple[Ids, Rows]:
+    """Return ids and values of all rows of a table that were updated, in order of ids.
+
+    They are those of the newest checkpoint in the folder, unless a number is given.
+    """
+    files = Files(folder)
+    if number is None:
+        kept = files.newest()
+        if kept is None:
+            raise FileNotFoundError(f"{folder} has no whole checkpoint of a store")
+        number = kept.number
+    parts = [
+        part
+        for partitions in files.read(number, range(PARTITIONS))
+        for part in partitions.parts
+        if part.table.name == table
+    ]
+    if not parts:
+        raise KeyError(f"checkpoint {number} in {folder} has no table {table}")
+    ids = np.frombuffer(b"".join(part.ids for part in parts), np.int64)
+    values = np.frombuffer(b"".join(part.values for part in parts), np.float32)
+    order = np.argsort(ids)
+    return ids[order], values.reshape(-1, parts[0].table.dim)[order]
 
 
 class _Saved(msgspec.Struct):

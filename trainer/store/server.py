@@ -83,6 +83,7 @@ class Server:
 
     def take_over(self, move: Move) -> None:
         """Get the partitions of this server: from who has them, from their copies, or from the checkpoint."""
+        self._become(move.since)
         found = Held(move.version, move.me, len(move.after))
         if move.restores is not None:
             self._restored(found, move.restores)
@@ -94,10 +95,9 @@ class Server:
 
     def use(self, version: int, servers: tuple[str, ...]) -> None:
         """Answer for this version."""
+        self._become(version)
         with self._lock:
-            if self._next.version == version:
-                self._held = self._next
-            elif self._held.version != version:
+            if self._held.version != version:
                 self._held = Held()
             self._next = Held()
             self._held.frozen = False
@@ -115,6 +115,8 @@ class Server:
 
     def answer(self, request: Request) -> Answer:
         """Do what is asked for; an update is acknowledged when its copy is made."""
+        if isinstance(request, Fetch):
+            self._become(request.since)
         with self._lock:
             answer = self._held.answer(request)
             if not isinstance(request, Push) or request.copy or not isinstance(answer, Taken):
@@ -126,6 +128,18 @@ class Server:
             return copied.result(4 * ANSWER)
         except (OSError, TimeoutError) as error:
             return Refused(f"the copy is not made: {error}", later=True)
+
+    def _become(self, version: int) -> None:
+        """Go on to values that were taken over for a version which the master, or another server, now names.
+
+        Another change may begin before `use`: then these are the values of before. Workers who greeted early
+        do not greet again.
+        """
+        with self._lock:
+            if version and self._next.version == version:
+                self._next.know(self._held.tables)
+                self._held, self._next = self._next, Held()
+                self._held.frozen = True
 
     def _restored(self, found: Held, number: int) -> None:
         if not number:
@@ -140,8 +154,9 @@ class Server:
         owner = places.owners(servers)
         for place in sorted({owner[each] for each in wanted}):
             partitions = tuple(sorted(each for each in wanted if owner[each] == place))
-            sources = dict.fromkeys((move.before[place], move.before[(place + 1) % servers]))
-            found.put(self._fetch(tuple(sources), Fetch(move.since, partitions)))
+            sources = tuple(dict.fromkeys((move.before[place], move.before[(place + 1) % servers])))
+            for partition in partitions:  # one at a time: a frame has its limit
+                found.put(self._fetch(sources, Fetch(move.since, (partition,))))
 
     def _fetch(self, sources: tuple[str, ...], request: Fetch) -> Partitions:
         """Return partitions from the first source that has them. Raises Gone."""
@@ -158,7 +173,7 @@ class Server:
                 if isinstance(answer, Partitions):
                     return answer
                 said |= {source: answer.why if isinstance(answer, Refused) else str(answer)}
-        raise Gone(f"partitions {request.partitions[0]} to {request.partitions[-1]}: {dict(said)}")
+        raise Gone(f"partition {request.partitions[0]} is nowhere: {dict(said)}")
 
     def _asked(self, source: str, request: Fetch) -> Answer:
         if source == self.address:

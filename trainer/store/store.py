@@ -13,9 +13,13 @@ once. If values had to go back to a checkpoint, the datasets did, too: the batch
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -46,7 +50,11 @@ from elasticjob.trainer.store.wire import Rows as Pulled
 ANSWER: Final = 30.0
 """Seconds in which a server answers; then it counts as lost until others are told to serve."""
 CHANGE: Final = 1.0
-"""Seconds to wait for other servers before the present ones are asked again."""
+"""Seconds to wait for other servers, after one did not answer, before the present ones are asked again."""
+PAUSE: Final = 0.05
+"""Seconds until a server that was not ready yet is asked again, and between looks at changes."""
+
+log = logging.getLogger("elasticjob.store")
 
 
 class StoreError(Exception):
@@ -62,6 +70,7 @@ class Batch:
     records: Sequence[int]
     start: int
     end: int
+    restored: int
     pushed: bool = field(default=False, init=False)
 
     def push(self, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
@@ -97,7 +106,7 @@ class Store:
         self._way = way or way_of(os.environ)
         self._token = self._way.token()
         self._shards = Shards(dataset, way=self._way)
-        self._following = Following(flush=self._shards.flush, way=self._way)
+        self._following = Following(flush=lambda: self._shards.flush(), way=self._way)
         self._clients: dict[str, _Client] = {}
         self._done: list[int] = []
         self._save_every, self._clock = save_every, clock
@@ -115,22 +124,65 @@ class Store:
         self._forget()
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Yield batches of at most `size` records until all are counted, pushed or not."""
+        """Yield batches of at most `size` records until all are counted, pushed or not.
+
+        With `save_every`, the first worker then waits for a checkpoint of what all of them have made.
+        """
         self.at_boundary()
-        while (shard := self._shards.next()) is not None:
+        restored = self._following.restored
+        while True:
+            shard, before = self._next(), restored
             restored = self._following.restored
-            for start, end in cuts(shard, size):
-                self.at_boundary()
-                if self._following.restored != restored:
-                    break
-                records = shard.records[start - shard.start : end - shard.start]
-                yield Batch(self, shard, records, start, end)
-                if self._following.restored != restored:
-                    break
-                self._shards.applied(shard, end - shard.start)
-            else:
-                self._done.append(shard.number)
-                self._shards.done(shard)
+            if shard is not None:
+                # When values go back, so do the datasets: a shard of before is dealt anew, from further back.
+                if before == restored or self._holds(shard):
+                    yield from self._batches_of(shard, size, restored)
+            elif self._is_saved(restored):
+                return
+            else:  # the end was lost with servers: there is more to do again
+                self._shards.close()
+                self._shards = Shards(self.dataset, way=self._way)
+
+    def _batches_of(self, shard: Shard, size: int, restored: int) -> Iterator[Batch]:
+        records = shard.records
+        for start, end in cuts(shard, size):
+            self.at_boundary()
+            if self._following.restored != restored:
+                return
+            yield Batch(self, shard, records[start - shard.start : end - shard.start], start, end, restored)
+            if self._following.restored != restored:
+                return
+            self._shards.applied(shard, end - shard.start)
+        self._done.append(shard.number)
+        self._shards.done(shard)
+
+    def _next(self) -> Shard | None:
+        """Return the next shard; take part in changes while others have the last ones."""
+        asked: Future[Shard | None] = Future()
+        threading.Thread(target=_fill, args=(asked, self._shards.next), daemon=True).start()
+        while not wait([asked], PAUSE).done:
+            self.at_boundary()
+        return asked.result()
+
+    def _holds(self, shard: Shard) -> bool:
+        """Whether a shard is still dealt to this process."""
+        while True:
+            with suppress(TimeoutError):  # the master is away, and may know of another owner
+                return self._shards.holds(shard)
+            self.at_boundary()
+
+    def _is_saved(self, restored: int) -> bool:
+        """Have the first worker save the end before it goes; False if values were lost meanwhile."""
+        self.at_boundary()
+        following = self._following
+        before = max(following.kept, following.saving)  # one that is being written lacks the last batches
+        while self._save_every is not None and following.is_chief and following.kept <= before:
+            following.save()
+            following.wait_for_change(CHANGE)
+            self.at_boundary()
+            if following.restored != restored:
+                return False
+        return following.restored == restored
 
     def pull(self, table: str, ids: npt.ArrayLike) -> Rows:
         """Return rows, [len(ids), dim]; ids may repeat."""
@@ -170,21 +222,25 @@ class Store:
                 asks[place] = Push(version, key, tuple(chosen), parts)
             return asks
 
-        restored = self._following.restored
-        if self._everywhere(every, ask, restored)[1]:
+        if self._everywhere(every, ask, batch.restored)[1]:
             del self._done[: len(done)]
 
-    def at_boundary(self) -> None:
-        """Take part in changes of servers and saves; nothing of this worker is under way."""
+    def at_boundary(self) -> bool:
+        """Take part in changes of servers and saves, with nothing under way; return whether others serve."""
         if self._save_every is not None and self._clock() - self._saved > self._save_every:
             self._saved = self._clock()
             if self._following.is_chief:
                 self._following.save()
         restored = self._following.restored
-        if self._following.at_boundary():
+        if changed := self._following.at_boundary():
             self._forget()
         if self._following.restored != restored:
             self._done.clear()  # they are counted no more
+        return changed
+
+    def save(self) -> None:
+        """Ask for a checkpoint soon: all workers stop for a moment, files are written meanwhile."""
+        self._following.save()
 
     def _everywhere(
         self,
@@ -198,21 +254,23 @@ class Store:
                 return np.zeros(0, np.int64), {}
             servers = self._following.addresses
             owner = np.asarray(places.owners(len(servers)), np.int64)[ids % PARTITIONS]
-            answers = self._exchange(servers, ask(owner, self._following.version))
-            if answers is not None:
-                return owner, answers
-            self._following.wait_for_change(CHANGE)
+            try:
+                answers = self._exchange(servers, ask(owner, self._following.version))
+            except OSError as error:
+                log.info("a server does not answer: %s", error)
+                self._forget()
+                self._following.wait_for_change(CHANGE)
+            else:
+                if answers is not None:
+                    return owner, answers
+                self._following.wait_for_change(PAUSE)
             self.at_boundary()
 
     def _exchange(self, servers: Sequence[str], asks: Mapping[int, Request]) -> dict[int, Answer] | None:
-        """Return all answers; None if a server is away, or others are to serve."""
-        try:
-            for place, request in asks.items():
-                self._client(servers[place]).send(request)
-            answers = {place: self._client(servers[place]).answer() for place in asks}
-        except OSError:
-            self._forget()
-            return None
+        """Return all answers; None if others are to serve. Raises OSError if a server is away."""
+        for place, request in asks.items():
+            self._client(servers[place]).send(request)
+        answers = {place: self._client(servers[place]).answer() for place in asks}
         for place, answer in answers.items():
             if isinstance(answer, Refused) and not answer.later:
                 raise StoreError(f"{servers[place]}: {answer.why}")
@@ -266,6 +324,13 @@ class _Client:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _fill(asked: Future[Shard | None], ask: Callable[[], Shard | None]) -> None:
+    try:
+        asked.set_result(ask())
+    except Exception as error:  # told to who waits
+        asked.set_exception(error)
 
 
 def cuts(shard: Shard, size: int) -> Iterator[tuple[int, int]]:

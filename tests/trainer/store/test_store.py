@@ -1,0 +1,108 @@
+"""Workers of a store with a real master: changes at the end of the data, and values that go back."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from elasticjob.trainer.link.address import Way
+from elasticjob.trainer.parameters import Serving
+from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.store import SGD, Store, Table, Zeros, read
+from elasticjob.trainer.store.saved import Files
+from elasticjob.trainer.store.serve import Checkpointed
+from elasticjob.trainer.store.server import Server
+from elasticjob.trainer.store.store import Batch
+from tests.kit.training.consumers import consuming
+from tests.kit.waiting import PATIENCE
+
+DATA = Dataset(name="records", size=120, shard=40)
+SEEN = Table("seen", 1, SGD(1.0), Zeros())
+
+
+class Place:
+    """A folder with the master's address, and the processes of a job in this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kept = folder, folder / "kept"
+        self.kept.mkdir()
+
+    def way(self, node: str) -> Way:
+        address = (self.folder / "address").read_text()
+        return Way(address=address, token_file=str(self.folder / "token"), node=node)
+
+    def serve(self, index: int) -> ExitStack:
+        """Return a server that runs until the stack is closed."""
+        stack, files = ExitStack(), Files(self.kept)
+        server = stack.enter_context(Server("127.0.0.1", 0, token="secret", files=files))
+        checkpoints, way = Checkpointed(server, files), self.way(f"ps-{index}")
+        stack.enter_context(
+            Serving(server.address, server, checkpoints=checkpoints, copies=True, index=index, way=way)
+        )
+        return stack
+
+    def store(self, node: str) -> Store:
+        return Store([SEEN], DATA, save_every=1e6, way=self.way(node))
+
+    def counts(self) -> list[float]:
+        ids, rows = read(self.kept, "seen")
+        return [
+            dict(zip(ids.tolist(), rows[:, 0].tolist(), strict=True)).get(i, 0.0) for i in range(DATA.size)
+        ]
+
+
+def push(batch: Batch) -> None:
+    batch.push({"seen": (batch.records, -np.ones((len(batch.records), 1)))})
+
+
+def test_servers_change_while_a_worker_waits_for_what_another_one_may_return(tmp_path: Path) -> None:
+    place, idle = Place(tmp_path), threading.Event()
+    with consuming(tmp_path, DATA, []), place.serve(0):
+
+        def other() -> None:
+            with place.store("w-1") as store:
+                idle.set()
+                for batch in store.batches(40):
+                    push(batch)
+
+        thread = threading.Thread(target=other)
+        with place.store("w-0") as store:
+            for batch in store.batches(40):
+                if batch.shard.number == 0:
+                    thread.start()
+                    assert idle.wait(PATIENCE)
+                    servers = place.serve(1)
+                    while not store.at_boundary():
+                        threading.Event().wait(0.02)
+                push(batch)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+        servers.close()
+    assert place.counts() == [1.0] * DATA.size
+
+
+def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
+    """The batch at work was pulled from servers that are lost: it is no update of those that follow."""
+    place, made = Place(tmp_path), 0
+    with consuming(tmp_path, DATA, []):
+        servers = [place.serve(0), place.serve(1)]
+        with place.store("w-0") as store:
+            for batch in store.batches(10):
+                made += 1
+                if made == 2:
+                    store.save()
+                    while not list(place.kept.glob("*/positions")):
+                        store.at_boundary()
+                if made == 4:
+                    for each in servers:
+                        each.close()
+                    servers = [place.serve(0), place.serve(1)]
+                    store.pull("seen", range(10))
+                push(batch)
+        for each in servers:
+            each.close()
+    assert made > DATA.size // 10
+    assert place.counts() == [1.0] * DATA.size
