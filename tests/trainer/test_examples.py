@@ -28,6 +28,7 @@ EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
         ),
         ("stream/train.py", ("--steps=100", "--folder", "{folder}"), "loss", 0.05),
         ("fsdp/elastic.py", ("--steps=50", "--checkpoint", "{folder}"), "loss", 2.0),
+        ("jax/train.py", ("--epochs=10", "--checkpoint", "{folder}"), "loss", 0.2),
     ],
 )
 async def test_example_learns(

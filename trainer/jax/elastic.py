@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,8 +106,8 @@ class Elastic:
     def steps(self) -> Iterator[Step]:
         """Yield each step that is left of the dataset's epochs.
 
-        A worker that is told to leave exits after its step (SystemExit). After the last step the last
-        checkpoint is written.
+        A worker that is told to leave exits after its step (SystemExit). After the last step, and when the
+        script leaves the loop by `break`, the last checkpoint is written.
         """
         if self._looped:
             raise RuntimeError("elastic.steps() was called before: there is one loop, use step.ends_epoch")
@@ -115,7 +116,12 @@ class Elastic:
         run.at_step()
         while run.left:
             step = Step(run)
-            yield step
+            try:
+                yield step
+            except GeneratorExit:
+                if not sys.is_finalizing():
+                    run.leave()
+                raise
             if not step.entered:
                 raise RuntimeError(f"step {step.number} was not taken: write `with step:` in the loop")
             run.at_step()

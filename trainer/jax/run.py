@@ -79,6 +79,11 @@ class Run:
         self.line.say(Phase.ENDED)
         self.membership.save()
 
+    def leave(self) -> None:
+        """After a `break` of the script: report and save what was trained till then."""
+        self._report(0.0)
+        self.membership.save()
+
     def numbers(self, epoch: int, places: range) -> np.ndarray[Any, Any]:
         """Return the numbers of the records at `places` of an epoch's order."""
         if not self.data.shuffle:
@@ -115,7 +120,10 @@ class Run:
         if self.line.is_alone:
             return
         progress = self.reports.progress(
-            self.membership.done, left=self.left, records=self.data.size, standstill=standstill
+            self.membership.done,
+            left=self.left if self.data.epochs else None,
+            records=self.data.size,
+            standstill=standstill,
         )
         round_ = self.membership.peers.place.round
         self.line.send(Advance(round=round_, progress=progress, seconds=seconds, ended=last))

@@ -29,6 +29,8 @@ OURS = "elasticjob.trainer.integrations"
         ("def main():\n    from elasticjob.trainer.torch import Elastic\n    Elastic(model)", True),
         ("from elasticjob.trainer.torch import Elastic", False),
         ("import elasticjob.trainer.torch as ej", False),
+        ("from elasticjob.trainer.jax import Dataset, Elastic\nElastic({}, 3)", True),
+        ("from elasticjob.trainer.jax import Dataset", False),
         (
             "try:\n    from elasticjob.trainer.torch import Elastic\nexcept ImportError:\n    Elastic = None",
             False,

@@ -1,0 +1,133 @@
+"""JAX in new worlds: workers live on, whoever is lost, and each record counts once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc.permutation import key_of, place
+from tests.kit.training.harness import AGES, Agent, Scenario, scenario
+from tests.kit.training.warm import Warm
+
+pytestmark = pytest.mark.story
+
+SCRIPT = "jax_counted.py"
+RECORDS, BATCH = 100, 16
+
+
+async def trains(job: Scenario, world: int, after: int = 0) -> dict[str, Any]:
+    """Wait until a world of that size, of a later round, has counted; return the last step of its rank 0."""
+
+    def found() -> dict[str, Any] | None:
+        steps = [step for step in job.steps() if step["world"] == world and step["round"] > after]
+        ranks = {step["rank"]: step for step in steps}
+        return ranks[0] if len(ranks) == world else None
+
+    step: dict[str, Any] = await job.until(found)
+    return step
+
+
+def pids(job: Scenario, world: int, round_: int) -> set[int]:
+    """Return the processes that counted steps in a round."""
+    found = {step["pid"] for step in job.steps() if (step["world"], step["round"]) == (world, round_)}
+    assert len(found) == world
+    return found
+
+
+def agent_of(job: Scenario, pid: int) -> Agent:
+    """Return the agent whose worker this is."""
+    node = next(line.node for line in job.lines if line.record.get("pid") == pid)
+    return next(agent for agent in reversed(job.agents) if agent.node == node)
+
+
+def seconds(job: Scenario) -> list[str]:
+    """Return how long no step was counted at each change of the world."""
+    steps = sorted(job.steps(), key=lambda step: step["at"])
+    rounds = {step["round"]: step["world"] for step in steps}
+    times = {each: [step["at"] for step in steps if step["round"] == each] for each in rounds}
+    return [
+        f"{rounds[one]} -> {rounds[other]}: {min(times[other]) - max(times[one]):.2f} s"
+        for one, other in pairwise(sorted(rounds))
+    ]
+
+
+def check(job: Scenario) -> dict[str, Any]:
+    """Check that all results are the same, and those of as many steps on one worker; return them."""
+    results = [line.record for line in job.lines if "sums" in line.record]
+    assert results
+    each = results[0]
+    told = ("sums", "seen", "steps", "samples", "key", "half")
+    assert all([other[name] for name in told] == [each[name] for name in told] for other in results)
+    assert each["sums"] == [each["steps"]], "x = steps"
+    assert each["half"] == "bfloat16"
+    epochs, offset = divmod(each["samples"], RECORDS)
+    key = key_of(0, "counted", epochs)
+    again = {place(at, RECORDS, key) for at in range(offset)}
+    assert each["seen"] == [epochs + (record in again) for record in range(RECORDS)]
+    in_epoch = -(-RECORDS // BATCH)
+    assert each["steps"] == epochs * in_epoch + offset // BATCH
+    return each
+
+
+@pytest.mark.parametrize("lost", ["process", "node"])
+async def test_three_two_three_two_with_the_first_killed(tmp_path: Path, warm: Warm, lost: str) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
+        for index in range(3):
+            await job.agent(index, SCRIPT)
+        oldest = await trains(job, 3)
+        of_oldest = agent_of(job, oldest["pid"])
+        if lost == "process":
+            os.kill(oldest["pid"], signal.SIGKILL)
+        else:
+            of_oldest.kill()
+        fewer = await trains(job, 2, after=oldest["round"])
+        if lost == "node":
+            await job.agent(int(of_oldest.node[-1]), SCRIPT)
+        more = await trains(job, 3, after=fewer["round"])
+        leaving = agent_of(job, more["pid"])
+        leaving.kill(signal.SIGTERM)
+        await trains(job, 2, after=more["round"])
+        job.let_end()
+        codes = [(agent, await job.ends(agent)) for agent in job.agents]
+        assert all(code == 0 for agent, code in codes if agent not in (leaving, of_oldest))
+        assert await job.ends(leaving) == 143
+        check(job)
+        print(f"seconds without a step, the first {lost} killed: {seconds(job)}")
+        alive = pids(job, 2, fewer["round"]) & pids(job, 3, more["round"])
+        assert alive == pids(job, 2, fewer["round"]) < pids(job, 3, oldest["round"]), "survivors live on"
+
+
+async def test_collectives_with_a_node_that_says_nothing_are_cut_off(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
+        agents = [await job.agent(index, SCRIPT) for index in range(3)]
+        oldest = await trains(job, 3)
+        silent = agent_of(job, oldest["pid"])
+        job.limit(silence=timedelta(seconds=4))
+        for each in silent.tree():
+            each.suspend()  # its connections stay open
+        await trains(job, 2, after=oldest["round"])
+        job.limit(silence=AGES)
+        job.let_end()
+        assert [await job.ends(agent) for agent in agents if agent is not silent] == [0, 0]
+        check(job)
+
+
+async def test_without_the_private_parts_workers_start_again_from_the_checkpoint(
+    tmp_path: Path, warm: Warm
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
+        await job.agent(0, SCRIPT, 0.02, tmp_path / "kept", "jaxlib lacks it")
+        alone = await trains(job, 1)
+        await job.agent(1, SCRIPT, 0.02, tmp_path / "kept", "jaxlib lacks it")
+        await trains(job, 2, after=alone["round"])
+        job.let_end()
+        assert [await job.ends(agent) for agent in job.agents] == [0, 0]
+        check(job)
+        assert len(job.seen) == 3, "the first was started again"
+        assert any("jaxlib lacks it" in line.text for line in job.lines)
