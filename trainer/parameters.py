@@ -37,7 +37,7 @@ from typing import Any, Final, Protocol, Self
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Positions, Save, Serve
-from elasticjob.trainer.link.address import FILE, NoMaster, Way, way_from
+from elasticjob.trainer.link.address import FILE, SLOT, NoMaster, Way, way_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Stopping
 from elasticjob.trainer.usage.own import Own
 
@@ -445,6 +445,7 @@ class Following(_Link):
     def _request(self) -> Follow:
         return Follow(
             node=self.way.node,
+            worker=os.environ.get(SLOT, "0"),
             incarnation=self.incarnation,
             drained=self._drained,
             prepares=self._prepare is not None,

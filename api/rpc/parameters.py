@@ -114,15 +114,17 @@ class Serve(Request[Plane], frozen=True, kw_only=True):
 
 
 class Follow(Request[Plane], frozen=True, kw_only=True):
-    """A worker is there. `drained` is the number of the change or save for which it sends nothing any more.
+    """A worker is there. A newer process of the same node and `worker` takes its place.
 
-    One that `prepares` is waited for until it has `prepared` the next version. One that `finishes`
-    checkpoints is the last to act on them, as the chief, and says which it has `finished`.
+    `drained` is the number of the change or save for which it sends nothing any more. One that `prepares` is
+    waited for until it has `prepared` the next version. One that `finishes` checkpoints is the last to act on
+    them, as the chief, and says which it has `finished`.
     """
 
     PATH: ClassVar[str] = "parameters/follow"
 
     node: Name
+    worker: Annotated[str, msgspec.Meta(max_length=64)] = "0"
     incarnation: Name
     drained: Count = 0
     prepares: bool = False

@@ -1,7 +1,7 @@
 """`python -m benchmarks.servers.store`: milliseconds to pull and to push rows of the store, over loopback.
 
 One worker and some servers as processes of this machine, without a master: 1,000 rows of 256 bytes of a large
-table with Adagrad, as random ids. With two servers or more each update has its copy before it is acknowledged.
+table with Adagrad, as random ids. With two servers or more each update is copied before it is acknowledged.
 """
 
 from __future__ import annotations

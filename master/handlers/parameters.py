@@ -50,6 +50,8 @@ def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
     known = job.parameters.followers.get(request.incarnation)
     follower = Follower(
         incarnation=request.incarnation,
+        node=request.node,
+        worker=request.worker,
         beat=now,
         since=known.since if known else now,
         drained=request.drained,
@@ -58,7 +60,9 @@ def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
         finishes=request.finishes,
         finished=request.finished,
     )
-    followers = job.parameters.followers | {request.incarnation: follower}
+    place = request.node, request.worker
+    others = {n: f for n, f in job.parameters.followers.items() if known or (f.node, f.worker) != place}
+    followers = others | {request.incarnation: follower}
     return _answered(
         _used(job.but(parameters=job.parameters.but(followers=followers)), request), request, now
     )

@@ -40,12 +40,14 @@ class Server(Value, frozen=True):
 class Follower(Value, frozen=True):
     """A process that trains with the servers; `drained` is for which change it sends nothing more.
 
-    `prepares`, `prepared`, `finishes` and `finished` are as the request Follow has them.
+    The others are as the request Follow has them.
     """
 
     incarnation: str
     beat: datetime
     since: datetime
+    node: str = ""
+    worker: str = "0"
     drained: int = 0
     prepares: bool = False
     prepared: int = 0

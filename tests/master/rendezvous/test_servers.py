@@ -266,6 +266,17 @@ def test_a_server_that_does_not_come_is_left_out(site: Site) -> None:
     assert len(site.serving) == 3
 
 
+def test_a_worker_that_starts_again_is_not_waited_for_twice(site: Site) -> None:
+    site.start(1, life=1)
+    site.serve(site.servers["digits-ps-1-1"])
+    del site.workers["worker-1"]
+    plane = site.told(Follow(node="worker-1", incarnation="again", drained=2))
+    site.follow(site.workers["worker-0"])
+    site.follow(site.workers["worker-0"])
+    assert plane.next_version == 2
+    assert site.game.job.parameters.phase is Phase.MOVE
+
+
 def test_a_worker_that_is_not_heard_is_not_waited_for(site: Site) -> None:
     gone = site.workers.pop("worker-1")
     site.start(1, life=1)
