@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.checks.common import parsed
 from elasticjob.api.v1alpha1.checks.elasticjob import least_needs
+from elasticjob.api.v1alpha1.checks.templates import templates_have_their_shape
 from elasticjob.api.v1alpha1.common import MASTER, MASTER_ALIAS, is_master
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
@@ -72,8 +73,8 @@ def job_spec(spec: Fields) -> Manifest:
             for name, role in found["replicaSpecs"].items()
         }
         if any(_gang(members.below(name)) for name in members.value):
-            policy = found.setdefault("runPolicy", {})
-            policy.setdefault("scheduling", {}).setdefault("gang", Gang.VOLCANO.value)
+            scheduling = _object(_object(found, "runPolicy"), "scheduling")
+            scheduling.setdefault("gang", Gang.VOLCANO.value)
     _first_form(spec, found, launches)
     for launch in launches.values():
         found |= {name: value for name, value in asked(launch).items() if name not in found}
@@ -86,9 +87,18 @@ def _first_form(spec: Fields, found: Manifest, launches: dict[str, Launch]) -> N
         part = spec.below(field) if field in spec else None
         if part is not None and "template" in part:
             found.pop(field, None)
-            roles = found.setdefault("replicaSpecs", {})
+            spec.below("replicaSpecs")  # which says so if it is no object
+            roles = _object(found, "replicaSpecs")
             read = known(part, ReplicaSpec, lambda one: _template(one, launches))
             roles[role] = _role(part, role, read, launches)
+
+
+def _object(fields: Manifest, name: str) -> Manifest:
+    """Return a member that is an object; one of another kind is replaced."""
+    if not isinstance(fields.get(name), dict):
+        fields[name] = {}
+    found: Manifest = fields[name]
+    return found
 
 
 def _role_name(members: Fields, name: str) -> str:
@@ -109,7 +119,7 @@ def _role(fields: Fields, name: str, role: Any, launches: dict[str, Launch]) -> 
         _own_master(fields, rest)
     if (launch := launches.get(fields.path)) is None:
         return rest
-    sizes = {**launch.sizes(), **{field: rest.pop(field) for field in SIZES if field in rest}}
+    sizes = {**launch.sizes(), **{field: rest.pop(field) for field in SIZES if type(rest.get(field)) is int}}
     return {**within(fields, sizes), **rest}
 
 
@@ -220,6 +230,8 @@ def _raise_limits(spec: Fields, made: Manifest) -> None:
     try:
         given = ELASTICJOB.convert(made)
     except ValidationError:
+        return
+    if not given.spec.resource_limits or any(templates_have_their_shape(given)):
         return
     limits, needs = parsed(given.spec.resource_limits), least_needs(given)
     if limits is None or needs is None:

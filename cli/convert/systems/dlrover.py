@@ -56,7 +56,9 @@ def _plan(whole: Fields) -> Manifest:
     found = todays_plan(given)
     found.pop("replicaResourceSpec", None)
     for field in ("createPods", "removePods", "migratePods"):
-        for before, now in zip(spec.each(field), found.get(field) or (), strict=False):
+        made = found.get(field)
+        objects = [one for one in made if isinstance(one, dict)] if isinstance(made, list) else []
+        for before, now in zip(spec.each(field), objects, strict=False):
             if now.get("name") != before.peek("name"):
                 before.keep("name", f"as {now.get('name')}")
     return found

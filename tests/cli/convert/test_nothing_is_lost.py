@@ -39,7 +39,7 @@ def within(path: str, other: str) -> bool:
     return path == other or path.startswith((f"{other}.", f"{other}["))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_field_of_nobody_is_named_or_kept(data: st.DataObject) -> None:
     manifest = deepcopy(data.draw(st.sampled_from(EXAMPLES)))
@@ -60,3 +60,20 @@ def test_a_field_of_nobody_is_named_or_kept(data: st.DataObject) -> None:
         made = json.dumps([found.converted.job, *found.converted.others])
         assert MARK in made, f"{nearest} is not in {made}"
     assert all(note.line is not None for note in found.converted.notes if note.verdict is Verdict.DROPPED)
+
+
+JUNK: Final[st.SearchStrategy[Any]] = st.sampled_from(
+    [None, True, 0, -1, 10**30, 1.5, "", "x", "a b", [], [None], ["x"], {}, {"x": None}, [{}], [[]], {"": 0}]
+)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_values_of_any_kind_are_answered(data: st.DataObject) -> None:
+    manifest = deepcopy(data.draw(st.sampled_from(EXAMPLES)))
+    places = [(place, name) for _, place in objects(manifest) for name in place]
+    place, name = data.draw(st.sampled_from(places), label="place")
+    place[name] = data.draw(JUNK)
+    for source in sources("job.yaml", yaml.safe_dump(manifest)):
+        found = outcome(source, SYSTEMS)
+        assert found.refusal or found.converted is not None or not found.system
