@@ -283,6 +283,8 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):
         return gone(job, seen, f"pod {node.pod} is gone", now)
+    if not node.beat and seen.phase in ENDS:  # without an agent: its shards need not wait for their deadline
+        return job.but(shards=book.lose_node(job.shards, name))
     if own and own.leaving and not seen.leaving:
         return _leaves(job, seen, now)
     return job

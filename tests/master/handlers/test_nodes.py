@@ -10,9 +10,11 @@ import pytest
 
 from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.api.rpc.nodes import Doing, Kept, Order, Progress, Report, Usage, WorkerState
+from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open
 from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.nodes import TRANSITIONS
 from elasticjob.master.progress import progress
+from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
 from elasticjob.master.state.job import End
@@ -538,3 +540,20 @@ def test_job_whose_nodes_compute_nothing_for_hours_ends() -> None:
     assert verdict.message == (
         "no node computed for 7200 s, and there was no step for 7260 s; the last one was 7"
     )
+
+
+@pytest.mark.parametrize(
+    "after", [[], [pod("worker-1", Phase.FAILED)]], ids=["its pod was removed", "its pod has ended"]
+)
+def test_shards_of_a_node_without_an_agent_return_with_its_pod(after: list[nodes.Pod]) -> None:
+    game = Played()
+    game.see(pod("worker-0"), pod("worker-1"))
+    who = Consumer(node="worker-1", worker="0", life=1)
+    data = Dataset(name="records", size=100, shard=10)
+    game.ask(Open(consumer=who, dataset=data, opening=game.job.shards.mark + 1))
+    game.job = game.job.but(shards=book.saved(game.job.shards, game.job.shards.mark))
+    game.ask(Lease(consumer=who, dataset="records"))
+    game.see(pod("worker-0"), pod("worker-1"))
+    assert game.job.shards.datasets["records"].holding
+    game.see(pod("worker-0"), *after)
+    assert not game.job.shards.datasets["records"].holding
