@@ -46,7 +46,7 @@ from hack.metrics import PAGE as METRICS
 from hack.metrics import metrics_docs
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "parameters"))
+EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
 DOCS = ROOT / "docs" / "crd-generation.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
