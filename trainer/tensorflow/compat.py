@@ -6,18 +6,22 @@ propagation), and shares the state of the servers, so that servers never start a
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import tensorflow as tf
 
-__all__ = ["Jobs", "close", "config", "container", "said", "start_server", "task", "tf", "v1"]
+__all__ = ["Jobs", "close", "config", "container", "said", "start_server", "task", "tf", "v1", "while_there"]
 
 v1: Final = tf.compat.v1
 v1.disable_eager_execution()
 v1.enable_resource_variables()
 
+Found = TypeVar("Found")
+LOOK: Final = 1.0
+"""Seconds between two looks whether servers are there, and for each."""
 PATIENCE: Final = 60.0
 """Seconds that an operation may take before it fails with DeadlineExceeded."""
 
@@ -42,6 +46,40 @@ def config(jobs: Jobs, seconds: float = PATIENCE) -> Any:
     )
     made.experimental.share_session_state_in_clusterspec_propagation = True
     return made
+
+
+def while_there(addresses: Iterable[str], work: Callable[[], Found]) -> Found:
+    """Return what `work` returns. Raises ConnectionError if a server cannot be reached meanwhile.
+
+    A session that is made waits for a server that was lost, as long as an operation may take.
+    Its thread is left behind then.
+    """
+    box: list[Found | Exception] = []
+
+    def do() -> None:
+        try:
+            box.append(work())
+        except Exception as error:
+            box.append(error)
+
+    thread = threading.Thread(target=do, name="elasticjob-session", daemon=True)
+    thread.start()
+    thread.join(LOOK)
+    while thread.is_alive():
+        for address in addresses:
+            _look(address)
+        thread.join(LOOK)
+    if isinstance(box[0], Exception):
+        raise box[0]
+    return box[0]
+
+
+def _look(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=LOOK).close()
+    except OSError as error:
+        raise ConnectionError(f"the server at {address} cannot be reached: {error}") from None
 
 
 def said(error: Any) -> str:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from elasticjob.trainer.tensorflow.compat import (
     task,
     tf,
     v1,
+    while_there,
 )
 from elasticjob.trainer.tensorflow.place import Entry, Part, decode, encode, of_server, pieces, slice_spec
 
@@ -80,7 +82,8 @@ class Server:
                 session.run(self._assign(shelf, MANIFEST, tf.constant(b"")))
         else:
             try:
-                self._read_from(move, shelf)
+                others = [address for address in move.before if address != self.address]
+                while_there(others, partial(self._read_from, move, shelf))
             except AWAY as error:
                 raise ConnectionError(f"version {move.since} does not answer: {said(error)}") from None
             except ABSENT as error:

@@ -24,7 +24,7 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.parameters import Following, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
 from elasticjob.trainer.tensorflow import files
-from elasticjob.trainer.tensorflow.compat import close, config, said, start_server, tf, v1
+from elasticjob.trainer.tensorflow.compat import close, config, said, start_server, tf, v1, while_there
 from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
 from elasticjob.trainer.tensorflow.place import decode, encode
 
@@ -55,6 +55,7 @@ class _Present:
     """The servers of a version as this worker reaches them. `begun`: there are values."""
 
     version: int
+    addresses: tuple[str, ...]
     drawn: Blueprint
     session: Any
     begun: bool = False
@@ -205,7 +206,7 @@ class Servers:
                 drawn = self._draw(len(addresses))
                 jobs = {SERVERS: addresses, self._name: [self._address]}
                 session = v1.Session(self._local.target, graph=drawn.graph(version), config=config(jobs))
-                self._made[version] = _Present(version, drawn, session)
+                self._made[version] = _Present(version, addresses, drawn, session)
             return self._made[version]
 
     def _prepare(self, version: int, addresses: tuple[str, ...]) -> None:
@@ -233,7 +234,7 @@ class Servers:
         """Return whether there are values; the first worker makes the first ones, the others wait."""
         names = now.drawn.names
         try:
-            told = now.session.run(names.told)
+            told = while_there(now.addresses, lambda: now.session.run(names.told))
             if not told and self._following.is_chief:
                 log.info("makes the first values")
                 now.session.run(names.begin)
@@ -241,6 +242,10 @@ class Servers:
                 now.session.run(names.tell, {names.text: told})
             if told:
                 now.session.run(names.begin_here)
+        except ConnectionError as error:
+            log.info("version %d of the servers is not there: %s", now.version, error)
+            self._following.wait_for_change(1.0)
+            return False
         except LOST as error:
             log.info(
                 "version %d of the servers is not there yet, or not any more: %s", now.version, said(error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -278,6 +279,16 @@ def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
         cluster.servers[0].take_over(Move(9, 7, (cluster.servers[0].address,), ("x:1",), 0))
     os.kill(pid, signal.SIGCONT)
     assert worker._are_well(worker._made[1])
+
+
+def test_a_server_that_was_lost_before_a_move_does_not_hold_it_up(cluster: Cluster) -> None:
+    cluster.change(cluster.server())
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        lost = f"127.0.0.1:{closed.getsockname()[1]}"
+    own = cluster.servers[0].address
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        cluster.servers[0].take_over(Move(2, 1, (lost, own), (own,), 0))
 
 
 def test_a_model_that_differs_from_that_of_the_servers_is_refused(cluster: Cluster) -> None:
