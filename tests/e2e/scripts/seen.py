@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +20,23 @@ from elasticjob.trainer.store import SGD, Store, Table, Zeros
 RECORDS, FOLDER = int(sys.argv[1]), Path(sys.argv[2])
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
 
+
+def rows(records: Sequence[int]) -> np.ndarray:
+    """Return the rows of records: in a few partitions, each of which so sees all batches of a shard."""
+    numbers = np.asarray(records)
+    return np.asarray(64 * numbers + 13 * (numbers % 5))
+
+
 with Store([SEEN], Dataset(name="records", size=RECORDS, shard=20), save_every=2.0) as store:
     for batch in store.batches(5):
         while batch.start >= RECORDS - 100 and not (FOLDER / "gate").exists():
             time.sleep(0.01)
             store.at_boundary()
-        batch.push({"seen": (batch.records, -np.ones((len(batch.records), 1)))})
+        batch.push({"seen": (rows(batch.records), -np.ones((len(batch.records), 1)))})
         with (FOLDER / "progress").open("a") as file:
             file.write(".")
         time.sleep(0.0 if (FOLDER / "gate").exists() else 0.02)
-    counts = store.pull("seen", range(RECORDS))[:, 0].tolist()
+    counts = store.pull("seen", rows(range(RECORDS)))[:, 0].tolist()
     new = FOLDER / f".counts-{time.monotonic_ns()}"
     new.write_text(json.dumps(counts))
     new.replace(FOLDER / "counts")

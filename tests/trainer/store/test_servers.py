@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -186,6 +187,25 @@ def test_a_stranger_and_nonsense_are_turned_away(tmp_path: Path) -> None:
         known._sock.sendall((1 << 31).to_bytes(4))
         with pytest.raises(ConnectionError):
             known.answer()
+        known.close()
+
+
+@given(st.lists(st.one_of(st.binary(max_size=60), st.integers(-9, 9), st.text(max_size=9)), max_size=5))
+def test_frames_of_nonsense_are_answered_or_end_their_connection_only(frame: list[object]) -> None:
+    """By a process of the job, which has proved so; the next one is served."""
+    with Server("127.0.0.1", 0, token=TOKEN) as server:
+        for body in (
+            msgspec.msgpack.encode(frame),
+            b"".join(each for each in frame if isinstance(each, bytes)),
+        ):
+            known = connected(server.address, TOKEN, 5.0)
+            known._sock.sendall(len(body).to_bytes(4) + body)
+            with suppress(ConnectionError):
+                assert isinstance(known.answer(), Refused)
+            known.close()
+        known = connected(server.address, TOKEN, 5.0)
+        known.send(Hello((SEEN,)))
+        assert known.answer() == Taken()
         known.close()
 
 
