@@ -14,69 +14,24 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
-from tests.kit.waiting import until
+from tests.kit.training.servers import COUNTER, Training, serving
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
-SCRIPT: Final = Path(__file__).parent / "scripts" / "seen.py"
-RECORDS: Final = 1_000_000
-SERVER: Final = """\
-import os, runpy, sys, threading, time
-
-def is_told(what):
-    return os.path.exists(f"{folder}/{{what}}-" + os.environ["POD_NAME"])
-
-def eat():
-    while not is_told("hungry"):
-        time.sleep(0.05)
-    meal = bytearray(b"x") * (400 << 20)
-    time.sleep(3600)
-
-def work():
-    while True:
-        due = time.monotonic() + 0.05 * is_told("hot")
-        while time.monotonic() < due:
-            pass
-        time.sleep(0.05)
-
-threading.Thread(target=eat, daemon=True).start()
-threading.Thread(target=work, daemon=True).start()
-sys.argv = ["serve", "{folder}/kept"]
-runpy.run_module("elasticjob.trainer.store.serve", run_name="__main__")
-"""
+RECORDS: Final = 20_000
 
 
 def spec(folder: Path) -> Manifest:
-    """Return a job of two servers, which can be told to use much memory or a core, and two workers."""
-    server = SERVER.format(folder=folder)
-    worker = ["python", str(SCRIPT), str(RECORDS), str(folder)]
+    """Return a job of two servers and two workers."""
+    worker = ["python3", str(COUNTER), str(RECORDS), str(folder)]
     limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
     return {
         "distributionStrategy": "ParameterServerStrategy",
         "replicaSpecs": {
-            "ps": role(["python", "-c", server], 2, minReplicas=1, maxReplicas=6, resources=limits),
+            "ps": role(serving(folder), 2, minReplicas=1, maxReplicas=6, resources=limits),
             "worker": role(worker, 2, minReplicas=1, maxReplicas=4, autoScale=False),
         },
     }
-
-
-class Training:
-    """The updates that the servers have acknowledged."""
-
-    def __init__(self, folder: Path) -> None:
-        self._progress = folder / "progress"
-
-    def count(self) -> int:
-        return self._progress.stat().st_size if self._progress.exists() else 0
-
-    async def goes_on(self, updates: int = 40) -> None:
-        """Wait for more updates."""
-        target = self.count() + updates
-
-        async def there() -> bool:
-            return self.count() >= target
-
-        await until(there, f"{target} updates")
 
 
 async def plan(site: Site, name: str, **changes: Any) -> None:
@@ -94,16 +49,19 @@ def memory(job: Job, pod: str) -> str:
     return str(job.pods()[pod].spec.containers[0].resources.limits.get("memory"))
 
 
+def cores(job: Job, pod: str) -> float:
+    """Return the cores that a pod requests."""
+    return float(Cores.parse(job.pods()[pod].spec.containers[0].resources.requests["cpu"]).value)
+
+
 async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_path: Path) -> None:
     job, training = Job(site), Training(tmp_path)
 
     async def has(servers: set[str], workers: int = 2) -> None:
         """Wait for exactly these servers, so many workers, and what they do then."""
         await site.until(
-            lambda: (
-                {name for name in job.running() if name.startswith("ps-")} == servers
-                and len([name for name in job.running() if name.startswith("worker-")]) == workers
-            )
+            lambda: {name for name in job.running() if name.startswith("ps-")} == servers
+            and len([name for name in job.running() if name.startswith("worker-")]) == workers
         )
         await training.goes_on()
 
@@ -116,12 +74,12 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
     await has({"ps-0", "ps-1"})
 
     await plan(site, "hot", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "60m"}}])
-    await site.until(lambda: job.pods()["ps-0"].spec.containers[0].resources.requests["cpu"] == "60m")
+    await site.until(lambda: cores(job, "ps-0") == 0.06)
     await has({"ps-0", "ps-1"})  # in place
     await plan(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"ephemeral-storage": "1Mi"}}])
     await has({"ps-0-1", "ps-1"})  # which cannot be changed in place
 
-    (tmp_path / "hungry-digits-ps-1").touch()
+    training.tell("hungry", "digits-ps-1")
     await has({"ps-0-1", "ps-1-1"})
     sentence = "digits-ps-1 was OOMKilled at 256Mi: ps gets 512Mi"
     assert site.plans()["digits-ps-1-memory"].spec.reason == sentence
@@ -136,7 +94,9 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
     await site.scale(1)
     await has({"ps-0-2", "ps-1-1"}, workers=1)
 
-    assert training.count() < RECORDS
+    training.may_end()
+    await site.until(job.has_ended("Complete"))
+    assert await training.counts() == [1.0] * RECORDS
     assert {name for name in job.born if name.startswith("ps-")} == {
         *("ps-0", "ps-0-1", "ps-0-2"),  # moved, killed
         *("ps-1", "ps-1-1"),  # out of memory
@@ -146,15 +106,11 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
 
 async def test_a_server_that_works_at_its_limit_gets_cores(site: Site, tmp_path: Path) -> None:
     job = Job(site)
-    (tmp_path / "hot-digits-ps-1").touch()
+    Training(tmp_path).tell("hot", "digits-ps-1")
     await site.apply({**spec(tmp_path), "envs": {"ELASTICJOB_MASTER__PACE": {"value": "0.1"}}})
-
-    def cores(pod: str) -> float:
-        return float(Cores.parse(job.pods()[pod].spec.containers[0].resources.requests["cpu"]).value)
-
-    await site.until(lambda: cores("ps-1") > 0.3)
-    assert cores("ps-0") < 0.3
-    [plan] = [plan for plan in site.plans().values() if plan.spec.migrate_pods]
-    assert not plan.manual
-    assert "digits-ps-1 gets" in plan.spec.reason
+    await site.until(lambda: cores(job, "ps-1") > 0.3)
+    assert cores(job, "ps-0") < 0.3
+    [made] = [each for each in site.plans().values() if each.spec.migrate_pods]
+    assert not made.manual
+    assert "digits-ps-1 gets" in made.spec.reason
     await site.until(lambda: job.running() >= {"ps-0", "ps-1"})  # in place
