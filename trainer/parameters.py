@@ -194,7 +194,7 @@ class Serving(_Link):
         super().__init__(way)
         self._address, self._values, self._checkpoints, self._copies = address, values, checkpoints, copies
         self._index = int(os.environ.get(names.INDEX, "0")) if index is None else index
-        self._holds, self._gone, self._used, self._seen = 0, 0, 0, ""
+        self._holds, self._gone, self._used, self._offered, self._seen = 0, 0, 0, 0, ""
         self._copied, self._written, self._kept = 0, 0, 0
         self._found = checkpoints.found() if checkpoints else None
         self._writing: asyncio.Future[None] | None = None
@@ -209,15 +209,18 @@ class Serving(_Link):
             return
         self._seen = plane.mark
         after = [server.incarnation for server in plane.next_servers]
-        if plane.phase is Phase.MOVE:
-            self._used = 0  # `use` again, if it is given up
-            if self.incarnation in after and plane.next_version not in (self._holds, self._gone):
-                await self._beside(master, self._take_over, _move(plane, after.index(self.incarnation)))
+        takes_over = plane.phase is Phase.MOVE and self.incarnation in after
+        if takes_over and plane.next_version not in (self._holds, self._gone):
+            await self._beside(master, self._take_over, _move(plane, after.index(self.incarnation)))
         now = [server.incarnation for server in plane.servers]
         if self._checkpoints and self.incarnation in now:
             await self._save(master, self._checkpoints, plane, now.index(self.incarnation))
-        if plane.phase in (Phase.STEADY, Phase.PREPARE) and plane.version != self._used:
+        # Others may have read the values for a change that was given up, and that this server never saw.
+        given_up = plane.phase is Phase.STEADY and plane.offered != self._offered
+        serves = plane.phase in (Phase.STEADY, Phase.PREPARE)
+        if serves and (plane.version != self._used or given_up):
             self._used = plane.version
+            self._offered = plane.offered if plane.phase is Phase.STEADY else self._offered
             servers = tuple(server.address for server in plane.servers)
             await self._beside(master, self._values.use, plane.version, servers)
 

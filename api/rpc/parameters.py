@@ -63,6 +63,7 @@ class Plane(Message, frozen=True, kw_only=True):
     anew if it is 0; None otherwise. `restored` is the last version for which that was done: the datasets went
     back, too. `saves` is the number of the save under way or being written, 0 for none, and `position` where
     the datasets stand in it. `written`: all servers have written it, so that the chief may finish it.
+    `offered` is the version of the last cluster that was to be the next one: it may have been given up.
     `kept` is the number of the last checkpoint that counts. `chief` is the incarnation of the first worker.
     """
 
@@ -71,6 +72,7 @@ class Plane(Message, frozen=True, kw_only=True):
     servers: tuple[ServerAt, ...] = ()
     next_version: Count = 0
     next_servers: tuple[ServerAt, ...] = ()
+    offered: Count = 0
     restores: Count | None = None
     restored: Count = 0
     saves: Count = 0

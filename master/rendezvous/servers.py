@@ -83,6 +83,7 @@ def plane(parameters: Parameters) -> Plane:
         servers=_places_of(parameters.current),
         next_version=following.version,
         next_servers=_places_of(following),
+        offered=parameters.offered,
         restores=following.restores,
         restored=parameters.restored,
         saves=saving.number if saving else 0,
@@ -143,7 +144,7 @@ def _renewed(parameters: Parameters, places: frozenset[int], now: datetime) -> P
     version = parameters.versions + 1
     cluster = Cluster(version=version, members=wanted, restores=restores, since=now)
     saving = parameters.saving if parameters.saving and parameters.saving.copied else None
-    return _given_up(parameters).but(versions=version, next=cluster, saving=saving)
+    return _given_up(parameters).but(versions=version, offered=version, next=cluster, saving=saving)
 
 
 def _given_up(parameters: Parameters) -> Parameters:

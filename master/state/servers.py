@@ -87,7 +87,8 @@ class Parameters(Value, frozen=True):
     """The servers and followers that are there, the cluster in use, and the next one during a change.
 
     `versions` is the highest number ever given, to a version or a save. `missing` says since when a place has
-    no server. `restored` is the version with which all went back to a checkpoint last.
+    no server. `offered` is the version of the last next cluster, and `restored` the one with which all went
+    back to a checkpoint.
 
     `mark` counts the changes that are told only after they are saved, and `durable` is the last one that is:
     new numbers, and what a later master may not take back. `news` rises when others may be told something.
@@ -100,6 +101,7 @@ class Parameters(Value, frozen=True):
     draining: bool = False
     moving: bool = False
     versions: int = 0
+    offered: int = 0
     missing: dict[int, datetime] = msgspec.field(default_factory=dict)
     saving: Saving | None = None
     kept: Kept = Kept(number=0)

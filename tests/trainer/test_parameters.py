@@ -56,6 +56,18 @@ def until(seen: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to be")
 
 
+def test_a_server_is_used_again_after_a_change_that_it_did_not_see(tmp_path: Path) -> None:
+    """Its values may have been read for that change, since when it takes no updates."""
+    with consuming(tmp_path, DATA, []):
+        way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
+        values = Noted()
+        with Serving("10.0.0.1:1", values, index=0, way=way) as serving:
+            until(lambda: values.uses == [1])
+            serving._offered = 0  # as if the offer of before had been another
+            serving._seen = ""
+            until(lambda: values.uses == [1, 1])
+
+
 def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_path: Path) -> None:
     prepared: dict[int, int] = {}
     with consuming(tmp_path, DATA, []) as job:

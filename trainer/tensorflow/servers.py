@@ -94,6 +94,7 @@ class Servers:
         self._drawn: dict[int, Blueprint] = {}
         self._making = threading.Lock()
         self._saved_at = time.monotonic()
+        self._restored = 0
 
     def __enter__(self) -> Self:
         host = os.environ.get(names.POD_IP, "127.0.0.1")
@@ -146,7 +147,10 @@ class Servers:
 
     def _steps_of(self, shard: Shard, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
         """Yield the steps of a shard, from where it is counted, and report it."""
-        restored = self._boundary()
+        before, restored = self._restored, self._boundary()
+        self._restored = restored
+        if before != restored and not self._holds(shard):
+            return  # it was dealt before values and datasets went back, and is another's now
         records, end = shard.records, shard.used + len(shard)
         at, last = max(shard.used, self._counted(shard)), time.monotonic()
         while at < end and not self._leaving.is_set():
