@@ -59,6 +59,7 @@ class Server:
         self._lock = threading.Lock()
         self._line: _Line | None = None
         self._room = threading.BoundedSemaphore(MOST)
+        self._open: set[socket.socket] = set()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._sock = socket.create_server((host, port), family=family, backlog=256)
         at = f"[{host}]" if ":" in host else host
@@ -78,6 +79,9 @@ class Server:
         self._sock.close()
         with self._lock:
             self._replace_line(None)
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
 
     # What the master directs: elasticjob.trainer.parameters.Values and Checkpoints.
 
@@ -207,6 +211,8 @@ class Server:
             if not self._room.acquire(blocking=False):
                 sock.close()
                 continue
+            with self._lock:
+                self._open.add(sock)
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
@@ -224,6 +230,8 @@ class Server:
         except OSError:
             pass  # the client has gone
         finally:
+            with self._lock:
+                self._open.discard(sock)
             self._room.release()
 
 
