@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from elasticjob.api.rpc.parameters import Kept, Positions
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.store.counted import Counted
 from elasticjob.trainer.store.optimizers import Rows
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part
@@ -56,7 +57,7 @@ class Files:
             path = self.folder / str(number) / f"{each:02}"
             try:
                 saved = msgspec.msgpack.decode(path.read_bytes(), type=_Saved)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise OSError(f"{path} is no partition of a checkpoint: {error}") from error
             yield Partitions(saved.parts, {each: saved.counted})
 
@@ -69,7 +70,7 @@ class Files:
                 continue
             try:
                 return msgspec.msgpack.decode((folder / POSITIONS).read_bytes(), type=Kept)
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, *UNREADABLE) as error:
                 log.warning("checkpoint %s cannot be read, an older one is looked for: %s", folder, error)
         return None
 

@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.store.counted import Counted, Done, Key
 from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
 
@@ -140,7 +141,7 @@ class Connection:
             raise WireError(f"a message of {size} bytes is too large: at most {LARGEST}")
         try:
             return decoder.decode(self._exactly(size))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise WireError(f"no message of the store: {error}") from error
 
     def _exactly(self, size: int) -> bytes:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from elasticjob.api.rpc.parameters import Positions
+from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.tensorflow.place import Manifest
 
 STEM: Final = "model-"
@@ -61,7 +62,7 @@ def read_beside(folder: Path, number: int) -> Beside:
     """Raises OSError or ValueError if it cannot be read."""
     try:
         return msgspec.json.decode(_json(folder, number).read_bytes(), type=Beside)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"{_json(folder, number)} is damaged: {error}") from None
 
 

@@ -15,6 +15,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from elasticjob.api.rpc.unreadable import UNREADABLE
+
 PART: Final = "/part_"
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
 Shape = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**53)], ...], msgspec.Meta(max_length=16)]
@@ -73,7 +75,7 @@ def decode(text: bytes) -> tuple[Entry, ...]:
     """Return the manifest. Raises ValueError if it is none."""
     try:
         return msgspec.json.decode(text, type=Manifest)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"this is not a manifest of variables: {error}") from None
 
 
