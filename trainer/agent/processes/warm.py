@@ -260,8 +260,12 @@ def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
         if order is None:
             return None
         if isinstance(order, Prepare):
+            before = kept_threads()
             missing = load(order.modules)
-            cold = scripts and keeps_threads()
+            cold = scripts and kept_threads() > before
+            if cold:
+                said = "elasticjob: an import has started threads, so that workers start cold"
+                print(said, file=sys.stderr, flush=True)
             agent.send(msgspec.json.encode(Warm(missing)))
             continue
         pid = start_cold(order, streams, me) if cold else os.fork()
@@ -279,20 +283,19 @@ def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
         agent.send(msgspec.json.encode(Forked(order.slot, pid)))
 
 
-def keeps_threads() -> bool:
-    """Whether this process has other threads that a fork does not end, as it ends those of OpenBLAS."""
+def kept_threads() -> int:
+    """Return how many threads this process has that a fork does not end, as it ends those of OpenBLAS."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
+    found = []
     for _ in range(TRIES):
-        if len(os.listdir("/proc/self/task")) == 1:
-            return False
+        found.append(len(os.listdir("/proc/self/task")))
+        if found[-1] == 1:
+            break
         time.sleep(PAUSE)  # the kernel lists a thread for a moment after its end
-    print(
-        "elasticjob: an import has started threads, so that workers start cold", file=sys.stderr, flush=True
-    )
-    return True
+    return min(found)
 
 
 def start_cold(order: Fork, streams: Sequence[int], me: int) -> int:
