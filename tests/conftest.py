@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -43,7 +44,12 @@ ALIKE = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where no kubectl is on PATH, the one that hack/kube-binaries built serves."""
+    """Where no kubectl is on PATH, the one that hack/kube-binaries built serves.
+
+    A shell's background job ignores SIGINT, and so would all programs that tests start and end by it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     kubectl = catalog().programs["kubectl"]
     if not shutil.which("kubectl") and (found := Places.of().find(kubectl)):
         os.environ["PATH"] += f"{os.pathsep}{found.parent}"
