@@ -27,7 +27,7 @@ from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, staged
 from tests.kit.training.forking import command, process_of
-from tests.kit.training.over_servers import Steps, counts, kept, scale, spec
+from tests.kit.training.over_servers import Steps, counts, kept, spec
 from tests.kit.waiting import until
 
 BATCH: Final = 100
@@ -65,7 +65,7 @@ class Scene:
         """Begin a change of the number of servers."""
         self.plans += 1
         replicas = {"ps": {"replicas": self.dice.choice((2, 3, 4))}}
-        return asyncio.create_task(scale(self.site, f"plan-{self.plans}", replicaResourceSpecs=replicas))
+        return asyncio.create_task(self.site.plan(f"plan-{self.plans}", replicaResourceSpecs=replicas))
 
 
 async def server(scene: Scene) -> None:

@@ -7,11 +7,9 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
@@ -34,23 +32,6 @@ def spec(folder: Path) -> Manifest:
             "worker": role(["python", str(SCRIPT), str(RECORDS), str(folder)], 2, restartCount=5),
         },
     }
-
-
-async def scale(site: Site, name: str, **changes: Any) -> None:
-    """Do what a user does with a plan of their own, and wait until it is carried out."""
-    metadata = {"name": name, "namespace": site.namespace}
-    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
-    await site.client.create(
-        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
-    )
-    await site.until(lambda: _phase(site, name) == "Succeeded")
-
-
-def _phase(site: Site, name: str) -> str:
-    found = [
-        plan for plan in site.operator.cache(SCALEPLAN).list(site.namespace) if plan.metadata.name == name
-    ]
-    return str(found[0].status.phase) if found and found[0].status.phase else ""
 
 
 async def trained(folder: Path) -> None:
@@ -92,12 +73,12 @@ async def test_servers_and_workers_come_go_move_and_die_and_each_record_counts_o
     job = Job(site)
     await site.apply(spec(tmp_path))
     await trained(tmp_path)
-    await scale(site, "four", replicaResourceSpecs={"ps": {"replicas": 4}})
+    await site.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
     await trained(tmp_path)
-    await scale(site, "two", replicaResourceSpecs={"ps": {"replicas": 2}})
+    await site.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
     await site.until(lambda: not job.running() & {"ps-2", "ps-3"})
     await trained(tmp_path)
-    await scale(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
+    await site.plan("move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
     await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"})
     await trained(tmp_path)
     kill(job, "worker-1")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from elasticjob.api.resources import Cores
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
@@ -32,16 +31,6 @@ def spec(folder: Path) -> Manifest:
             "worker": role(worker, 2, minReplicas=1, maxReplicas=4, autoScale=False),
         },
     }
-
-
-async def plan(site: Site, name: str, **changes: Any) -> None:
-    """Do what a user does with a plan of their own, and wait until it is carried out."""
-    metadata = {"name": name, "namespace": site.namespace}
-    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
-    await site.client.create(
-        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
-    )
-    await site.until(lambda: site.plans()[name].status.phase is PlanPhase.SUCCEEDED)
 
 
 def memory(job: Job, pod: str) -> str:
@@ -72,13 +61,13 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
 
     await site.patch({"replicaSpecs": {"ps": {"replicas": 3}}})  # kubectl edit
     await has({"ps-0", "ps-1", "ps-2"})
-    await plan(site, "fewer", replicaResourceSpecs={"ps": {"replicas": 2}})
+    await site.plan("fewer", replicaResourceSpecs={"ps": {"replicas": 2}})
     await has({"ps-0", "ps-1"})
 
-    await plan(site, "hot", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "60m"}}])
+    await site.plan("hot", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "60m"}}])
     await site.until(lambda: cores(job, "ps-0") == 0.06)
     await has({"ps-0", "ps-1"})  # in place
-    await plan(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"ephemeral-storage": "1Mi"}}])
+    await site.plan("move", migratePods=[{"name": "digits-ps-0", "resource": {"ephemeral-storage": "1Mi"}}])
     await has({"ps-0-1", "ps-1"})  # which cannot be changed in place
 
     training.tell("hungry", "digits-ps-1")

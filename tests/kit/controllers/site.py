@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
@@ -56,6 +56,16 @@ class Site:
         """What `kubectl scale` does."""
         patch = {"spec": {"replicas": replicas}}
         await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
+
+    async def plan(self, name: str, **changes: Any) -> None:
+        """Do what a user does with a plan of their own for `digits`, and wait until it is carried out."""
+        metadata = {"name": name, "namespace": self.namespace}
+        spec = {"ownerJob": "digits", "manualScaling": True, **changes}
+        body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+        await self.client.create(SCALEPLAN.untyped(), {**body, "spec": spec})
+        await self.until(
+            lambda: name in self.plans() and self.plans()[name].status.phase is PlanPhase.SUCCEEDED
+        )
 
     async def scale_of_nodes(self, replicas: int | None = None) -> tuple[int, int, str]:
         """What an autoscaler reads of the JobResource, after asking for `replicas` if they are given."""

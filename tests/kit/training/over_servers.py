@@ -12,9 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
@@ -38,15 +36,15 @@ async def play(site: Site, folder: Path, pids: Path, *, records: int, users: int
     await site.apply(spec(folder, records, users))
     await steps.more()
     async with steps.standstill("servers 3 -> 4"):
-        await scale(site, "four", replicaResourceSpecs={"ps": {"replicas": 4}})
+        await site.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
     async with steps.standstill("servers 4 -> 2"):
-        await scale(site, "two", replicaResourceSpecs={"ps": {"replicas": 2}})
+        await site.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
         await site.until(lambda: not job.running() & {"ps-2", "ps-3"})
     async with steps.standstill("migrate a server"):
-        await scale(site, "move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
+        await site.plan("move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
         await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"})
     async with steps.standstill("workers 2 -> 4"):
-        await scale(site, "workers", replicaResourceSpecs={"worker": {"replicas": 4}})
+        await site.plan("workers", replicaResourceSpecs={"worker": {"replicas": 4}})
     async with steps.standstill("checkpoint"):
         (folder / "save").touch()
         await until(lambda: kept(folder), "a checkpoint")
@@ -57,10 +55,10 @@ async def play(site: Site, folder: Path, pids: Path, *, records: int, users: int
     async with steps.standstill("SIGKILL of a worker"):
         os.kill(process_of(pids, "digits-worker-1"), signal.SIGKILL)
     async with steps.standstill("workers -> 1"):
-        await scale(site, "one", replicaResourceSpecs={"worker": {"replicas": 1}})
+        await site.plan("one", replicaResourceSpecs={"worker": {"replicas": 1}})
         await site.until(lambda: sum(name.startswith("worker") for name in job.running()) == 1)
     async with steps.standstill("servers 2 -> 3, one worker"):
-        await scale(site, "three", replicaResourceSpecs={"ps": {"replicas": 3}})
+        await site.plan("three", replicaResourceSpecs={"ps": {"replicas": 3}})
     (folder / "gate").touch()
     await site.until(job.has_ended("Complete"))
     return steps.stood
@@ -77,16 +75,6 @@ def spec(folder: Path, records: int, users: int) -> Manifest:
             "worker": role(train, 2, minReplicas=1, maxReplicas=6),
         },
     }
-
-
-async def scale(site: Site, name: str, **changes: Any) -> None:
-    """Do what a user does with a plan of their own, and wait until it is carried out."""
-    metadata = {"name": name, "namespace": site.namespace}
-    body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
-    await site.client.create(
-        SCALEPLAN.untyped(), body | {"spec": {"ownerJob": "digits", "manualScaling": True, **changes}}
-    )
-    await site.until(lambda: str(site.plans()[name].status.phase) == "Succeeded")
 
 
 class Steps:
