@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -70,6 +71,7 @@ Record = TypeVar("Record")
 AHEAD: Final = 2  # shards fetched beyond the one at work
 RENEW_EVERY: Final = 5.0  # seconds between reports of mere progress
 LOOK_AGAIN: Final = 2.0  # seconds without the master until its address is read again
+GLANCE: Final = 0.05  # seconds between two looks at something else, while the next shard is waited for
 FAREWELL: Final = 30.0  # seconds that the last results may take at the end of the process
 
 
@@ -132,6 +134,25 @@ class Shards:
         """
         self._current = self._feed().next(pauses=pauses)
         return self._current
+
+    def next_beside(self, attend: Callable[[], bool]) -> Shard | None:
+        """Return the next shard as `next` does, and call `attend` now and then until it is there.
+
+        For workers that have to take part in something else while others have the last shards. None, too,
+        once `attend` returns False.
+        """
+        asked: Future[Shard | None] = Future()
+        threading.Thread(target=self._ask_for, args=(asked,), name="elasticjob-next", daemon=True).start()
+        while not wait([asked], GLANCE).done:
+            if not attend():
+                return None
+        return asked.result()
+
+    def _ask_for(self, asked: Future[Shard | None]) -> None:
+        try:
+            asked.set_result(self.next())
+        except Exception as error:  # told to who waits
+            asked.set_exception(error)
 
     def read(self, shard: Shard) -> None:
         """Note that all records of the shard are at hand: the next ones may be needed before it is done."""

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -52,7 +50,7 @@ ANSWER: Final = 30.0
 CHANGE: Final = 1.0
 """Seconds to wait for other servers, after one did not answer, before the present ones are asked again."""
 PAUSE: Final = 0.05
-"""Seconds until a server that was not ready yet is asked again, and between looks at changes."""
+"""Seconds until a server that was not ready yet is asked again."""
 
 log = logging.getLogger("elasticjob.store")
 
@@ -131,7 +129,7 @@ class Store:
         self.at_boundary()
         restored = self._following.restored
         while True:
-            shard, before = self._next(), restored
+            shard, before = self._shards.next_beside(self._attend), restored
             restored = self._following.restored
             if shard is not None:
                 # When values go back, so do the datasets: a shard of before is dealt anew, from further back.
@@ -156,13 +154,10 @@ class Store:
         self._done.append(shard.number)
         self._shards.done(shard)
 
-    def _next(self) -> Shard | None:
-        """Return the next shard; take part in changes while others have the last ones."""
-        asked: Future[Shard | None] = Future()
-        threading.Thread(target=_fill, args=(asked, self._shards.next), daemon=True).start()
-        while not wait([asked], PAUSE).done:
-            self.at_boundary()
-        return asked.result()
+    def _attend(self) -> bool:
+        """Take part in changes while others have the last shards."""
+        self.at_boundary()
+        return True
 
     def _holds(self, shard: Shard) -> bool:
         """Whether a shard is still dealt to this process."""
@@ -324,13 +319,6 @@ class _Client:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _fill(asked: Future[Shard | None], ask: Callable[[], Shard | None]) -> None:
-    try:
-        asked.set_result(ask())
-    except Exception as error:  # told to who waits
-        asked.set_exception(error)
 
 
 def cuts(shard: Shard, size: int) -> Iterator[tuple[int, int]]:

@@ -126,7 +126,7 @@ class Servers:
         fetches; None if a change of servers ended it: the same records come again then.
         """
         while not self._leaving.is_set():
-            shard = self._next()
+            shard = self._shards.next_beside(self._attend)
             if shard is not None:
                 yield from self._steps_of(shard, batch)
             elif self._leaving.is_set() or self._is_saved():
@@ -181,14 +181,12 @@ class Servers:
                 return self._shards.holds(shard)
         return False
 
-    def _next(self) -> Shard | None:
-        """Return the next shard; take part in changes while others have the last ones."""
-        asked = _Asked(self._shards)
-        while not asked.wait(PAUSE):
-            if self._leaving.is_set():
-                return None
-            self._boundary()
-        return asked.answer()
+    def _attend(self) -> bool:
+        """Take part in changes while others have the last shards; False if this worker is to leave."""
+        if self._leaving.is_set():
+            return False
+        self._boundary()
+        return True
 
     def _boundary(self) -> int:
         """Take part in changes until there are servers with values; return when those were restored."""
@@ -357,33 +355,6 @@ class Made:
             return None
         self.counts = True
         return fetched
-
-
-class _Asked:
-    """The next shard, asked for in a thread: it may come only when others have returned theirs."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-        self._found: Shard | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._ask, name="elasticjob-next", daemon=True)
-        self._thread.start()
-
-    def _ask(self) -> None:
-        try:
-            self._found = self._shards.next()
-        except Exception as error:  # told to who waits
-            self._error = error
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether the answer is there, after so many seconds at most."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def answer(self) -> Shard | None:
-        if self._error:
-            raise self._error
-        return self._found
 
 
 def merge(prefixes: list[str], into: str) -> None:
