@@ -108,6 +108,7 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
         told, probe, tell = _manifest_ops(servers, text)
         begin_here = tf.group(v1.local_variables_initializer(), v1.tables_initializer())
         manifest = tuple(placed.entries(v1.global_variables()))
+        begin = _first_values(v1.global_variables(), probe)
         names = Names(
             feed={name: tensor.name for name, tensor in step.feed.items()},
             fetch={
@@ -117,10 +118,10 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
             shard=shard.name,
             at=at.name,
             so_far=tf.gather(counted, shard % RING, name="elasticjob/so_far").name,
-            begin=v1.global_variables_initializer().name,
+            begin=begin.name,
             begin_here=begin_here.name,
             told=told.name,
-            probe=probe.name,
+            probe=tf.group(probe).name,
             tell=tell.name,
             text=text.name,
         )
@@ -225,8 +226,8 @@ def _cutting(servers: int, cut: int) -> Callable[..., Any]:
     return cutting
 
 
-def _manifest_ops(servers: int, text: Any) -> tuple[Any, Any, Any]:
-    """Return what reads the manifest of the first server, of all, and what writes it, there last."""
+def _manifest_ops(servers: int, text: Any) -> tuple[Any, list[Any], Any]:
+    """Return what reads the manifest of the first server, of each, and what writes it, there last."""
     handles = []
     for server in range(servers):
         with tf.device(task(SERVERS, server)):
@@ -242,7 +243,34 @@ def _manifest_ops(servers: int, text: Any) -> tuple[Any, Any, Any]:
     for server, each in enumerate(handles):
         with tf.device(task(SERVERS, server)):
             read.append(tf.raw_ops.ReadVariableOp(resource=each, dtype=tf.string))
-    return read[0], tf.group(read), tell
+    return read[0], read, tell
+
+
+def _first_values(variables: Sequence[Any], manifests: Sequence[Any]) -> Any:
+    """Return what gives variables their first values, unless their server has the manifest by then.
+
+    A first worker may be stopped in the midst of this, given up, and go on when others have trained. So each
+    server looks when a value has come, and a value that comes late changes nothing.
+    """
+    handles = {each.device: each.op.inputs[0] for each in manifests}
+    done = []
+    for variable in variables:
+        make = variable.initializer
+        if make.type != "AssignVariableOp":
+            raise ValueError(f"variable {variable.name} is begun by {make.type}: give it an initializer")
+        with tf.device(variable.handle.device):
+            # An Identity would be optimized away, and a server look before a large value has come.
+            value = tf.ensure_shape(make.inputs[1], variable.shape)
+            with tf.control_dependencies([value]):
+                told = tf.raw_ops.ReadVariableOp(resource=handles[variable.handle.device], dtype=tf.string)
+            is_first = tf.equal(told, "")
+            value_if_first = tf.raw_ops.Switch(data=value, pred=is_first).output_true
+            late, first = tf.raw_ops.Switch(data=is_first, pred=is_first)
+            assign = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value_if_first)
+            with tf.control_dependencies([assign]):
+                first = tf.identity(first)
+            done.append(tf.raw_ops.Merge(inputs=[late, first]).output)
+    return tf.group(done)
 
 
 def _manifest_names(servers: int) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,6 +264,38 @@ def test_the_next_first_worker_makes_the_values_if_the_first_one_could_not(clust
     cluster.change(cluster.server())
     train(waits, 0)
     assert waits._shards.finished == [0]  # type: ignore[attr-defined]
+
+
+def test_first_values_that_come_late_change_nothing(cluster: Cluster) -> None:
+    """The first worker stops in the midst of them, is given up, and goes on when another one has trained."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def zero() -> Any:
+        if not begun.is_set():
+            begun.set()
+            goes_on.wait(60)
+        return np.zeros([2], np.float32)
+
+    def slow() -> Step:
+        def first(shape: Any, **_: Any) -> Any:
+            return tf.ensure_shape(v1.py_func(zero, [], tf.float32), shape)
+
+        total = v1.get_variable("total", [2], initializer=first)
+        with tf.control_dependencies([total.assign_add([1.0, 1.0], read_value=False)]):
+            after = total.read_value()
+        return Step(after, {}, total=after)
+
+    cluster.change(cluster.server(), cluster.server())
+    stopped, other = cluster.worker(slow), cluster.worker(slow)
+    now = stopped._reach(1, stopped._following.addresses)
+    late = threading.Thread(target=now.session.run, args=(now.drawn.names.begin,))
+    late.start()
+    assert begun.wait(60)
+    other._boundary()
+    assert other._make(0, 1, {})["total"].tolist() == [1.0, 1.0]
+    goes_on.set()
+    late.join()
+    assert other._make(0, 2, {})["total"].tolist() == [2.0, 2.0]
 
 
 def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
