@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -78,11 +82,17 @@ class Peers:
             self._coordination.leave()
 
     def sum(self, tree: Any) -> Any:
-        """Return the sums of the arrays in `tree` over all workers, on this one's first device."""
+        """Return the sums of the arrays in `tree` over all workers, on this one's first device.
+
+        One array of each type is reduced, one after the other. Gloo lets a collective wait for ever that
+        runs beside one which fails: what a peer sent for the failed one is never read, nor that the
+        connection is closed.
+        """
         self.check()
         if self._mesh is None:
             return jax.block_until_ready(tree)
-        return self._guarded(lambda: self._reduced(tree, self._total))
+        joined, form = join(tree)
+        return apart([self._guarded(partial(self._reduced, each, self._total)) for each in joined], form)
 
     def gather(self, row: list[int]) -> list[list[int]]:
         """Return the rows of all workers, by rank."""
@@ -110,19 +120,14 @@ class Peers:
         self._total = jax.jit(total, out_shardings=everywhere)
         self._largest = jax.jit(largest, out_shardings=everywhere)
 
-    def _reduced(self, tree: Any, how: Any) -> Any:
+    def _reduced(self, array: Any, how: Any) -> Any:
         mesh = self._mesh
         assert mesh is not None
-        mine = jax.local_devices()[0]
         shared = NamedSharding(mesh, PartitionSpec("worker"))
-
-        def given(leaf: Any) -> Any:
-            local = jax.device_put(jnp.expand_dims(jnp.asarray(leaf), 0), mine)
-            shape = (self.size, *local.shape[1:])
-            return jax.make_array_from_single_device_arrays(shape, shared, [local])
-
-        reduced = how(jax.tree.map(given, tree))
-        return jax.block_until_ready(jax.tree.map(lambda each: each.addressable_data(0), reduced))
+        mine = jax.device_put(jnp.expand_dims(jnp.asarray(array), 0), jax.local_devices()[0])
+        shape = (self.size, *mine.shape[1:])
+        all_of_them = jax.make_array_from_single_device_arrays(shape, shared, [mine])
+        return jax.block_until_ready(how(all_of_them).addressable_data(0))
 
     def _guarded(self, act: Any) -> Any:
         """Return what `act` returns; Lost instead of the error that a lost peer causes."""
@@ -135,9 +140,55 @@ class Peers:
             raise
 
 
-def total(tree: Any) -> Any:
+@dataclass(frozen=True)
+class Form:
+    """How the leaves of a tree stand in one array of each type."""
+
+    tree: Any
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[Any, ...]
+    order: tuple[Any, ...]  # the types, as the arrays stand
+
+
+def join(tree: Any) -> tuple[list[Any], Form]:
+    """Return the leaves of a tree, those of one type after each other in an array, and where they stand."""
+    leaves, form = jax.tree.flatten(tree)
+    leaves = [jnp.asarray(each) for each in leaves]
+    types = tuple(each.dtype for each in leaves)
+    order = tuple(dict.fromkeys(types))
+    found = Form(form, tuple(each.shape for each in leaves), types, order)
+    return list(concatenated(leaves, found.order)), found
+
+
+def apart(arrays: Sequence[Any], form: Form) -> Any:
+    """Return the tree whose leaves stand in `arrays`."""
+    return jax.tree.unflatten(form.tree, divided(arrays, form.shapes, form.types, form.order))
+
+
+@partial(jax.jit, static_argnums=1)
+def concatenated(leaves: Sequence[Any], order: tuple[Any, ...]) -> list[Any]:
+    """Return an array for each type in `order`, with all leaves of it."""
+    return [jnp.concatenate([jnp.ravel(each) for each in leaves if each.dtype == kind]) for kind in order]
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def divided(
+    arrays: Sequence[Any], shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...], order: tuple[Any, ...]
+) -> list[Any]:
+    """Return the leaves that stand in `arrays`, one for each type in `order`."""
+    at = dict.fromkeys(order, 0)
+    leaves = []
+    for shape, kind in zip(shapes, types, strict=True):
+        size = math.prod(shape)
+        part = arrays[order.index(kind)][at[kind] : at[kind] + size]
+        leaves.append(part.reshape(shape))
+        at[kind] += size
+    return leaves
+
+
+def total(array: Any) -> Any:
     """Return sums over the workers."""
-    return jax.tree.map(lambda each: each.sum(0, dtype=each.dtype), tree)
+    return array.sum(0, dtype=array.dtype)
 
 
 def largest(array: Any) -> Any:

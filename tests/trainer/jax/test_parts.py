@@ -19,10 +19,16 @@ def parts() -> Any:
     """Import the library where a test runs: only the extra `jax` has JAX."""
     import jax
 
-    from elasticjob.trainer.jax import coordination, elastic, relay, saving, state
+    from elasticjob.trainer.jax import coordination, elastic, peers, relay, saving, state
 
     return SimpleNamespace(
-        jax=jax, coordination=coordination, elastic=elastic, relay=relay, saving=saving, state=state
+        jax=jax,
+        coordination=coordination,
+        elastic=elastic,
+        peers=peers,
+        relay=relay,
+        saving=saving,
+        state=state,
     )
 
 
@@ -125,3 +131,24 @@ def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone()
     near.close()
     relay.close()
     target.close()
+
+
+def test_a_tree_stands_in_one_array_of_each_type() -> None:
+    found = parts()
+    numpy_leaf = np.arange(6, dtype=np.int32).reshape(2, 3)
+    tree = {
+        "weight": found.jax.numpy.ones((2, 2)),
+        "flags": numpy_leaf,
+        "half": found.jax.numpy.zeros(3, found.jax.numpy.bfloat16),
+        "loss": found.jax.numpy.float32(5.0),
+        "none": found.jax.numpy.zeros((0, 4)),
+    }
+    arrays, form = found.peers.join(tree)
+    assert sorted(str(each.dtype) for each in arrays) == ["bfloat16", "float32", "int32"]
+    assert all(each.ndim == 1 for each in arrays)
+    again = found.peers.apart(arrays, form)
+    assert again.keys() == tree.keys()
+    for name, leaf in tree.items():
+        assert again[name].dtype == leaf.dtype
+        assert again[name].shape == leaf.shape
+        assert np.array_equal(np.asarray(again[name], np.float32), np.asarray(leaf, np.float32))
