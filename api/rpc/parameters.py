@@ -1,4 +1,4 @@
-"""Requests of parameter servers and of those who train with them: their changes, and saves.
+"""Requests of parameter servers and of their workers: changes of servers, and saves.
 
 A cluster of servers has a version. When it changes, all workers first prepare for the next one while they
 train, then stop sending to the present one (`drained`), then the servers of the next one take the values
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 
 class ServerAt(Message, frozen=True, kw_only=True):
-    """A server of a cluster: its place, which process it is, and where it is reached (host:port)."""
+    """A server of a cluster: its place, its process, and its address (host:port)."""
 
     index: Index
     incarnation: Name
@@ -83,7 +83,7 @@ class Plane(Message, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What differs when anything does."""
+        """The fingerprint of the clusters: it differs whenever a field does."""
         numbers = (self.version, self.next_version, self.saves, int(self.written), self.kept)
         return f"{self.phase.value} {' '.join(map(str, numbers))} {self.chief}"
 

@@ -44,10 +44,10 @@ def convert(
     ] = "",
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit code 1 if anything was dropped, or means something else."),
+        typer.Option("--strict", help="Exit code 1 if a field was changed, or dropped with a loss."),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Say nothing about fields by which nothing is lost.")
+        bool, typer.Option("--quiet", "-q", help="List only fields changed, or dropped with a loss.")
     ] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
@@ -55,9 +55,9 @@ def convert(
 ) -> int:
     """Make an ElasticJob of a manifest or command line of another system, on standard output.
 
-    On stderr it says line by line what became of each field: kept (perhaps in another form), changed (it
-    means something else, why), or dropped (what to do instead). Exit code 1: no job could be made of a
-    document, or the cluster would refuse the one that was made.
+    Standard error has a line for each field: kept (perhaps in another form), changed (another value or
+    meaning, and why), or dropped (and the next step). Exit code 1: a document cannot be converted, or
+    admission would refuse the result.
 
     Example: [bold]elasticjob convert pytorchjob.yaml > elasticjob.yaml[/], or
     [bold]elasticjob convert --from-cluster pytorchjob/digits -n team[/], or
@@ -84,7 +84,7 @@ def convert(
 
 
 def reported(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
-    """Print the jobs and what became of each field, and return the exit code."""
+    """Print the jobs and the report on their fields, and return the exit code."""
     from elasticjob.cli.convert.report import lines
     from elasticjob.cli.jobs.options import Format
     from elasticjob.cli.jobs.table import dumped

@@ -1,4 +1,4 @@
-"""What an sbatch script asks of Slurm, directive by directive, as the sizes and resources of a role. Pure."""
+"""Directives of sbatch and flags of srun, as the sizes and resources of a role. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE: Final = "write the requests of a whole machine in resources"
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a script asks for; None where it does not say."""
+    """The resources that a script requests; None where it has no directive."""
 
     nodes: tuple[int, int] | None = None
     tasks: int | None = None
@@ -30,7 +30,7 @@ class Allocation:
     gpus_per_task: int | None = None
     cpus_per_task: int | None = None
     memory: str = ""
-    """Of each node, as a quantity."""
+    """Of each node, as a Kubernetes quantity."""
     seconds: int | None = None
     name: str = ""
     directory: str = ""
@@ -40,7 +40,7 @@ class Allocation:
 
     @property
     def workers(self) -> int | None:
-        """The tasks of each node, where a script says them."""
+        """The tasks of each node; None without a directive."""
         if self.tasks_per_node is not None or self.tasks is None:
             return self.tasks_per_node
         return max(self.tasks // self.largest, 1)
@@ -72,7 +72,7 @@ class Allocation:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What Slurm would tell the script, as far as it is known."""
+        """The SLURM_ variables of the script, as far as their values are known."""
         said = {
             "SLURM_NNODES": self.largest if self.nodes else None,
             "SLURM_JOB_NUM_NODES": self.largest if self.nodes else None,
@@ -244,14 +244,14 @@ def directives(script: str) -> Iterator[tuple[int, str, str]]:
 
 
 def allocation(found: Iterator[tuple[int | None, str, str]]) -> Allocation:
-    """Return what directives ask for, or the flags of srun, which are the same."""
+    """Return the request of these directives, or flags of srun, which are the same."""
     told = Allocation()
     for line, name, value in found:
         act = NAMED.get(_plainly(name))
         if act is None:
             verdict, why = (
                 Verdict.DROPPED,
-                "elasticjob convert does not know it: look whether the job needs it",
+                "elasticjob convert does not know it: check whether the job needs it",
             )
         else:
             told, verdict, why = act(told, value)

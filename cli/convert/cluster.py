@@ -1,4 +1,4 @@
-"""What KIND/NAME means, as kubectl reads it: the kind, its plural, or its plural and group."""
+"""KIND/NAME arguments, as kubectl reads them: the kind, its plural, or its plural and group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One document through the systems, and what our own admission says of the result. Pure."""
+"""Converts one document, and checks the result as the admission webhook would. Pure."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from elasticjob.kube.objects.problem import Problem
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a document."""
+    """The result of one document: converted, refused, or of no known system."""
 
     source: Source
     system: str = ""
-    """The system that knows it; "" if none does."""
+    """The name of the system that recognises it; "" if there is none."""
     converted: Converted | None = None
     refusal: str = ""
-    """Why no job could be made of it."""
+    """The reason why it cannot be converted; "" if it can."""
     problems: tuple[Problem, ...] = ()
-    """Why the cluster would refuse the result: each names a field of it."""
+    """The errors with which admission would refuse the result: each names a field of it."""
     warnings: tuple[str, ...] = field(default=())
 
     @property
     def lossy(self) -> bool:
-        """Whether anything was dropped, or means something else now."""
+        """Whether the job may behave differently: a field was changed, or dropped with a loss."""
         return self.converted is not None and any(note.lossy for note in self.converted.notes)
 
     @property
     def refused(self) -> bool:
-        """Whether a system knows the document and there is no result that a cluster would take."""
+        """Whether a system recognises the document, but no valid object can be made of it."""
         return bool(self.refusal or self.problems)
 
 

@@ -1,4 +1,4 @@
-"""Manifests in the group of our own kinds: which of their fields a model of ours has, in any depth. Pure."""
+"""Manifests of this operator's own kinds: the fields that their models have, at any depth. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Template = Callable[[Fields], Manifest]
 
 
 def known(fields: Fields, model: type[Part], template: Template = pods.template) -> Manifest:
-    """Return the fields that a model has, each kept; what it does not have stays unread."""
+    """Return the fields that a model has, each kept; other fields stay unread."""
     return {name: _value(fields, name, kind, template) for name, kind in _members(model) if name in fields}
 
 
@@ -46,7 +46,7 @@ def _members(model: type[Part]) -> Iterator[tuple[str, Any]]:
 
 
 def _part(kind: Any) -> type[Part] | None:
-    """Return the model of an object; None for everything else."""
+    """Return the model of an object; None for other types."""
     for one in _alternatives(kind):
         if isinstance(one, type) and issubclass(one, Part):
             return one
@@ -64,7 +64,7 @@ def _part_of_list(kind: Any) -> type[Part] | None:
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the types of a union, without what is annotated to them."""
+    """Return the types of a union, without their annotations."""
     if hasattr(kind, "__metadata__"):
         return _alternatives(kind.__origin__)
     if get_origin(kind) in (Union, types.UnionType):

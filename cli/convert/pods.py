@@ -1,4 +1,4 @@
-"""What most systems share: the metadata of a job, and a pod template as the template of a role."""
+"""Parts that most systems share: the metadata of a job, and pod templates as templates of roles."""
 
 from __future__ import annotations
 
@@ -79,26 +79,26 @@ def _texts(fields: Fields) -> Manifest:
             continue
         if (text := as_text(fields.peek(name))) is not None:
             found[name] = text
-            fields.keep(name, f"as the text {text!r}")
+            fields.keep(name, f"as the string {text!r}")
         else:
             found[name] = fields.text(name)
     return found
 
 
 def as_text(value: Any) -> str | None:
-    """Return a number or a boolean as the text that was meant; None for everything else."""
+    """Return a number or a boolean as a string; None for values of other types."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else None
 
 
 def _as_texts(role: Fields, path: str, pod_template: Manifest) -> None:
-    """Make texts of numbers and booleans where a template has texts: people leave the quotes out."""
+    """Make strings of numbers and booleans where a template has strings: quotes are often left out."""
     for where, texts in _maps_of_texts(path, pod_template):
         for name, value in texts.items():
             if (text := as_text(value)) is not None:
                 texts[name] = text
-                role.note(child(where, name), Verdict.KEPT, f"as the text {text!r}")
+                role.note(child(where, name), Verdict.KEPT, f"as the string {text!r}")
 
 
 def _maps_of_texts(path: str, pod_template: Manifest) -> Iterator[tuple[str, Manifest]]:
@@ -116,7 +116,7 @@ def _maps_of_texts(path: str, pod_template: Manifest) -> Iterator[tuple[str, Man
 
 
 def job_name(given: str, room: int = ROOM) -> str:
-    """Return the nearest name that services and pods can be named after."""
+    """Return the nearest name from which services and pods can be named."""
     plain = re.sub("[^a-z0-9]+", "-", given.lower()).strip("-")
     if DNS_LABEL_OF_A_SERVICE.fullmatch(plain) is None:
         plain = f"job-{plain}".strip("-")
@@ -175,7 +175,7 @@ def main_first(pod_template: Manifest, names: Iterable[str]) -> Manifest:
 
 
 def without_empty(fields: Manifest) -> Manifest:
-    """Return the fields that say something: no None, and no empty texts, lists and objects."""
+    """Return the fields without None and empty strings, lists and objects."""
     return {name: value for name, value in fields.items() if not _is_empty(value)}
 
 

@@ -1,4 +1,4 @@
-"""What became of each field, in lines."""
+"""The conversion report: a line for each field of the input."""
 
 from __future__ import annotations
 

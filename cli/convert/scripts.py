@@ -92,7 +92,7 @@ LONGEST: Final = 60
 
 @dataclass
 class _Reading:
-    """What is known while a script is read from its first line to its last."""
+    """The state of reading a script from its first line to its last."""
 
     asked: Allocation
     variables: dict[str, str]
@@ -146,7 +146,7 @@ def starts_a_training(text: str) -> bool:
 
 
 def is_a_command(given: Sequence[str]) -> bool:
-    """Whether words are a launcher and its arguments, or what srun starts."""
+    """Whether words are a launcher and its arguments, or a command under srun."""
     called = words_of(given)
     return found_in(called) is not None or _after_srun(called) is not None
 
@@ -210,7 +210,7 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) 
 
 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
-    """Take what srun asks for, beside what sbatch does."""
+    """Add the flags of srun to the directives of sbatch."""
     found = allocation((line, name, expanded(value, reading.variables)) for name, value in _flags(flags[1:]))
     merged = {
         name: value for name, value in vars(found).items() if value not in (None, "", ()) and name != "notes"
@@ -230,7 +230,7 @@ def _flags(given: Sequence[Word]) -> Iterator[tuple[str, str]]:
 
 
 def _after_srun(given: Sequence[Word]) -> list[Word] | None:
-    """Return the words of what srun starts; None if this is no srun."""
+    """Return the words of the command that srun starts; None if this is no srun."""
     names = [PurePosixPath(word.plain).name for word in given]
     at = next((at for at, name in enumerate(names) if name not in LEADING and "=" not in name), None)
     if at is None or names[at] != "srun":
@@ -256,7 +256,7 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
 
 
 def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
-    """Say what becomes of a command that starts no training."""
+    """Add a note on a command that starts no training."""
     name = given[0].plain if given else ""
     if name == "cd" and given[1:]:
         reading.directory = expanded(given[1].plain, reading.variables)

@@ -1,7 +1,7 @@
-"""What a system of other people's manifests is to `elasticjob convert`, and how its fields are read.
+"""The interface of a source system (Kubeflow, Ray, Slurm, …), and the reader of its manifests' fields.
 
-A system is one file in `systems/`. It asks for fields by name and says of each what becomes of it. Fields
-that nobody asked for become notes by themselves, so nothing is left out silently.
+A system is one file in `systems/`. It reads fields by name and gives each a verdict. Fields that it never
+reads are reported as dropped, so no field is left out silently.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any, Final, Protocol
 
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
-UNKNOWN: Final = "no ElasticJob has it, and no converter knows it: look whether the job needs it"
+UNKNOWN: Final = "not a field of ElasticJob, and unknown to the converter: check whether the job needs it"
 ANEW: Final = "the cluster writes it anew"
 PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]*")
 
 
 class Verdict(StrEnum):
-    """What became of a field."""
+    """The outcome of the conversion for one field."""
 
-    KEPT = "kept"  # means the same, if in another place or form: the note says which
-    CHANGED = "changed"  # means something else
-    DROPPED = "dropped"  # is not said any more
+    KEPT = "kept"  # the same meaning, perhaps in another place or form: the note says which
+    CHANGED = "changed"  # another value or meaning
+    DROPPED = "dropped"  # not in the result
 
 
 @dataclass(frozen=True)
 class Note:
-    """What became of a field of a manifest, or of a flag of a command line, and why."""
+    """The verdict on a field of a manifest, or on a flag of a command line, and the reason."""
 
     line: int | None
     field: str
     verdict: Verdict
     why: str = ""
     harmless: bool = False
-    """Whether nothing is lost although the field is dropped: what the cluster writes itself."""
+    """Whether dropping the field loses nothing: the cluster writes it itself, or it is the default here."""
 
     @property
     def lossy(self) -> bool:
@@ -49,10 +49,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Converted:
-    """What was made of one document."""
+    """The result of converting one document."""
 
     job: Manifest
-    """An ElasticJob; of a ScalePlan or the like, our object that means the same."""
+    """An ElasticJob; for other kinds, such as a ScaleIn, the equivalent object of this operator."""
     notes: tuple[Note, ...]
     others: tuple[Manifest, ...] = ()
     """Objects that the job needs beside it."""
@@ -63,7 +63,7 @@ class Source:
     """A parsed manifest, or the text of a command line or a script."""
 
     file: str
-    """How the user named it."""
+    """Its name in messages: a path, KIND/NAME, or command."""
     manifest: Manifest = field(default_factory=dict)
     """Empty for command lines and scripts."""
     text: str = ""
@@ -100,11 +100,11 @@ class System(Protocol):
         """Whether this is one of its own; the first system of SYSTEMS that says so converts it."""
 
     def convert(self, source: Source) -> Converted:
-        """Return the job and what became of each field. Raises Unconvertible where there can be no job."""
+        """Return the job and a note for each field. Raises Unconvertible if no job can be made."""
 
 
 class Unconvertible(ValueError):
-    """A document of which no job can be made; the sentence names the field and the next step."""
+    """A document that cannot be converted; the message names the field and the next step."""
 
 
 def child(path: str, name: str | int) -> str:
@@ -116,14 +116,14 @@ def child(path: str, name: str | int) -> str:
 
 @dataclass
 class _Log:
-    """What is known of the fields of a document so far: their notes, and whose members are looked at."""
+    """The fields of a document that were read so far: their notes, and those whose members are read."""
 
     notes: dict[str, Note] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
 
 
 class Fields:
-    """A mapping of a manifest that is read field by field, and remembers what became of each."""
+    """A mapping of a manifest that is read field by field, and records the verdict on each."""
 
     def __init__(self, source: Source, value: Any = None, path: str = "", log: _Log | None = None) -> None:
         self.source, self.path = source, path
@@ -137,11 +137,11 @@ class Fields:
         return name in self.value
 
     def peek(self, name: str) -> Any:
-        """Return a field without saying what becomes of it; None if it is absent."""
+        """Return a field without a note; None if it is absent."""
         return self.value.get(name)
 
     def keep(self, name: str, why: str = "") -> Any:
-        """Return a field whose meaning is kept, `why`: where or in which form; None if it is absent."""
+        """Return a field whose meaning is kept, `why`: its new place or form; None if it is absent."""
         return self._noted(name, Verdict.KEPT, why)
 
     def change(self, name: str, why: str) -> Any:
@@ -153,7 +153,7 @@ class Fields:
         return self._noted(name, Verdict.DROPPED, why, harmless)
 
     def number(self, name: str, why: str = "") -> int | None:
-        """Return a whole number that is kept; what is none is dropped."""
+        """Return an integer that is kept; a value of another type is dropped."""
         value = self.peek(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return int(self.keep(name, why))
@@ -161,15 +161,15 @@ class Fields:
         return None
 
     def text(self, name: str, why: str = "") -> str:
-        """Return a text that is kept, "" if it is absent; what is none is dropped."""
+        """Return a string that is kept, "" if it is absent; a value of another type is dropped."""
         value = self.peek(name)
         if isinstance(value, str):
             return str(self.keep(name, why))
-        self._wrong(name, "a text")
+        self._wrong(name, "a string")
         return ""
 
     def flag(self, name: str, why: str = "") -> bool | None:
-        """Return true or false that is kept; what is neither is dropped."""
+        """Return a boolean that is kept; a value of another type is dropped."""
         value = self.peek(name)
         if isinstance(value, bool):
             return bool(self.keep(name, why))
@@ -177,16 +177,16 @@ class Fields:
         return None
 
     def below(self, name: str) -> Fields:
-        """Return the members of a field, each of which is looked at by itself; empty if it has none.
+        """Return the members of a field, to be read one by one; empty if it has none.
 
-        A field of which a note says what becomes of it as a whole stays with that.
+        If a note covers the field as a whole already, that note stays.
         """
         if self.peek(name) is not None and not isinstance(self.peek(name), dict):
             self._wrong(name, "an object")
         return Fields(self.source, self.peek(name) or {}, child(self.path, name), self.log)
 
     def each(self, name: str) -> list[Fields]:
-        """Return the objects of a list, each of which is looked at by itself."""
+        """Return the objects of a list, to be read one by one."""
         value, path = self.peek(name), child(self.path, name)
         if not isinstance(value, list):
             self._wrong(name, "a list")
@@ -200,12 +200,12 @@ class Fields:
         ]
 
     def note(self, path: str, verdict: Verdict, why: str, *, harmless: bool = False) -> None:
-        """Say what became of a path of the document; what was said last is what counts."""
+        """Add a note on a path of the document; it replaces an earlier one."""
         self.log.notes[path] = Note(self.source.line(path), path, verdict, why, harmless)
 
     def notes(self, advice: Mapping[str, str] | None = None) -> tuple[Note, ...]:
-        """Return all notes in the order of lines. Fields that nobody read are dropped: `advice` says what to
-        do instead, by their names."""
+        """Return all notes in the order of lines. Fields that were never read are dropped: `advice` has the
+        next step by their names."""
         unread = {
             path: Note(self.source.line(path), path, Verdict.DROPPED, (advice or {}).get(name, UNKNOWN))
             for path, name in self._unread(self.source.manifest, "")

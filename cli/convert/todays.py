@@ -1,4 +1,4 @@
-"""ElasticJobs of DLRover and EasyDL in today's fields: almost ours, and what differs. Pure."""
+"""ElasticJobs of DLRover and EasyDL, whose fields are nearly those of this operator. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def job_spec(spec: Fields) -> Manifest:
 
 
 def _first_form(spec: Fields, found: Manifest, launches: dict[str, Launch]) -> None:
-    """Read what only the first manifests have: whole roles beside each other in the spec."""
+    """Read roles beside each other in the spec, the form of the first releases."""
     for field, role in OLDER_ROLES:
         part = spec.below(field) if field in spec else None
         if part is not None and "template" in part:
@@ -105,7 +105,7 @@ def _role_name(members: Fields, name: str) -> str:
     """Return a role's name as roles are written here: PS is ps."""
     now = name.lower().replace("_", "-")
     if now != name:
-        members.below(name)  # so that what it says is looked at by itself
+        members.below(name)  # its members are read one by one
         members.keep(name, f"as role {now}")
     return now
 
@@ -197,7 +197,7 @@ def _own_master(fields: Fields, role: Manifest) -> None:
 
 
 def _todays(spec: Fields, found: Manifest) -> Manifest:
-    """Put what the EasyDL form says into roles."""
+    """Move the fields of the EasyDL form into roles."""
     made = todays_job(found)
     for field in OF_ALL_ROLES:
         if field in spec:
@@ -226,7 +226,7 @@ def _with_images(spec: Fields, made: Manifest) -> Manifest:
 
 
 def _raise_limits(spec: Fields, made: Manifest) -> None:
-    """DLRover takes limits that are less than what is asked for; here such a job could never run."""
+    """Raise resourceLimits to the requests of the least sizes: DLRover takes lower ones."""
     try:
         given = ELASTICJOB.convert(made)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The role that trains: its pod template, with elasticjob run in place of a launcher. Pure."""
+"""The role that trains: its sizes, and its pod template with elasticjob run as the launcher. Pure."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def trained(
 ) -> Trained:
     """Return the template of a role whose main container, one of `names` or the first, trains.
 
-    `plainly`: Python without a launcher has its rank from the system, so elasticjob run starts it.
-    `prepared`: the container with what the system adds to it. `variables`: those that it sets in pods.
+    `plainly`: elasticjob run also starts Python without a launcher, as the system gives it a rank.
+    `prepared`: adds to the container as the system does. `variables`: those that it sets in pods.
     """
     made = pods.main_first(pods.template(role, name), names)
     found = pods.containers(made)
@@ -75,7 +75,7 @@ def trained(
 
 
 def members(fields: Fields, name: str) -> dict[str, Fields]:
-    """Return the objects of a map by their keys, each of which is looked at by itself."""
+    """Return the objects of a map by their keys, to be read one by one."""
     whole = fields.below(name)
     return {key: whole.below(key) for key in whole.value if isinstance(whole.peek(key), dict)}
 
@@ -139,7 +139,7 @@ def within(role: Fields, sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked(launch: Launch | None) -> Manifest:
-    """Return the fields of a job's spec that a launcher's flags say: checks of nodes, and their unit."""
+    """Return the fields of a job's spec for a launcher's flags: nodeCheck and nodeUnit."""
     if launch is None:
         return {}
     found: Manifest = {"nodeCheck": launch.check} if launch.check else {}
@@ -155,7 +155,7 @@ def devices(container: Mapping[str, Any]) -> int:
 
 
 def _counted(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | None:
-    """auto is a process for each GPU, and one where there is none."""
+    """Return the defaults with a number for auto: a process for each GPU, else one."""
     if defaults is None or defaults.processes not in ("", "auto"):
         return defaults
     count = devices(container)
@@ -163,7 +163,7 @@ def _counted(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | 
 
 
 def _without_launcher(role: Fields, path: str, container: Mapping[str, Any], *, ranked: bool) -> None:
-    """Say what a container without a launcher will do; `ranked`: its system gives each node a rank."""
+    """Warn of a container without a launcher, if its system gives each node a rank (`ranked`)."""
     if not ranked:
         return
     if not container.get("command") and not container.get("args"):
@@ -175,7 +175,7 @@ def _without_launcher(role: Fields, path: str, container: Mapping[str, Any], *, 
 
 
 def note_near(fields: Fields, path: str, verdict: Verdict, why: str, *, harmless: bool = False) -> None:
-    """Say what becomes of a field that may be absent: its line is that of what it would be in."""
+    """Add a note on a field that may be absent: its line is then that of the nearest parent."""
     line, place = None, path
     while line is None and place:
         line, place = fields.source.line(place), place[: max(place.rfind("."), place.rfind("["), 0)]

@@ -70,7 +70,7 @@ def save(job: Job) -> Job:
 
 
 def told(parameters: Parameters) -> Plane | None:
-    """Return what servers and workers are told; None until that is saved."""
+    """Return the state that servers and workers are told; None until it is saved."""
     return plane(parameters) if parameters.mark <= parameters.durable else None
 
 
@@ -260,7 +260,7 @@ def _told_later(job: Job, before: Parameters) -> Job:
 
 
 def _commits(parameters: Parameters) -> tuple[object, ...]:
-    """What a later master has to know before anybody is told."""
+    """Return the state that must be saved before it is told: a later master needs it."""
     saving = parameters.saving
     stopped = saving.number if saving and saving.positions is not None else 0
     return parameters.versions, parameters.current.version, parameters.kept.number, stopped

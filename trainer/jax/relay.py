@@ -78,7 +78,7 @@ class Relay:
     def _reach(self) -> tuple[socket.socket, bytes] | None:
         """Return a connection and the first that came from it: a server of HTTP/2 speaks first.
 
-        Whoever else had the port before, and closed it with this connection in its queue, says nothing.
+        A program that had the port before, and closed it with this connection in its queue, sends nothing.
         """
         while not self.is_cut:
             try:

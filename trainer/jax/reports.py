@@ -42,7 +42,7 @@ class Reports:
         return None if self._stands is None else now - self._stands
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add metrics. A report never ends a training: what is no number is left out."""
+        """Add metrics. A report never ends a training: values that are no numbers are left out."""
         for name, value in metrics.items():
             try:
                 self.metrics[name] = float(value)

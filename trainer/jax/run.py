@@ -80,7 +80,7 @@ class Run:
         self.membership.save()
 
     def leave(self) -> None:
-        """After a `break` of the script: report and save what was trained till then."""
+        """After a `break` of the script: report and save the steps till then."""
         self._report(0.0)
         self.membership.save()
 

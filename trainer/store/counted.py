@@ -1,4 +1,4 @@
-"""What a partition has counted: the identity of an update is a range of records, not who sends it.
+"""The records that a partition has counted: an update is identified by its records, not by its sender.
 
 The batches of a shard are sent one after another, so one number for each open shard is enough: up to where it
 is counted. A shard that is done is one of a few ranges of numbers, so that a late repetition is known for

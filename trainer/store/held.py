@@ -35,7 +35,7 @@ class Held:
         self.counted = {each: Counted() for each in self.owned | self.copied}
 
     def answer(self, request: Hello | Pull | Push | Fetch) -> Answer:
-        """Do what is asked for."""
+        """Carry out a request."""
         try:
             match request:
                 case Hello():

@@ -1,4 +1,4 @@
-"""Which server has which partitions: contiguous ranges, and the next server has a copy of each."""
+"""The partitions of each server: contiguous ranges, each with a copy on the next server."""
 
 from __future__ import annotations
 

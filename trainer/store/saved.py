@@ -75,7 +75,7 @@ class Files:
         return None
 
     def keep(self, number: int) -> None:
-        """Delete the checkpoints before this one, but for the last of them, and what was never whole."""
+        """Delete the checkpoints before this one, but for the last of them, and incomplete ones."""
         before = sorted(each for each in self._numbers() if each < number)
         for each in before[:-1]:
             shutil.rmtree(self.folder / str(each), ignore_errors=True)

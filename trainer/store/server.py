@@ -83,10 +83,10 @@ class Server:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
-    # What the master directs: elasticjob.trainer.parameters.Values and Checkpoints.
+    # Directed by the master: elasticjob.trainer.parameters.Values and Checkpoints.
 
     def take_over(self, move: Move) -> None:
-        """Get the partitions of this server: from who has them, from their copies, or from the checkpoint."""
+        """Get the partitions of this server: from their owners, from their copies, or from the checkpoint."""
         self._become(move.since)
         found = Held(move.version, move.me, len(move.after))
         if move.restores is not None:
@@ -115,10 +115,10 @@ class Server:
         with self._lock:
             return self._held.part(self._held.owned)
 
-    # What clients and other servers ask for.
+    # Requests of clients and of other servers.
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked for; an update is acknowledged when its copy is made."""
+        """Carry out a request; an update is acknowledged when its copy is made."""
         if isinstance(request, Fetch):
             self._become(request.since)
         with self._lock:
@@ -247,7 +247,7 @@ class _Line:
         threading.Thread(target=self._run, name="elasticjob-store-copies", daemon=True).start()
 
     def send(self, push: Push) -> Future[Answer]:
-        """Return what the copy will answer."""
+        """Return the future answer of the copy."""
         future: Future[Answer] = Future()
         if self._closed:
             future.set_exception(ConnectionError("other servers are in use"))
@@ -256,7 +256,7 @@ class _Line:
         return future
 
     def close(self) -> None:
-        """End; what is on its way is not acknowledged."""
+        """End; updates on their way are not acknowledged."""
         self._closed = True
         self._queue.put(None)
 

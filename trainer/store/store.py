@@ -56,7 +56,7 @@ log = logging.getLogger("elasticjob.store")
 
 
 class StoreError(Exception):
-    """A server refuses what it is asked for, and would do so again: the sentence says what to change."""
+    """A server refuses a request, and would do so again: the message says what to change."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Tables of rows: what users declare, and the rows of a table that a server has.
+"""Tables of rows: as users declare them, and the part of a table that a server has.
 
 A row is made when it is updated for the first time. Its first values depend on the table's seed and the row's
 id alone, so that any server makes the same.

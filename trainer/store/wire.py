@@ -75,18 +75,18 @@ class Rows(msgspec.Struct, tag=True, frozen=True):
 
 
 class Taken(msgspec.Struct, tag=True, frozen=True):
-    """It is done."""
+    """The request was carried out."""
 
 
 class Partitions(msgspec.Struct, tag=True, frozen=True):
-    """Whole partitions: their rows, and what each has counted."""
+    """Whole partitions: their rows, and the records that each has counted."""
 
     parts: tuple[Part, ...]
     counted: dict[int, Counted]
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """It is not done: `later` as the servers change, or not ever."""
+    """The request was refused: `later`, as the servers change, or for good."""
 
     why: str
     later: bool = False
@@ -98,7 +98,7 @@ _answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answe
 
 
 class WireError(OSError):
-    """What came is no message of the store, or not from a process of this job."""
+    """The bytes received are no message of the store, or not from a process of this job."""
 
 
 class Connection:

@@ -35,7 +35,7 @@ class ModeKeys:
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function returns, in place of tf.estimator.EstimatorSpec."""
+    """The result of a model function, in place of tf.estimator.EstimatorSpec."""
 
     mode: str = ModeKeys.TRAIN
     predictions: Any = None

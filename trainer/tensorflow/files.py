@@ -22,7 +22,7 @@ STEM: Final = "model-"
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What is beside the values: the servers that wrote them, the variables, where the datasets stood."""
+    """The metadata of a checkpoint: its servers, its variables, the positions of the datasets."""
 
     number: int
     servers: int

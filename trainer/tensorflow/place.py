@@ -46,7 +46,7 @@ Manifest = Annotated[tuple[Entry, ...], msgspec.Meta(max_length=65_536)]
 
 @dataclass(frozen=True)
 class Part:
-    """What one server has of a variable: `rows` from `first`; of a whole one, all of it."""
+    """The part of a variable on one server: `rows` from `first`, or all of it."""
 
     server: int
     name: str

@@ -28,7 +28,7 @@ class Rewritten:
     """The field in which the launcher is called."""
 
     def notes(self, path: str) -> tuple[Note, ...]:
-        """Return what became of the launcher's flags, for a container at this path."""
+        """Return the notes on the launcher's flags, for a container at this path."""
         if self.launch is None:
             return ()
         field = f"{path}.{self.field}"
@@ -48,7 +48,7 @@ def rewritten(
 ) -> Rewritten:
     """Return the container with elasticjob run in place of its launcher, if it calls one.
 
-    `plainly`: Python without a launcher counts, too. `defaults`: what the system says beside the line.
+    `plainly`: Python without a launcher counts, too. `defaults`: the system's settings.
     """
     command, args = (list(map(str, listed(container.get(field)))) for field in ("command", "args"))
     known = {**_variables(container), **(variables or {})}
@@ -105,7 +105,7 @@ def _replaced(script: str, start: int, end: int, launch: Launch) -> tuple[str, L
 
 
 def beside(launch: Launch, defaults: Launch | None) -> Launch:
-    """Return the launch with what the system says beside it, where the line itself does not."""
+    """Return the launch; settings of the system fill in what the command line leaves open."""
     if defaults is None:
         return launch
     is_python = PYTHON.fullmatch(launch.launcher) is not None
@@ -140,5 +140,5 @@ def _with_environment(container: Manifest, launch: Launch) -> Manifest:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the members of a list; what is none has no members."""
+    """Return the members of a list; none of a value of another type."""
     return value if isinstance(value, list) else []

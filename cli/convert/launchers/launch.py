@@ -1,6 +1,6 @@
 """A launcher's command line as a value, and how the flags of a launcher are read into it. Pure.
 
-A launcher is a table of flags; each says what becomes of it under `elasticjob run` in a pod of a job, where
+A launcher is a table of flags; each has its counterpart under `elasticjob run` in a pod of a job, where
 the job gives the number of nodes and its master is the rendezvous.
 """
 
@@ -30,10 +30,10 @@ def words_of(texts: Sequence[object]) -> list[Word]:
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher's command line asks for."""
+    """The parsed command line of a launcher."""
 
     launcher: str
-    """As it is called: torchrun, accelerate launch."""
+    """Its name: torchrun, accelerate launch."""
     script: str = ""
     """As it is written: script and arguments may be quoted for a shell."""
     arguments: tuple[str, ...] = ()
@@ -58,10 +58,10 @@ class Launch:
     """spec.nodeUnit."""
     notes: tuple[Note, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What is known of the shell's variables."""
+    """The values of shell variables, as far as they are known."""
 
     def noted(self, flag: str, verdict: Verdict, why: str, *, harmless: bool = False) -> Launch:
-        """Say what becomes of a flag."""
+        """Add a note on a flag."""
         return replace(self, notes=(*self.notes, Note(None, flag, verdict, why, harmless)))
 
     def with_variable(self, name: str, value: str) -> Launch:
@@ -107,12 +107,12 @@ class Launch:
 
 
 Act = Callable[[Launch, str, str], Launch]
-"""What becomes of a flag: (launch so far, flag as written, value) → launch."""
+"""The effect of a flag: (launch so far, flag as written, value) → launch."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of a launcher: what becomes of it, and how many words follow it."""
+    """A flag of a launcher: its effect, and the number of words that follow it."""
 
     act: Act
     values: int = 1
@@ -175,12 +175,12 @@ def one_of(flags: Flags) -> Callable[[str], Flag | None]:
 
 
 def kept(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
-    """A flag that means the same, in another place."""
+    """A flag with the same meaning in another place."""
     return lambda launch, flag, value: change(launch, value).noted(flag, Verdict.KEPT, why)
 
 
 def changed(why: str) -> Act:
-    """A flag that is not needed, since it is done in another way."""
+    """A flag whose effect comes about in another way."""
     return lambda launch, flag, _: launch.noted(flag, Verdict.CHANGED, why)
 
 
@@ -190,7 +190,7 @@ def dropped(why: str, *, harmless: bool = False) -> Act:
 
 
 def needless(why: str) -> Act:
-    """A flag that says what is so anyway."""
+    """A flag that sets the default, or has no meaning in a pod."""
     return dropped(why, harmless=True)
 
 

@@ -50,7 +50,7 @@ def words(line: str) -> list[Word]:
 
 
 def plain(raw: str) -> str:
-    """Return what a word means, without quotation marks; variables stay."""
+    """Return a word without its quotation marks; variables stay."""
     try:
         return " ".join(shlex.split(raw, comments=False)) if raw[:1] != "`" else raw
     except ValueError:

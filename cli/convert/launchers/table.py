@@ -1,4 +1,4 @@
-"""The launchers that are known: by what they are called, and how their words are read. Pure."""
+"""The known launchers: the programs and modules that call them, and the parsers of their arguments. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRAPPERS: Final = frozenset(
         "xvfb-run",
     ]
 )
-"""Programs that start the one that is named behind their own flags."""
+"""Programs that run another command, which follows their own flags."""
 WHICH: Final = re.compile(r"(?:\$\(|`)\s*(?:which|command -v)\s+([\w.-]+)\s*(?:\)|`)")
 OF_PYTHON: Final = frozenset(["W", "X"])
 """Flags of Python that a word follows."""
@@ -52,7 +52,7 @@ def no_file(path: str) -> None:
 
 @dataclass(frozen=True)
 class Launcher:
-    """A launcher: what it is called by, and how the words after its name are read."""
+    """A launcher: its program names, and the parser of its arguments."""
 
     names: tuple[str, ...]
     """Programs, or modules, where a trailing dot stands for all modules below."""

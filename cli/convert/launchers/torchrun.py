@@ -29,11 +29,11 @@ from elasticjob.cli.errors import Failure
 from elasticjob.cli.standalone.torchrun import REFUSED, conf
 
 MOMENTS: Final = "join_timeout", "timeout"
-"""Keys of --rdzv-conf that an agent reads; the others are for who hosts a master."""
+"""Keys of --rdzv-conf that an agent reads; the others are for the host of a store."""
 
 
 def rendezvous_conf(launch: Launch, flag: str, value: str) -> Launch:
-    """Keep how long a node waits for others; the rest is the master's."""
+    """Keep the join timeout; the other keys are settings of the job's master."""
     try:
         conf(value)
     except Failure as error:

@@ -67,7 +67,7 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
 
 
 def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Trained:
-    """The launcher's command is what the workers run; of the rest of its pod nothing is left."""
+    """Return the workers' template with the launcher's command; the rest of its pod is dropped."""
     pod = launcher.below("template").below("spec")
     given, ours = next(iter(pod.each("containers")), None), pods.containers(template)
     if given is None or not ours:

@@ -1,4 +1,4 @@
-"""Kubeflow's JAXJob, and the kinds of the training operator of which no job can be made."""
+"""Kubeflow's JAXJob, and the kinds of the training operator that cannot be converted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ WHY: Final[Mapping[str, str]] = {
 
 
 class Others:
-    """Kinds of the training operator of which no job can be made."""
+    """Kinds of the training operator that cannot be converted."""
 
     NAME = "Kubeflow XGBoostJob, PaddleJob, MXJob"
     KINDS = tuple(Kind(GROUP, "v1", kind, f"{kind.lower()}s", dict) for kind in WHY)

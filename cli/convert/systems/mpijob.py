@@ -1,4 +1,4 @@
-"""Kubeflow's MPIJob: each worker runs what the launcher would have started on it over ssh."""
+"""Kubeflow's MPIJob: each worker runs the command that the launcher would have started over ssh."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
 
 
 def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
-    """Return what v1alpha1 says: one template, and a number of GPUs, processing units or replicas."""
+    """Return the workers of v1alpha1: one template, and a number of GPUs, processing units or replicas."""
     count, gpus = (
         spec.number("replicas", f"as {WORKERS}.replicas"),
         spec.number("gpus", "as GPUs of all workers"),

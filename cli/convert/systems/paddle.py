@@ -33,7 +33,7 @@ WHERE: Final = {
     "max-instance": "as maxReplicas",
     "resources": "of the container",
 }
-"""Where a field is in the ElasticJob."""
+"""The place of each field in the ElasticJob."""
 ROLES: Final = {"trainer": "worker", "pserver": "ps", "master": "dlrover-master"}
 ADVICE: Final = {
     "priority": "write runPolicy.scheduling.priorityClassName",
@@ -57,7 +57,7 @@ class Paddle:
         return source.is_a(GROUP, "TrainingJob", "TrainingJobs")
 
     def convert(self, source: Source) -> Converted:
-        """Return the job that the operator would run, and what of the manifest is in it."""
+        """Return the job that the operator would run, and a note for each field."""
         whole = Fields(source)
         try:
             job = TrainingJob.model_validate(_mended(whole))

@@ -13,7 +13,7 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kubeflow.org"
 OURS: Final = ("", "kubeflow.org/training-operator")
-"""Values of managedBy that mean the operator itself."""
+"""Values of managedBy that name the operator itself."""
 WORKERS: Final = "spec.replicaSpecs.worker"
 THE_OTHERS: Final = "the first worker has the template of Worker: there is no special first pod"
 SIZED: Final = (
@@ -73,14 +73,14 @@ def general(policy: Fields) -> Manifest:
 
 
 def processes(spec: Fields, elastic: Fields) -> str:
-    """Return the processes of each node: a number, auto, cpu or gpu; "" if nothing says it."""
+    """Return the processes of each node: a number, auto, cpu or gpu; auto by default."""
     told = "as --nproc-per-node of elasticjob run, where the command calls a launcher"
     found = spec.keep("nprocPerNode", told) or elastic.keep("nProcPerNode", told)
     return str(found or "auto")
 
 
 def launch_of(elastic: Fields, each: str) -> Launch:
-    """Return what the elastic policy says of the launcher."""
+    """Return the launcher settings of an elastic policy."""
     for name in ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "standalone"):
         elastic.drop(name, MASTER, harmless=True)
     elastic.drop("rdzvConf", f"{MASTER}; its times are settings of the master")
@@ -112,7 +112,7 @@ def restart_policy(roles: dict[str, Fields]) -> str:
 
 
 def compare(roles: dict[str, Fields], found: dict[str, Trained]) -> None:
-    """Say if Master's pods were others than those of Worker."""
+    """Add a note if the template of Master differs from that of Worker."""
     if len(found) < 2 or found["Master"].template == found["Worker"].template:
         return
     roles["Master"].note(f"{roles['Master'].path}.template", Verdict.CHANGED, THE_OTHERS)

@@ -65,12 +65,12 @@ class RayJob:
         return source.is_a(GROUP, "RayJob", "RayCluster")
 
     def convert(self, source: Source) -> Converted:
-        """Return the job of the first group of workers. Raises Unconvertible if nothing says what runs."""
+        """Return the job of the first group of workers. Raises Unconvertible without an entrypoint."""
         whole = Fields(source)
         spec = whole.below("spec")
         if source.manifest["kind"] == "RayCluster":
             raise Unconvertible(
-                "a RayCluster says where to run and not what: write a RayJob with "
+                "a RayCluster has pods and no command: write a RayJob with "
                 "spec.entrypoint, or an ElasticJob "
                 "of your training script"
             )
@@ -167,7 +167,7 @@ def _trained(group: Fields, spec: Fields, entrypoint: str) -> Trained:
 
 
 def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | None]:
-    """Return the command of a line: words, or a shell's script where it has more than words."""
+    """Return the command of an entrypoint: its words, or sh -c if it has shell syntax."""
     try:
         words = shlex.split(entrypoint)
     except ValueError:
@@ -183,7 +183,7 @@ def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | Non
 
 
 def with_variables(worker: Trained, env: dict[str, str]) -> Trained:
-    """Return the worker with variables below those that its main container has."""
+    """Return the worker with variables added, except those that its main container sets."""
     main = worker.container
     there = {str(each.get("name")) for each in listed(main.get("env")) if isinstance(each, dict)}
     new = [{"name": name, "value": value} for name, value in env.items() if name not in there]

@@ -1,4 +1,4 @@
-"""Slurm's sbatch scripts, and command lines of launchers: both are texts that start a training."""
+"""Slurm's sbatch scripts, and command lines of launchers: both are scripts that start a training."""
 
 from __future__ import annotations
 

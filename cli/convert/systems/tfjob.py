@@ -73,7 +73,7 @@ def _role(role: Fields, found: Trained) -> Manifest:
 
 
 def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict[str, Manifest]:
-    """Count the chief among the workers, since all-reduce has no role for it."""
+    """Return the roles with the chief as one more worker: all-reduce has no chief."""
     chief, others = specs[CHIEF], {name: spec for name, spec in specs.items() if name != CHIEF}
     roles[CHIEF].note(f"{roles[CHIEF].path}.replicas", Verdict.KEPT, AMONG_WORKERS)
     if WORKER not in others:
@@ -85,7 +85,7 @@ def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict
 
 
 def _success(spec: Fields) -> str:
-    """Return who must succeed: by default the chief, or the first worker."""
+    """Return the success policy: by default the chief, or the first worker, must succeed."""
     if spec.text("successPolicy", "as runPolicy.successPolicy") == "AllWorkers":
         return SuccessPolicy.ALL_WORKERS.value
     return SuccessPolicy.CHIEF_OR_WORKER_0.value

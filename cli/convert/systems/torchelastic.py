@@ -25,7 +25,7 @@ class TorchElastic:
     KINDS = (Kind(GROUP, "v1alpha1", "ElasticJob", "elasticjobs", dict),)
 
     def recognises(self, source: Source) -> bool:
-        """Whether it is an ElasticJob of this group, or one of which somebody has changed the group alone."""
+        """Whether it is an ElasticJob of this group, or one with this operator's group."""
         if source.is_a(GROUP, "ElasticJob"):
             return True
         spec = source.manifest.get("spec")
@@ -55,7 +55,7 @@ class TorchElastic:
 
 
 def with_launcher(container: Manifest) -> Manifest:
-    """Return a container with what its controller expects of the image: a launcher as its entrypoint."""
+    """Return a container with the launcher that TorchElastic's images have as entrypoint."""
     return container if container.get("command") else {**container, "command": [*ENTRYPOINT]}
 
 

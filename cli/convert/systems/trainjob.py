@@ -27,7 +27,7 @@ OF_THE_RUNTIME: Final = (
 INITIALIZER: Final = "write an init container in the template, or a Job before this one"
 PATCHED: Final = f"as {WORKERS}.template"
 NODE: Final = ("node", "trainer", "trainer-node")
-"""What runtimes call the pods that train."""
+"""Names that runtimes give to the pods that train."""
 LISTS: Final = ("volumes", "tolerations", "imagePullSecrets", "schedulingGates")
 
 
@@ -103,7 +103,7 @@ def _worker(spec: Fields) -> tuple[Trained, int]:
 
 
 def _patched(spec: Fields, container: Manifest) -> Manifest:
-    """Return the template of the workers with what the job's patches of the runtime say."""
+    """Return the template of the workers, with the job's patches of the runtime applied."""
     about: dict[str, Any] = {}
     for field in ("labels", "annotations"):
         told = members_of(spec, field)
@@ -167,7 +167,7 @@ def members_of(fields: Fields, name: str) -> dict[str, str]:
 
 
 def _merged(inner: Fields, container: Manifest) -> Manifest:
-    """Return the main container with what a patch says of it."""
+    """Return the main container with a patch applied."""
     for each in inner.each("containers"):
         if each.keep("name", "the main container") not in NODE:
             each.note(

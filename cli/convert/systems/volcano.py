@@ -1,4 +1,4 @@
-"""Volcano's Job: tasks are roles, minAvailable is the gang; plugins are what each ElasticJob has anyway."""
+"""Volcano's Job: tasks become roles, minAvailable the gang; ElasticJobs need no plugins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEANT: Final = {
     "chief": CHIEF,
     "evaluator": EVALUATOR,
 }
-"""What tasks are called, and the role that each is where there are parameter servers."""
+"""Usual names of tasks, and their roles in a job with parameter servers."""
 PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
     "svc": (
         "each job has a service, and pods are <job>-<role>-<index>.<job>; no file in /etc/volcano lists them",
@@ -41,7 +41,7 @@ PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
     "mpi": ("no node is reached by ssh, and there is no MPI_HOST: each worker runs elasticjob run", True),
     "ray": ("there is no Ray cluster: docs/from-kuberay.md", False),
 }
-"""What takes the place of a plugin, and whether nothing is lost by it."""
+"""Plugins: their replacement here, and whether dropping them loses nothing."""
 INDEX: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 HOST_FILES: Final = re.compile(r"/etc/volcano/[\w.-]+")
 EVICTED: Final = frozenset({"PodEvicted", "PodFailed", "TaskFailed", "JobUnknown", "PodPending"})
@@ -97,7 +97,7 @@ def _plugins(spec: Fields) -> dict[str, Any]:
 
 
 def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[str, Manifest], Launch | None]:
-    """Return the roles of tasks, and the launch of what trains."""
+    """Return the roles of tasks, and the launch of the role that trains."""
     for task in tasks.values():
         task.keep("name")
     if (pair := _of_mpi(tasks)) is not None:
@@ -130,7 +130,7 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _role_name(name: str, count: int, *, has_servers: bool, ranked: bool) -> str:
-    """Return the role of a task: its own name, unless it means one of ours."""
+    """Return the role of a task: its own name, or one of MEANT."""
     if has_servers and name in MEANT:
         return MEANT[name]
     if count == 1 or (ranked and name in ("master", "worker", "launcher")):
@@ -217,7 +217,7 @@ def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any], *,
 
 
 def _lifecycle(fields: Fields) -> bool:
-    """Say what becomes of policies; return whether the end of a task ends the job."""
+    """Add notes on policies; return whether the end of a task ends the job."""
     ends = False
     for policy in fields.each("policies") if "policies" in fields else ():
         given = (policy.peek("event"), *listed(policy.peek("events")))
@@ -231,7 +231,7 @@ def _lifecycle(fields: Fields) -> bool:
 
 
 def _meaning(events: set[str], policy: Fields) -> tuple[Verdict, str]:
-    """Return what becomes of a policy for certain events."""
+    """Return the verdict on a policy for these events, and the reason."""
     action = policy.peek("action")
     if "exitCode" in policy:
         return Verdict.DROPPED, BY_CODES
@@ -304,7 +304,7 @@ def _host_files(task: Fields, made: Trained) -> None:
 
 
 def _text(task: Fields) -> str:
-    """Return what the containers of a task run, as one text."""
+    """Return the commands and arguments of a task's containers as one string."""
     template = task.peek("template")
     found = pods.containers(template) if isinstance(template, dict) else []
     return "\n".join(

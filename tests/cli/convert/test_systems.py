@@ -256,7 +256,7 @@ def test_a_manifest_becomes_a_job(row: str) -> None:
         (RAY + "  rayClusterSpec: {}\n",
          "spec.entrypoint is absent: write the command of the training script"),
         (RAY.replace("RayJob", "RayCluster") + "  rayVersion: '2'\n",
-         "a RayCluster says where to run and not what: write a RayJob with spec.entrypoint, or an "
+         "a RayCluster has pods and no command: write a RayJob with spec.entrypoint, or an "
 "ElasticJob of your "
          "training script"),
     ],
