@@ -112,8 +112,8 @@ def with_main(template: Manifest, container: Manifest) -> Manifest:
 
 
 def role_of(found: Trained, sizes: Mapping[str, Any], **more: Any) -> Manifest:
-    """Return the spec of a role: sizes in order, and the template."""
-    return pods.without_empty({**ordered(sizes), **more, "template": found.template})
+    """Return the spec of a role: sizes that are in order (`within`), and the template."""
+    return pods.without_empty({**sizes, **more, "template": found.template})
 
 
 def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,13 +128,14 @@ def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def within(role: Fields, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sizes in order, and say what of a role's own is another number now."""
+def within(role: Fields, sizes: Mapping[str, Any], *beside: Fields) -> dict[str, Any]:
+    """Return sizes in order, with a note on each that changes, where it was read: in `role` or `beside`."""
     found = ordered(sizes)
     for name in ("replicas", "maxReplicas"):
         if sizes.get(name) is not None and found[name] != sizes[name]:
             why = f"is {found[name]} now: {sizes[name]} is not within minReplicas and maxReplicas"
-            note_near(role, child(role.path, name), Verdict.CHANGED, why)
+            for fields in [each for each in (role, *beside) if name in each] or [role]:
+                note_near(fields, child(fields.path, name), Verdict.CHANGED, why)
     return found
 
 

@@ -121,6 +121,7 @@ class Flag:
 Flags = Mapping[str, Flag]
 """Flags by their names without dashes at the front, and with - for _."""
 
+COUNTED: Final = "counted for each node: --nproc-per-node of elasticjob run times replicas"
 NEEDS_A_NUMBER: Final = "its value is known only where the line runs: write"
 
 
@@ -265,8 +266,7 @@ def total(launch: Launch, flag: str, value: str) -> Launch:
     """The processes of all nodes together."""
     if not (value.isdecimal() and int(value)):
         return launch.noted(flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node, and replicas")
-    told = "counted for each node: --nproc-per-node of elasticjob run times replicas"
-    return replace(launch, total=int(value)).noted(flag, Verdict.KEPT, told)
+    return replace(launch, total=int(value)).noted(flag, Verdict.KEPT, COUNTED)
 
 
 def as_module(launch: Launch, flag: str, value: str) -> Launch:

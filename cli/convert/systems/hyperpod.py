@@ -9,7 +9,7 @@ from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
-from elasticjob.cli.convert.training import Trained, asked, ordered, role_of, trained
+from elasticjob.cli.convert.training import Trained, asked, role_of, trained, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "sagemaker.amazonaws.com"
@@ -59,28 +59,33 @@ class HyperPod:
 
 
 def _worker(groups: list[Fields], elastic: Fields, found: Trained) -> Manifest:
-    counts = [_count(group) for group in groups]
+    where = "as" if len(groups) == 1 else "counted in"
+    counts = [_count(group, f"{where} {WORKERS}.replicas") for group in groups]
+    sizes: dict[str, Any] = bounds(elastic)
+    known = [each for each in counts if each is not None]
+    if known:
+        sizes["replicas"] = sum(known)
+    if "maxReplicas" not in sizes:
+        most = [group.number("maxReplicas", f"{where} {WORKERS}.maxReplicas") for group in groups]
+        if any(each is not None for each in most):
+            pairs = zip(most, counts, strict=True)
+            sizes["maxReplicas"] = sum(least or 0 if each is None else each for each, least in pairs)
     for group in groups:
         group.keep("name", "the role is worker")
-    sizes: dict[str, Any] = {
-        "replicas": sum(each for each in counts if each is not None) or None,
-        **bounds(elastic),
-    }
-    most = [group.number("maxReplicas", f"as {WORKERS}.maxReplicas") for group in groups]
-    if "maxReplicas" not in sizes and any(most):
-        sizes["maxReplicas"] = sum(each or 0 for each in most)
+        if "maxReplicas" in elastic:
+            group.drop("maxReplicas", "elasticPolicy.maxReplicas is the largest size of all groups")
     if None in counts and found.launch is not None:
-        sizes = {**found.launch.sizes(), **{name: size for name, size in sizes.items() if size is not None}}
-    return role_of(found, ordered(sizes))
+        sizes = {**found.launch.sizes(), **sizes}
+    return role_of(found, within(groups[0], sizes, elastic, *groups[1:]))
 
 
-def _count(group: Fields) -> int | None:
+def _count(group: Fields, where: str) -> int | None:
     """Return a group's number of pods; templates may have a variable there."""
     given = group.peek("replicas")
     if isinstance(given, str):
         group.drop("replicas", f"{given!r} is no number: write {WORKERS}.replicas")
         return None
-    return group.number("replicas", f"as {WORKERS}.replicas") if "replicas" in group else 1
+    return group.number("replicas", where) if "replicas" in group else 1
 
 
 def _policy(policy: Fields) -> Manifest:

@@ -41,7 +41,8 @@ class JAXJob:
         found = trained(worker, (FRAMEWORK,), plainly=True)
         path = f"{child(worker.path, 'template')}.spec.containers[0].env"
         note_near(worker, path, Verdict.CHANGED, PLACE)
-        sizes = {"replicas": worker.number("replicas", f"as {WORKERS}.replicas") or 1}
+        count = worker.number("replicas", f"as {WORKERS}.replicas")
+        sizes = {"replicas": 1 if count is None else count}
         policy = spec.below("runPolicy")
         made: Manifest = {
             **general(policy),

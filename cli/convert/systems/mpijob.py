@@ -75,7 +75,8 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
         raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
     launcher, worker = roles["Launcher"], roles.get("Worker", roles["Launcher"])
     each = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
-    count = worker.number("replicas", f"as {WORKERS}.replicas") or 1
+    given = worker.number("replicas", f"as {WORKERS}.replicas")
+    count = 1 if given is None else given
     beside = spec.flag("runLauncherAsWorker", "as one more worker")
     starter = launched(launcher, Launch("", processes=str(each or 1), nodes=(count, count)))
     template = pods.template(worker)
@@ -85,9 +86,12 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
             launcher.drop(field, NO_POD, harmless=True)
     launch = starter.launch
     found = Trained(template, launch)
+    if beside and given is not None:
+        worker.keep("replicas", f"counted in {WORKERS}.replicas, with the launcher")
     sizes: dict[str, Any] = {"replicas": count + int(bool(beside))}
     if launch is not None and launch.nodes is not None and launch.nodes != (count, count):
-        sizes |= {"minReplicas": min(launch.nodes[0], count), "maxReplicas": max(launch.nodes[1], count)}
+        least, most = min(launch.nodes[0], count), max(launch.nodes[1], sizes["replicas"])
+        sizes |= {"minReplicas": least, "maxReplicas": most}
     policy = worker.text("restartPolicy", "")
     return found, {**sizes, **({"restartPolicy": policy} if policy else {})}
 
@@ -136,9 +140,9 @@ def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     )
     units = spec.number("processingUnits", "as GPUs of all workers")
     total = gpus or units
-    each = (
-        spec.number("gpusPerNode") or spec.number("processingUnitsPerNode") or spec.number("slotsPerWorker")
-    )
+    names = ("gpusPerNode", "processingUnitsPerNode", "slotsPerWorker")
+    given = [spec.number(name, "as --nproc-per-node of elasticjob run") for name in names]
+    each = next((one for one in given if one), None)
     spec.drop("launcherOnMaster", "there is no launcher", harmless=True)
     template = pods.template(spec)
     found = pods.containers(template)
@@ -146,6 +150,9 @@ def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     workers = count or max((total or per) // max(per, 1), 1)
     starter = launched(spec, Launch("", processes=str(per), nodes=(workers, workers)))
     container = with_image(spec, "spec.template.spec.containers[0]", starter.container)
+    if total and total != workers * per:
+        field = "gpus" if gpus else "processingUnits"
+        spec.change(field, f"are {workers * per} in all: replicas {workers}, {per} on each")
     if total and not devices(container):
         container = {**container, "resources": {"limits": {"nvidia.com/gpu": str(per)}}}
     return Trained(with_main(template, container), replace(starter.launch or Launch(""))), {

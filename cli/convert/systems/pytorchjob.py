@@ -50,7 +50,7 @@ class PyTorchJob:
         if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
             sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
         compare(roles, found)
-        sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes)
+        sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes, elastic)
         made: Manifest = {
             **general(spec.below("runPolicy")),
             **asked(worker.launch),
@@ -100,7 +100,7 @@ def counted(roles: dict[str, Fields], elastic: Fields) -> int:
     if len(roles) == 1:
         [role] = roles.values()
         count = role.number("replicas", f"as {WORKERS}.replicas")
-        return count if count is not None else elastic.peek("minReplicas") or 1
+        return count if count is not None else bounds(elastic).get("minReplicas", 1)
     counts = [role.number("replicas", f"counted in {WORKERS}.replicas") for role in roles.values()]
     return sum(1 if each is None else each for each in counts)
 

@@ -15,7 +15,15 @@ from elasticjob.cli.convert.launchers.containers import in_script, listed
 from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.table import found_in
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.training import Trained, asked, devices, ordered, role_of, with_image, with_main
+from elasticjob.cli.convert.training import (
+    Trained,
+    asked,
+    devices,
+    role_of,
+    with_image,
+    with_main,
+    within,
+)
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "ray.io"
@@ -29,6 +37,9 @@ NO_RAY: Final = (
 )
 LEARNT: Final = "optimizeMode: single-job learns the number of workers from the training speed"
 ONE_GROUP: Final = "the first group trains: write another role in spec.replicaSpecs for pods of another kind"
+BOUNDS: Final = ("minReplicas", "maxReplicas")
+NO_RANGE: Final = "a range has a minimum and a maximum of at least 1: write both in spec.replicaSpecs.worker"
+RANGED: Final = "the number may change while it trains; with KubeRay only by enableInTreeAutoscaling"
 OF_RAY: Final = "it is for Ray, which does not run here"
 FIELDS_OF_RAY: Final = (
     "rayVersion",
@@ -90,7 +101,7 @@ class RayJob:
             "managedBy": _manager(spec),
             **asked(worker.launch),
             **more,
-            "replicaSpecs": {"worker": role_of(worker, ordered(sizes))},
+            "replicaSpecs": {"worker": role_of(worker, sizes)},
             "runPolicy": _policy(spec),
         }
         _rest(spec, cluster)
@@ -116,9 +127,11 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Trained, dic
         first.keep("groupName", "the role is worker")
         sizes = _sizes(first, autoscaled=autoscaled)
         hosts = first.number("numOfHosts", "as spec.nodeUnit: workers come in multiples of it")
+        if hosts is not None and hosts < 1:
+            first.change("numOfHosts", "each worker has one node: at least one trains")
         if hosts and hosts > 1:
             more = {"nodeUnit": hosts}
-            sizes = {name: size * hosts for name, size in sizes.items()}
+            sizes = {name: _times(first, name, size, hosts) for name, size in sizes.items()}
         first.drop("scaleStrategy", "write removePods of a ScalePlan: docs/scaleplans.md")
         first.drop("idleTimeoutSeconds", LEARNT)
         first.drop("suspend", "suspend the job: spec.suspend")
@@ -133,18 +146,34 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Trained, dic
 
 
 def _sizes(group: Fields, *, autoscaled: bool) -> dict[str, Any]:
-    count = group.number("replicas", f"as {WORKERS}.replicas")
-    least, most = group.peek("minReplicas"), group.peek("maxReplicas")
-    if not isinstance(least, int) or not isinstance(most, int) or most < 1:
-        for field in ("minReplicas", "maxReplicas"):
-            group.number(field, f"as {WORKERS}.{field}")
-        return {"replicas": max(count or 1, 1)}
-    within = "as {}.{}: the number may change while it trains"
-    for field in ("minReplicas", "maxReplicas"):
-        group.keep(field, within.format(WORKERS, field)) if autoscaled else group.change(
-            field, "the number may change while it trains; with KubeRay only by enableInTreeAutoscaling"
-        )
-    return {"replicas": max(count or least, least, 1), "minReplicas": max(least, 1), "maxReplicas": most}
+    """Return sizes in workers of Ray: a range if the group has both bounds."""
+    kept = {name: group.number(name, f"as {WORKERS}.{name}") for name in ("replicas", *BOUNDS)}
+    count, least, most = kept["replicas"], kept["minReplicas"], kept["maxReplicas"]
+    if least is None or most is None or most < 1:
+        for name in BOUNDS:
+            group.drop(name, NO_RANGE)
+        return {"replicas": _positive(group, "replicas", 1 if count is None else count)}
+    for name in BOUNDS:
+        if not autoscaled:
+            group.change(name, RANGED)
+    sizes = {"replicas": least if count is None else count, "minReplicas": least, "maxReplicas": most}
+    return within(group, {name: _positive(group, name, size) for name, size in sizes.items()})
+
+
+def _positive(group: Fields, name: str, size: int) -> int:
+    """Return a size of at least 1, with a note if it changes."""
+    if size < 1 and name in group:
+        group.change(name, f"is 1 now: with {size} workers nothing trains")
+    return max(size, 1)
+
+
+def _times(group: Fields, name: str, size: int, hosts: int) -> int:
+    """Return a size in nodes, of which each worker has several."""
+    if name in group:
+        was = group.log.notes[child(group.path, name)]
+        verdict = Verdict.CHANGED if was.lossy else Verdict.KEPT
+        group.note(was.field, verdict, f"is {size * hosts} now: nodes, {hosts} for each worker")
+    return size * hosts
 
 
 def _trained(group: Fields, spec: Fields, entrypoint: str) -> Trained:
@@ -229,8 +258,11 @@ def _policy(spec: Fields) -> Manifest:
         spec.drop(
             "ttlSecondsAfterFinished", "0 deletes pods and keeps the RayJob: cleanPodPolicy", harmless=True
         )
+    retries = spec.number("backoffLimit", "as nodes that may be replaced, in all")
+    if retries == 0:
+        spec.drop("backoffLimit", "0 is the default of KubeRay; nodes are replaced here", harmless=True)
     found: Manifest = {
-        "backoffLimit": spec.number("backoffLimit", "as nodes that may be replaced, in all") or None,
+        "backoffLimit": retries or None,
         "activeDeadlineSeconds": spec.number("activeDeadlineSeconds"),
         "pendingTimeoutSeconds": spec.number(
             "preRunningDeadlineSeconds", "as runPolicy.pendingTimeoutSeconds"

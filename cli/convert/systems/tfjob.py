@@ -76,7 +76,9 @@ def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict
     """Return the roles with the chief as one more worker: all-reduce has no chief."""
     chief, others = specs[CHIEF], {name: spec for name, spec in specs.items() if name != CHIEF}
     roles[CHIEF].note(f"{roles[CHIEF].path}.replicas", Verdict.KEPT, AMONG_WORKERS)
-    if WORKER not in others:
+    if WORKER in others:
+        roles[WORKER].keep("replicas", "counted in spec.replicaSpecs.worker.replicas, with the chief")
+    else:
         return {WORKER: chief, **others}
     if chief.get("template") != others[WORKER].get("template"):
         roles[CHIEF].note(f"{roles[CHIEF].path}.template", Verdict.CHANGED, OF_THE_FIRST)

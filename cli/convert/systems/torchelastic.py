@@ -44,7 +44,7 @@ class TorchElastic:
         sizes = _sizes(spec, role)
         if found.launch is not None and not {"minReplicas", "maxReplicas"} & sizes.keys():
             sizes = {**found.launch.sizes(), **sizes}
-        sizes = within(role, sizes)
+        sizes = within(role, sizes, spec)
         made: Manifest = {
             "distributionStrategy": "AllreduceStrategy",
             **asked(found.launch),

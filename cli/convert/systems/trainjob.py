@@ -76,7 +76,7 @@ def _runtime(spec: Fields) -> None:
 
 def _worker(spec: Fields) -> tuple[Trained, int]:
     trainer = spec.below("trainer")
-    count = trainer.number("numNodes", f"as {WORKERS}.replicas") or 1
+    count = trainer.number("numNodes", f"as {WORKERS}.replicas")
     processes = trainer.keep(
         "numProcPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
     )
@@ -99,7 +99,7 @@ def _worker(spec: Fields) -> tuple[Trained, int]:
     spec.log.notes.pop(f"{trainer.path}.template", None)
     if not (found.container.get("command") or found.container.get("args")):
         note_near(spec, child(trainer.path, "command"), Verdict.CHANGED, OF_THE_RUNTIME)
-    return found, count
+    return found, 1 if count is None else count
 
 
 def _patched(spec: Fields, container: Manifest) -> Manifest:

@@ -14,7 +14,7 @@ from elasticjob.cli.convert.launchers.containers import listed
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.mpijob import launched, under
-from elasticjob.cli.convert.training import Trained, asked, note_near, ordered, pod_of, role_of, trained
+from elasticjob.cli.convert.training import Trained, asked, note_near, pod_of, role_of, trained, within
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -105,6 +105,7 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
     has_servers = any(MEANT.get(name) == PS for name in tasks)
     ranked = "pytorch" in plugins
     found: dict[str, Manifest] = {}
+    firsts: dict[str, Fields] = {}
     launch: Launch | None = None
     for name, task in tasks.items():
         made = trained(task, plainly=ranked)
@@ -113,18 +114,9 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
         if role != name:
             task.keep("name", f"the role is {role}")
         if role in found:
-            found[role] = _more(found[role], task)
+            found[role] = _more(found[role], firsts[role], task)
             continue
-        sizes = ordered(
-            {
-                "replicas": task.number("replicas") if "replicas" in task else 1,
-                "minReplicas": task.number("minAvailable", "as minReplicas of the role"),
-            }
-        )
-        least, most = sizes.get("minReplicas"), sizes.get("replicas", 1)
-        if least is not None:
-            sizes = {"replicas": most} if least == most else {**sizes, "maxReplicas": most}
-        found[role] = role_of(made, sizes)
+        firsts[role], found[role] = task, role_of(made, _sizes(task))
         launch = launch or made.launch
     return found, launch
 
@@ -141,11 +133,41 @@ def _role_name(name: str, count: int, *, has_servers: bool, ranked: bool) -> str
     return f"{plain}th" if re.search(r"(^|-)\d+$", plain) else plain
 
 
-def _more(role: Manifest, task: Fields) -> Manifest:
-    """Return a role with the pods of another task that trains with it."""
-    task.keep("replicas", f"counted in spec.replicaSpecs.{WORKER}.replicas")
-    count = task.peek("replicas")
-    return {**role, "replicas": role.get("replicas", 1) + (count if isinstance(count, int) else 1)}
+def _sizes(task: Fields) -> dict[str, Any]:
+    """Return the number of a task's pods, and its range if it may run with fewer."""
+    count = task.number("replicas") if "replicas" in task else 1
+    least = task.number("minAvailable", "as minReplicas of the role")
+    sizes = within(task, {"replicas": 1 if count is None else count, "minReplicas": least})
+    return _ranged(sizes.get("minReplicas", sizes["replicas"]), sizes["replicas"])
+
+
+def _ranged(least: int, most: int) -> dict[str, Any]:
+    return {"replicas": most} | ({"minReplicas": least, "maxReplicas": most} if least < most else {})
+
+
+def _more(role: Manifest, first: Fields, task: Fields) -> Manifest:
+    """Return a role with the pods of another task that trains with its `first` one."""
+    added = _sizes(task)
+    most = role["replicas"] + added["replicas"]
+    least = _least(role) + _least(added)
+    for each in (first, task):
+        for field, name in (("replicas", "replicas"), ("minAvailable", "minReplicas")):
+            _counted(each, field, f"counted in spec.replicaSpecs.{WORKER}.{name}")
+    rest = {name: value for name, value in role.items() if name not in ("minReplicas", "maxReplicas")}
+    return {**rest, **_ranged(least, most)}
+
+
+def _least(sizes: Manifest) -> int:
+    return int(sizes["minReplicas"] if "minReplicas" in sizes else sizes["replicas"])
+
+
+def _counted(task: Fields, field: str, why: str) -> None:
+    """Add to the note on a number that it is one of a sum."""
+    note = task.log.notes.get(child(task.path, field))
+    if note is not None and note.verdict is Verdict.KEPT:
+        task.keep(field, why)
+    elif note is not None and note.verdict is Verdict.CHANGED and why not in note.why:
+        task.change(field, f"{note.why}; {why}")
 
 
 def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | None] | None:
@@ -158,7 +180,8 @@ def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | Non
     if starter is None:
         return None
     [worker] = [task for task in tasks.values() if task is not starter]
-    count = worker.number("replicas", "as spec.replicaSpecs.worker.replicas") or 1
+    given = worker.number("replicas", "as spec.replicaSpecs.worker.replicas")
+    count = 1 if given is None else given
     made = launched(starter, Launch("", nodes=(count, count)))
     starter.drop("replicas", "there is no launcher", harmless=True)
     template = under(worker, pods.template(worker), made.container)
@@ -180,8 +203,10 @@ def _policy(spec: Fields, tasks: dict[str, Fields], specs: Mapping[str, Any], *,
     least = spec.number("minAvailable", "as scheduling.minAvailable")
     most = sum(role.get("maxReplicas", role.get("replicas", 1)) for role in specs.values())
     if least is not None and least > most:
-        spec.change("minAvailable", f"there are {most} pods")
+        spec.change("minAvailable", f"is {most} now: there are {most} pods")
         least = most
+    if least == 0:
+        spec.drop("minAvailable", "0 is the default", harmless=True)
     scheduler = spec.peek("schedulerName")
     spec.keep(
         "schedulerName", "as scheduling.gang" if scheduler in (None, "volcano") else "in templates alone"
