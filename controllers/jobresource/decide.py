@@ -300,6 +300,7 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
         avoid,
         forgiven,
         for_.index if for_ else None,
+        node.moves + bool(node.latest and node.latest.alive),
     )
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
     name = manifest["metadata"]["name"]

@@ -37,6 +37,7 @@ class Birth:
     avoid: tuple[str, ...] = ()
     forgiven: int = 0
     stands_in: int | None = None
+    moves: int = 0
 
 
 def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
@@ -72,7 +73,8 @@ def _told(replicas: ReplicaSpec, birth: Birth) -> Manifest:
     main = {MAIN_CONTAINER: found["name"]} if (found := replicas.main_container) else {}
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
     stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
-    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in}
+    moves = {names.MOVES: str(birth.moves)} if birth.moves else {}
+    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in, **moves}
 
 
 def _spec(

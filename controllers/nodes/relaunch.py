@@ -79,6 +79,7 @@ class Life:
     relaunch: int = 0
     restarts_before: int = 0
     forgiven_before: int = 0
+    moves: int = 0  # how many pods of its node, itself included, took over from one that still ran
     created: datetime | None = None
     ended: Exit | None = None
     lingers: bool = False  # its main container has ended, another goes on
@@ -194,8 +195,13 @@ class Node:
 
     @property
     def replacements(self) -> int:
-        """Pods that were made after a failure or a kill; what is about to be made does not count."""
-        return max(self.latest.relaunch, self.latest.restarts_before) if self.latest else 0
+        """Pods that were made after a failure or a kill; the next one is not counted yet."""
+        return max(self.latest.relaunch - self.moves, self.latest.restarts_before) if self.latest else 0
+
+    @property
+    def moves(self) -> int:
+        """Pods that took over from one that still ran: planned moves, which are no restarts."""
+        return self.latest.moves if self.latest else 0
 
     @property
     def next_relaunch(self) -> int:
@@ -262,7 +268,7 @@ class Node:
         end = self.latest.ended if self.latest else None
         if end is None or end.at is None:
             return now
-        return after(end.at, pause(end, self.restarts, self.next_relaunch))
+        return after(end.at, pause(end, self.restarts, self.next_relaunch - self.moves))
 
 
 def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
@@ -321,6 +327,7 @@ def life_of(
         relaunch=number(labels.get(LABEL_RELAUNCH)),
         restarts_before=number(annotations.get(names.RESTARTS)),
         forgiven_before=number(annotations.get(names.FORGIVEN)),
+        moves=number(annotations.get(names.MOVES)),
         created=pod.metadata.creation_timestamp,
         ended=end,
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),

@@ -17,6 +17,8 @@ from elasticjob.api.v1alpha1.order import asked_in
 
 RESTARTS: Final = "elasticjob.dlrover/restarts"
 """On pods: how many restarts of its node used the budget before it."""
+MOVES: Final = "elasticjob.dlrover/moves"
+"""On pods: how many pods of its node, itself included, took over from one that still ran. No restarts."""
 FORGIVEN: Final = "elasticjob.dlrover/restarts-forgiven"
 """On pods: how many of those count no more (runPolicy.forgiveRestartsAfterSeconds)."""
 RELEASED: Final = "elasticjob.dlrover/released"

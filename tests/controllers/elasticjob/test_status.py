@@ -303,8 +303,19 @@ def test_numbers() -> None:
         ((ended(0, code=137), life(0, 1), life(1)), 1),
         ((life(0, restarts_before=2), life(1, 1)), 3),
         ((ended(0, 3, restarts_before=3),), 3),
+        ((life(0, 2, moves=2), life(1)), 0),
+        ((life(0, 3, moves=2), life(1)), 1),
     ],
-    ids=["not yet replaced", "replaced", "not yet again", "killed", "deleted after two", "once too often"],
+    ids=[
+        "not yet replaced",
+        "replaced",
+        "not yet again",
+        "killed",
+        "deleted after two",
+        "once too often",
+        "moved twice",
+        "moved twice and killed",
+    ],
 )
 def test_restarts_are_the_pods_that_were_made_in_place_of_others(lives: Any, restarts: int) -> None:
     assert status(seen(lives=lives)).restarts == restarts

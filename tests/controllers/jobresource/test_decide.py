@@ -381,6 +381,22 @@ def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "moves"),
+    [
+        (life(0, 2, role="ps", broken="gpu 3", moves=1), "2"),
+        (ended(0, 2, role="ps", moves=1), "1"),
+        (ended(0, 2, role="ps"), None),
+    ],
+    ids=["from a pod that runs", "after a failure", "never moved"],
+)
+def test_a_planned_move_is_written_on_the_pod_that_takes_over(before: Life, moves: str | None) -> None:
+    servers = job({"ps": role(1)}, distributionStrategy="ParameterServerStrategy")
+    (action,) = decide(seen(before, job_=servers, resource_=resource({"ps": 1})), NOW).actions
+    assert isinstance(action, Create)
+    assert action.manifest["metadata"]["annotations"].get("elasticjob.dlrover/moves") == moves
+
+
+@pytest.mark.parametrize(
     ("spec", "version"),
     [({"distributionStrategy": "Local", "optimizeMode": "manual"}, "7"), ({}, None)],
     ids=["the pods' own ends are the verdict", "the master's is"],
