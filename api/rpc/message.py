@@ -18,7 +18,8 @@ PROBLEM = "application/problem+json"
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+MANY: Final = 2**53
+Count = Annotated[int, msgspec.Meta(ge=0, le=MANY)]
 """A round, a version or a number of steps; bounded well below the largest integer on the wire, since it is
 incremented."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -33,7 +34,7 @@ Measured = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 reaches. It fits every integer of a database, and may be multiplied and squared."""
 Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
 """Any number but NaN and the infinite ones, which msgpack can carry."""
-Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Whole = Annotated[int, msgspec.Meta(ge=-MANY, le=MANY)]
 """An integer, such as an exit code; JSON can carry one of any length, which no snapshot takes."""
 LARGEST_WORLD: Final = 2**18
 Nodes = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_WORLD)]

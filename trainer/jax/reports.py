@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.jax.state import Done
+from elasticjob.trainer.records.sampler import in_total
 
 log = logging.getLogger("elasticjob")
 
@@ -49,15 +50,12 @@ class Reports:
             except (TypeError, ValueError) as error:
                 log.warning("the metric %s is not reported: %s", name, error)
 
-    def progress(self, done: Done, *, left: int | None, records: int, standstill: float | None) -> Progress:
-        """Return the progress with all metrics; an epoch has so many `records`, and `left` steps are left.
-
-        None are known of where epochs follow without an end.
-        """
+    def progress(self, done: Done, *, left: int, records: int, standstill: float | None) -> Progress:
+        """Return the progress with all metrics; `left` steps are left, an epoch has so many `records`."""
         return Progress(
             step=done.step,
             epoch=done.epoch + done.offset / records,
-            total_steps=0 if left is None else done.step + left,
+            total_steps=in_total(done.step, left),
             samples=done.samples,
             loss=done.loss if math.isfinite(done.loss) else None,
             metrics=self.metrics,

@@ -121,7 +121,7 @@ class Run:
             return
         progress = self.reports.progress(
             self.membership.done,
-            left=self.left if self.data.epochs else None,
+            left=self.left,
             records=self.data.size,
             standstill=standstill,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from elasticjob.api.rpc.message import MANY
 from elasticjob.trainer.records.batch import bounds, micro_batches
 
 ENDLESS = 2**62  # records of an epoch that has no end
@@ -132,6 +133,11 @@ class Sampler:
             for piece in window.of(rank, size, together):
                 yield position, piece
             position = self.following(window)
+
+
+def in_total(done: int, left: int) -> int:
+    """Return the number of steps of a job, 0 if no end is in sight: what no message can carry."""
+    return done + left if done + left <= MANY else 0
 
 
 def slice_of(indices: range) -> slice:

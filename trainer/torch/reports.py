@@ -9,6 +9,7 @@ from typing import Final
 from torch import Tensor
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.records.sampler import in_total
 from elasticjob.trainer.torch.losses import Losses
 from elasticjob.trainer.torch.state import Done
 
@@ -78,7 +79,7 @@ class Reports:
         return Progress(
             step=done.step,
             epoch=done.epoch + done.offset / records,
-            total_steps=done.step + left,
+            total_steps=in_total(done.step, left),
             samples=done.samples,
             loss=done.loss,
             metrics=self.metrics,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.records.batch import bounds, micro_batches, shares
-from elasticjob.trainer.records.sampler import Position, Sampler
+from elasticjob.trainer.records.sampler import ENDLESS, Position, Sampler, in_total
 
 sizes = st.integers(1, 300)
 slots = st.integers(1, 9)
@@ -165,3 +167,17 @@ def test_workers_that_compute_together_have_equally_many_micro_batches(
             assert len({len(pieces) for pieces in dealt[first : first + together]}) == 1
         assert tuple(piece for pieces in dealt for piece in pieces if piece.count) == window.of(0, 1)
         position = sampler.following(window)
+
+
+@pytest.mark.parametrize("done", [0, 1_000_000])
+@pytest.mark.parametrize("batch", [1, 64, 1024])
+@pytest.mark.parametrize("records", [10, 10**12, ENDLESS])
+@pytest.mark.parametrize("epochs", [1, 10**9, ENDLESS])
+def test_steps_in_total_can_be_told_however_many_they_are(
+    done: int, batch: int, records: int, epochs: int
+) -> None:
+    left = Sampler(records, batch, 1).steps_left(Position(), epochs)
+    told = Progress(step=done, total_steps=in_total(done, left))
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Progress) == told
+    assert told.total_steps in (0, done + left)
+    assert (told.total_steps == 0) == (done + left > 2**53)
