@@ -79,7 +79,7 @@ def request(calls: Calls, chance: random.Random) -> bytes:
         return b"".join(_one(calls, chance, odd=0.0) for _ in range(many))
     sent = b"".join(_one(calls, chance, odd=0.2) for _ in range(many))
     if chance.random() < 0.2:
-        sent = _damaged(sent, chance)
+        sent = damaged(sent, chance)
     return sent[: chance.randrange(len(sent) + 1)] if chance.random() < 0.2 else sent
 
 
@@ -145,7 +145,7 @@ def _encoded(value: Any, chance: random.Random) -> tuple[bytes, list[bytes]]:
         data = encode(value, chance)
     except (OverflowError, ValueError):  # MessagePack has no such numbers, and no lone surrogates
         data = _json(value, chance)
-    return (_damaged(data, chance) if chance.random() < 0.1 else data), headers
+    return (damaged(data, chance) if chance.random() < 0.1 else data), headers
 
 
 def _json(value: Any, _: random.Random) -> bytes:
@@ -199,7 +199,7 @@ def _chunked(data: bytes, chance: random.Random) -> bytes:
     return chunks + chance.choice((b"0\r\n\r\n", b"0\r\n\r\n", b"0\r\nX-Trailer: y\r\n\r\n", b""))
 
 
-def _damaged(data: bytes, chance: random.Random) -> bytes:
+def damaged(data: bytes, chance: random.Random) -> bytes:
     """Return the bytes with some of them changed, taken away or put in."""
     answer = bytearray(data)
     for _ in range(chance.randrange(1, 6)):

@@ -11,6 +11,7 @@ from elasticjob.trainer.store.counted import Counted, Overlap
 from elasticjob.trainer.store.optimizers import Rows as Matrix
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table
 from elasticjob.trainer.store.wire import (
+    LARGEST,
     Answer,
     Fetch,
     Gradients,
@@ -86,7 +87,10 @@ class Held:
             return Refused(why, later=True)
         ids = _ids(request.ids)
         self._refuse_strangers(ids, self.owned)
-        return Rows(self._slab(request.table).rows(ids).tobytes())
+        slab = self._slab(request.table)
+        if 4 * len(ids) * slab.table.dim > LARGEST // 2:
+            raise ValueError(f"{len(ids)} rows of {request.table} are too many for one answer: pull fewer")
+        return Rows(slab.rows(ids).tobytes())
 
     def _pushed(self, request: Push) -> Answer:
         if why := self._outdated(request.version):

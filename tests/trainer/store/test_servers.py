@@ -19,8 +19,9 @@ from elasticjob.trainer.store import SGD, Table, Zeros, places
 from elasticjob.trainer.store.counted import Key
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Server
-from elasticjob.trainer.store.tables import PARTITIONS
+from elasticjob.trainer.store.tables import PARTITIONS, WIDEST
 from elasticjob.trainer.store.wire import (
+    LARGEST,
     Answer,
     Gradients,
     Hello,
@@ -231,6 +232,18 @@ def test_an_update_that_makes_no_sense_changes_nothing(
         assert isinstance(answer, Refused)
         assert why in answer.why
         assert cluster.counts() == [0] * RECORDS
+
+
+def test_a_pull_of_more_rows_than_an_answer_holds_is_refused(tmp_path: Path) -> None:
+    wide = Table("wide", WIDEST, SGD(1.0), Zeros())
+    cluster = Cluster(1, tmp_path)
+    with cluster.stack:
+        assert cluster.servers[0].answer(Hello((wide,))) == Taken()
+        rows = np.arange(LARGEST // 8 // WIDEST + 1, dtype=np.int64).tobytes()
+        answer = cluster.servers[0].answer(Pull(cluster.version, "wide", rows))
+        assert isinstance(answer, Refused)
+        assert "pull fewer" in answer.why
+        assert not answer.later
 
 
 class Histories(RuleBasedStateMachine):
