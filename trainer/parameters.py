@@ -45,6 +45,8 @@ __all__ = ["Checkpoints", "Following", "Gone", "Kept", "Move", "NoMaster", "Serv
 
 log = logging.getLogger("elasticjob.parameters")
 
+SAVE_AGAIN: Final = 1.0
+"""Seconds until the last checkpoint is asked for again: none is begun while another is written."""
 BEAT: Final = 1.0
 """Seconds of a long poll, each of which is a heartbeat, too."""
 PAUSE: Final = 0.5
@@ -373,6 +375,20 @@ class Following(_Link):
         """Wait until other servers are to serve, at most so long: after a server did not answer."""
         with self._changed:
             self._changed.wait_for(self._is_new, seconds)
+
+    def is_saved(self, restored: int, attend: Callable[[], bool], *, saves: bool) -> bool:
+        """At the end of the data: if it `saves`, have the first worker save once more before it goes.
+
+        `attend` takes part in changes, and is False if this worker is to leave. Returns False if values went
+        back to a checkpoint since `restored` was read: the datasets did, too, and there is more to do.
+        """
+        goes_on = attend()
+        before = max(self.kept, self.saving)  # one that is being written lacks the last steps
+        while goes_on and saves and self.is_chief and self.kept <= before and self.restored == restored:
+            self.save()
+            self.wait_for_change(SAVE_AGAIN)
+            goes_on = attend()
+        return self.restored == restored
 
     def _is_new(self) -> bool:
         return self.ended.is_set() or self.changing

@@ -233,6 +233,13 @@ class Shards:
         feed.flush(timeout)
         return feed.holds(shard)
 
+    def holds_beside(self, shard: Shard, attend: Callable[[], bool]) -> bool:
+        """Ask as `holds` does until the master answers; call `attend` before each try, False once it is."""
+        while attend():
+            with suppress(TimeoutError):  # the master is away, and may know of another owner
+                return self.holds(shard)
+        return False
+
     def close(self, timeout: float = FAREWELL) -> None:
         """Send the last results, and wait until they are saved; return what is not done."""
         feed, self._started, self._current = self._started, None, None

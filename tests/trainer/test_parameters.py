@@ -86,6 +86,10 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
             Following(prepare=prepare, finish=lambda _: None, flush=shards.flush, way=way) as worker,
         ):
             assert worker.at_boundary(PATIENCE)
+
+            def attend() -> bool:
+                return worker.at_boundary(PATIENCE) or True
+
             with serving(second, 1):
                 until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
@@ -98,6 +102,11 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 until(lambda: worker.kept > 0)
                 assert first.written == second.written == {worker.kept: 10}
                 assert worker.is_chief
+                kept = worker.kept
+                assert worker.is_saved(worker.restored, attend, saves=False)
+                assert worker.kept == kept
+                assert worker.is_saved(worker.restored, attend, saves=True)
+                assert worker.kept > kept
                 again = shards.next()
                 assert again
                 shards.done(again)
@@ -114,3 +123,4 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
                 assert third.moves[-1].restores is None
+            assert not worker.is_saved(before, attend, saves=True)

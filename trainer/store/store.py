@@ -17,7 +17,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -133,9 +132,9 @@ class Store:
             restored = self._following.restored
             if shard is not None:
                 # When values go back, so do the datasets: a shard of before is dealt anew, from further back.
-                if before == restored or self._holds(shard):
+                if before == restored or self._shards.holds_beside(shard, self._attend):
                     yield from self._batches_of(shard, size, restored)
-            elif self._is_saved(restored):
+            elif self._following.is_saved(before, self._attend, saves=self._save_every is not None):
                 return
             else:  # the end was lost with servers: there is more to do again
                 self._shards.close()
@@ -158,26 +157,6 @@ class Store:
         """Take part in changes while others have the last shards."""
         self.at_boundary()
         return True
-
-    def _holds(self, shard: Shard) -> bool:
-        """Whether a shard is still dealt to this process."""
-        while True:
-            with suppress(TimeoutError):  # the master is away, and may know of another owner
-                return self._shards.holds(shard)
-            self.at_boundary()
-
-    def _is_saved(self, restored: int) -> bool:
-        """Have the first worker save the end before it goes; False if values were lost meanwhile."""
-        self.at_boundary()
-        following = self._following
-        before = max(following.kept, following.saving)  # one that is being written lacks the last batches
-        while self._save_every is not None and following.is_chief and following.kept <= before:
-            following.save()
-            following.wait_for_change(CHANGE)
-            self.at_boundary()
-            if following.restored != restored:
-                return False
-        return following.restored == restored
 
     def pull(self, table: str, ids: npt.ArrayLike) -> Rows:
         """Return rows, [len(ids), dim]; ids may repeat."""

@@ -14,7 +14,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -126,10 +125,10 @@ class Servers:
         fetches; None if a change of servers ended it: the same records come again then.
         """
         while not self._leaving.is_set():
-            shard = self._shards.next_beside(self._attend)
+            before, shard = self._following.restored, self._shards.next_beside(self._attend)
             if shard is not None:
                 yield from self._steps_of(shard, batch)
-            elif self._leaving.is_set() or self._is_saved():
+            elif self._following.is_saved(before, self._attend, saves=self._folder is not None):
                 break
             else:  # the end was lost with a server: values and datasets are those of the checkpoint again
                 self._shards.close()
@@ -149,12 +148,12 @@ class Servers:
         """Yield the steps of a shard, from where it is counted, and report it."""
         before, restored = self._restored, self._boundary()
         self._restored = restored
-        if before != restored and not self._holds(shard):
+        if before != restored and not self._shards.holds_beside(shard, self._goes_on):
             return  # it was dealt before values and datasets went back, and is another's now
         records, end = shard.records, shard.used + len(shard)
         at, last = max(shard.used, self._counted(shard)), time.monotonic()
         while at < end and not self._leaving.is_set():
-            if time.monotonic() - last > SILENT and not self._holds(shard):
+            if time.monotonic() - last > SILENT and not self._shards.holds_beside(shard, self._goes_on):
                 return
             if self._boundary() != restored:
                 return  # values and datasets went back to a checkpoint: the shard is dealt anew
@@ -174,12 +173,8 @@ class Servers:
         if at >= end:
             self._shards.done(shard)
 
-    def _holds(self, shard: Shard) -> bool:
-        """Whether a shard is still dealt to this process."""
-        while not self._leaving.is_set():
-            with suppress(TimeoutError):  # the master is away, and may know of another owner
-                return self._shards.holds(shard)
-        return False
+    def _goes_on(self) -> bool:
+        return not self._leaving.is_set()
 
     def _attend(self) -> bool:
         """Take part in changes while others have the last shards; False if this worker is to leave."""
@@ -314,17 +309,6 @@ class Servers:
         due = self._folder and time.monotonic() - self._saved_at >= self._save_every
         if due and self.is_chief:
             self.save()
-
-    def _is_saved(self) -> bool:
-        """Have the first worker save the end before it goes; False if values were lost meanwhile."""
-        restored, following = self._boundary(), self._following
-        before = max(following.kept, following.saving)  # one that is being written lacks the last steps
-        while self._folder and following.is_chief and following.kept <= before and not self._leaving.is_set():
-            following.save()
-            following.wait_for_change(1.0)
-            if self._boundary() != restored:
-                return False
-        return True
 
     def _finish(self, number: int) -> None:
         """Make one checkpoint of what the servers have written."""

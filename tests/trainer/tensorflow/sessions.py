@@ -87,8 +87,8 @@ class Reports:
     def done(self, shard: Shard) -> None:
         self.finished.append(shard.number)
 
-    def holds(self, shard: Shard) -> bool:
-        return True
+    def holds_beside(self, shard: Shard, attend: Callable[[], bool]) -> bool:
+        return attend()
 
 
 class Cluster:
