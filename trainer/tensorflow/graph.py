@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elasticjob.trainer.tensorflow.compat import container, task, tf, v1
 from elasticjob.trainer.tensorflow.place import PART, Entry, parts, server_of, split
-from elasticjob.trainer.tensorflow.server import MANIFEST
+from elasticjob.trainer.tensorflow.server import MANIFEST, assign_if
 
 COUNTED: Final = "elasticjob/counted"
 RING: Final = 1 << 14
@@ -263,13 +263,7 @@ def _first_values(variables: Sequence[Any], manifests: Sequence[Any]) -> Any:
             value = tf.ensure_shape(make.inputs[1], variable.shape)
             with tf.control_dependencies([value]):
                 told = tf.raw_ops.ReadVariableOp(resource=handles[variable.handle.device], dtype=tf.string)
-            is_first = tf.equal(told, "")
-            value_if_first = tf.raw_ops.Switch(data=value, pred=is_first).output_true
-            late, first = tf.raw_ops.Switch(data=is_first, pred=is_first)
-            assign = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value_if_first)
-            with tf.control_dependencies([assign]):
-                first = tf.identity(first)
-            done.append(tf.raw_ops.Merge(inputs=[late, first]).output)
+            done.append(assign_if(tf.equal(told, ""), variable.handle, value))
     return tf.group(done)
 
 

@@ -179,10 +179,20 @@ class Server:
             raise OSError(f"checkpoint {number} of {self._folder} cannot be read: {said(error)}") from None
 
     def _fill(self, session: Any, shelf: _Shelf, manifest: Sequence[Entry], values: Sequence[Any]) -> None:
-        ops = [
-            self._assign(shelf, part.name, tf.ensure_shape(value, part.shape), entry.dtype, part.shape)
-            for (entry, part), value in zip(_own(shelf, manifest), values, strict=True)
-        ]
+        """Assign the values, and then the manifest.
+
+        An attempt that was left behind when a server could not be reached may go on late, when the next one
+        has succeeded and training goes on: what comes when the manifest is there changes nothing.
+        """
+        ops = []
+        with tf.device(self._here):
+            filled = handle(shelf.container, MANIFEST, "string", ())
+            for (entry, part), value in zip(_own(shelf, manifest), values, strict=True):
+                come = tf.ensure_shape(value, part.shape)
+                with tf.control_dependencies([come]):
+                    is_open = tf.logical_not(tf.raw_ops.VarIsInitializedOp(resource=filled))
+                variable = handle(shelf.container, part.name, entry.dtype, part.shape)
+                ops.append(assign_if(is_open, variable, come))
         with tf.control_dependencies(ops):
             done = self._assign(shelf, MANIFEST, tf.constant(encode(manifest) if manifest else b""))
         session.run(done)
@@ -246,6 +256,15 @@ def handle(container: str, name: str, dtype: str, shape: Sequence[int]) -> Any:
     return tf.raw_ops.VarHandleOp(
         dtype=tf.as_dtype(dtype), shape=list(shape), container=container, shared_name=name
     )
+
+
+def assign_if(condition: Any, variable: Any, value: Any) -> Any:
+    """Assign a value where a condition holds; return what has come when that is done, or left."""
+    left, assigned = tf.raw_ops.Switch(data=condition, pred=condition)
+    first = tf.raw_ops.Switch(data=value, pred=condition).output_true
+    with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=variable, value=first)]):
+        assigned = tf.identity(assigned)
+    return tf.raw_ops.Merge(inputs=[left, assigned]).output
 
 
 def _read(container: str, name: str, dtype: str, shape: Sequence[int]) -> Any:

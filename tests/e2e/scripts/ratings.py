@@ -1,6 +1,7 @@
 """A training over parameter servers that counts its records in the model: ratings.py FOLDER RECORDS USERS.
 
-Each step adds its time to FOLDER/steps. Until FOLDER/gate is there, steps are slow, the last ones very slow.
+Each step adds its time to FOLDER/steps, the first worker writes its pod to FOLDER/chief. Until
+FOLDER/gate is there, steps are slow, the last ones very slow.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ with (
     Servers(model, data, checkpoint=FOLDER / "kept", save_every=1e6) as servers,
 ):
     for records, step in servers.steps(batch=100):
+        if servers.is_chief:
+            (FOLDER / "chief").write_text(os.environ.get("POD_NAME", ""))
         if (FOLDER / "save").exists() and servers.is_chief:
             (FOLDER / "save").unlink(missing_ok=True)
             servers.save()

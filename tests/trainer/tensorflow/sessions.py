@@ -298,6 +298,22 @@ def test_first_values_that_come_late_change_nothing(cluster: Cluster) -> None:
     assert other._make(0, 2, {})["total"].tolist() == [2.0, 2.0]
 
 
+def test_values_that_come_twice_in_a_move_change_nothing(cluster: Cluster) -> None:
+    """A server was out of reach for a while, and the attempt that was left behind then goes on late."""
+    a, b = cluster.server(), cluster.server()
+    cluster.change(a, b)
+    worker = cluster.worker()
+    train(worker, 0)
+    cluster.save(2)
+    cluster.write(2)
+    cluster.change(b, a, restores=2)
+    train(worker, 1)
+    again = (b.address, a.address)
+    b.take_over(Move(cluster.version, 1, (a.address, b.address), again, 0, restores=2))
+    cluster.save(3)
+    assert cluster.write(3).get_tensor("seen").sum() == 200
+
+
 def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
     cluster: Cluster, mortal: tuple[int, str]
 ) -> None:
