@@ -302,7 +302,9 @@ class Following(_Link):
     `prepare(version, addresses)` is called before a change, in a thread of its own while training goes on,
     and the change waits for it for some seconds. `finish(number)` completes a checkpoint that all servers
     have written, in the first worker only (the chief), before it counts. `flush()` reports to the master what
-    is applied; it is called before the stop of a change or save.
+    is applied; it is called before the stop of a change or save. `abandon()` is called, in a thread, when all
+    values go back to a checkpoint while something is under way: it may wait for a server that was lost, and
+    need not end well.
     """
 
     def __init__(
@@ -311,13 +313,14 @@ class Following(_Link):
         prepare: Callable[[int, tuple[str, ...]], None] | None = None,
         finish: Callable[[int], None] | None = None,
         flush: Callable[[], None] | None = None,
+        abandon: Callable[[], None] | None = None,
         way: Way | None = None,
     ) -> None:
         super().__init__(way)
         self.addresses: tuple[str, ...] = ()
         self.version = 0
         self.restored = 0
-        self._prepare, self._finish, self._flush = prepare, finish, flush
+        self._prepare, self._finish, self._flush, self._abandon = prepare, finish, flush, abandon
         self._plane, self._drained, self._prepared, self._finished = Plane(), 0, 0, 0
         self._idle = True  # nothing is under way: before the first boundary, and while it waits in one
         self._beside: dict[str, int] = {}  # what is done in a thread, and for which number
@@ -417,6 +420,9 @@ class Following(_Link):
         if self._prepare and plane.phase is Phase.PREPARE and self._begins("prepare", plane.next_version):
             addresses = tuple(server.address for server in plane.next_servers)
             self._start(self._do_prepare, plane.next_version, addresses)
+        goes_back = plane.restores is not None and plane.phase in STOPS and not self._idle
+        if self._abandon and goes_back and self._begins("abandon", plane.next_version):
+            self._start(self._abandon)
         if self._finish and plane.written and self.is_chief and self._begins("finish", plane.saves):
             self._start(self._do_finish, plane.saves)
 

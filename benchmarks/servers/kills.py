@@ -192,7 +192,7 @@ CUTS: Final = (cut_off_server, beside_a_change(cut_off_server), beside_a_save(cu
 async def play(kills: int, seed: int) -> bool:
     """Return whether no record was lost, and none counts twice without a cause."""
     dice = random.Random(seed)
-    faults = KILLS + (CUTS if os.geteuid() == 0 and shutil.which("nft") else ())
+    faults = (CUTS if os.geteuid() == 0 and shutil.which("nft") else ()) + KILLS
     with TemporaryDirectory() as name:
         folder = Path(name)
         (run := folder / "run").mkdir()

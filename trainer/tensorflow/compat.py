@@ -24,6 +24,10 @@ LOOK: Final = 1.0
 """Seconds between two looks whether servers are there, and for each."""
 PATIENCE: Final = 60.0
 """Seconds that an operation may take before it fails with DeadlineExceeded."""
+GREETING: Final = 3.0
+"""Seconds until a busy server has greeted."""
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""What a client of gRPC says first, with empty settings; the server's are the answer."""
 
 Jobs = Mapping[str, Sequence[str] | Mapping[int, str]]
 """The cluster of a session: addresses of the tasks of each job."""
@@ -75,9 +79,14 @@ def while_there(addresses: Iterable[str], work: Callable[[], Found]) -> Found:
 
 
 def _look(address: str) -> None:
+    """Have a server greet: a machine takes connections for a process that is stopped."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=LOOK).close()
+        with socket.create_connection((host, int(port)), timeout=LOOK) as connection:
+            connection.settimeout(GREETING)
+            connection.sendall(PREFACE)
+            if not connection.recv(1):
+                raise ConnectionResetError("it closed the connection")
     except OSError as error:
         raise ConnectionError(f"the server at {address} cannot be reached: {error}") from None
 

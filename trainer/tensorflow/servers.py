@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -58,6 +59,39 @@ class _Present:
     drawn: Blueprint
     session: Any
     begun: bool = False
+
+    def __post_init__(self) -> None:
+        self._answer: SimpleQueue[Any] = SimpleQueue()
+
+    def run(self, *what: Any) -> Any:
+        """Run it in the session. Raises what is in LOST, also if another session takes its place."""
+        answer: SimpleQueue[Any] = SimpleQueue()
+        self._answer = answer  # before the session is looked at: see `renew`
+        session = self.session
+
+        def do() -> None:
+            try:
+                answer.put((session.run(*what), None))
+            except Exception as error:
+                answer.put((None, error))
+
+        threading.Thread(target=do, name="elasticjob-run", daemon=True).start()
+        found, error = answer.get()
+        if isinstance(error, RuntimeError) and session is not self.session:
+            raise _closed()
+        if error:
+            raise error
+        return found
+
+    def renew(self, session: Any) -> None:
+        """Take a new session. What is under way in the other one is left behind: closing does not end it."""
+        broken, self.session, self.begun = self.session, session, False
+        self._answer.put((None, _closed()))
+        close(broken)
+
+
+def _closed() -> Exception:
+    return tf.errors.CancelledError(None, None, "the session was closed")  # type: ignore[no-any-return]
 
 
 class Servers:
@@ -103,6 +137,7 @@ class Servers:
             prepare=self._prepare,
             finish=self._finish if self._folder else None,
             flush=lambda: self._shards.flush(),
+            abandon=self._renew,
             way=self._way,
         )
         self._following.__enter__()
@@ -201,10 +236,18 @@ class Servers:
         with self._making:
             if version not in self._made:
                 drawn = self._draw(len(addresses))
-                jobs = {SERVERS: addresses, self._name: [self._address]}
-                session = v1.Session(self._local.target, graph=drawn.graph(version), config=config(jobs))
+                session = self._session(drawn.graph(version), addresses)
                 self._made[version] = _Present(version, addresses, drawn, session)
             return self._made[version]
+
+    def _session(self, graph: Any, addresses: tuple[str, ...]) -> Any:
+        jobs = {SERVERS: addresses, self._name: [self._address]}
+        return v1.Session(self._local.target, graph=graph, config=config(jobs))
+
+    def _renew(self) -> None:
+        """Take a new session in place of one that is broken, or waits for a server that was lost."""
+        if now := self._now:
+            now.renew(self._session(now.session.graph, now.addresses))
 
     def _prepare(self, version: int, addresses: tuple[str, ...]) -> None:
         self._reach(version, addresses)
@@ -231,14 +274,14 @@ class Servers:
         """Return whether there are values; the first worker makes the first ones, the others wait."""
         names = now.drawn.names
         try:
-            told = while_there(now.addresses, lambda: now.session.run(names.told))
+            told = while_there(now.addresses, lambda: now.run(names.told))
             if not told and self._following.is_chief:
                 log.info("makes the first values")
-                now.session.run(names.begin)
+                now.run(names.begin)
                 told = encode(now.drawn.manifest)
-                now.session.run(names.tell, {names.text: told})
+                now.run(names.tell, {names.text: told})
             if told:
-                now.session.run(names.begin_here)
+                now.run(names.begin_here)
         except ConnectionError as error:
             log.info("version %d of the servers is not there: %s", now.version, error)
             self._following.wait_for_change(1.0)
@@ -263,7 +306,7 @@ class Servers:
         if values.keys() != names.feed.keys():
             raise TypeError(f"the step has {_listed(values)}, and the model takes {_listed(names.feed)}")
         feed = {names.feed[name]: value for name, value in values.items()}
-        fetched, _ = self._now.session.run(
+        fetched, _ = self._now.run(
             (dict(names.fetch), names.mark), feed | {names.shard: number, names.at: until}
         )
         return fetched
@@ -275,7 +318,7 @@ class Servers:
             assert self._now
             names = self._now.drawn.names
             try:
-                number, count = self._now.session.run(names.so_far, {names.shard: shard.number})
+                number, count = self._now.run(names.so_far, {names.shard: shard.number})
             except LOST as error:
                 self._recover(error)
             else:
@@ -286,22 +329,29 @@ class Servers:
         now, following = self._now, self._following
         assert now
         log.warning("a step with version %d of the servers failed: %s", now.version, said(error))
+        own = isinstance(error, OWN)
         while not self._leaving.is_set():
             if following.changing:
                 self._boundary()
             if self._now is not now:
                 return
             if self._are_well(now):
-                if isinstance(error, OWN):
+                if own:
                     raise error
                 return
+            own = False  # whatever it was, the same session is not well afterwards
             following.wait_for_change(1.0)
 
     def _are_well(self, now: _Present) -> bool:
-        """Whether all servers of a version answer and have values."""
+        """Whether all servers of a version answer and have values; if not, there is a new session."""
         try:
-            now.session.run(now.drawn.names.probe)
-        except LOST:
+            while_there(now.addresses, lambda: now.run(now.drawn.names.probe))
+        except ConnectionError as error:
+            log.info("version %d of the servers is not there: %s", now.version, error)
+            return False
+        except LOST as error:  # a session does not always outlive a connection that was broken
+            log.info("version %d of the servers is not well: %s", now.version, said(error))
+            self._renew()
             return False
         return True
 

@@ -29,6 +29,8 @@ from elasticjob.trainer.tensorflow.servers import LOST, merge
 WAY = Way(address="127.0.0.1:1", token_file="", node="node")
 RECORDS = 2_000
 ROWS = 2_001
+MORTAL = 50
+"""The version whose values are at the mortal server."""
 
 
 def model() -> Step:
@@ -164,6 +166,7 @@ def mortal() -> Iterator[tuple[int, str]]:
     readable, writable = os.pipe()
     if (pid := os.fork()) == 0:
         server = Server("127.0.0.1:0")
+        server.take_over(Move(MORTAL, 0, (), (server.address,), 0))
         os.write(writable, server.address.encode() + b"\n")
         while True:
             signal.pause()
@@ -331,6 +334,51 @@ def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
         cluster.servers[0].take_over(Move(9, 7, (cluster.servers[0].address,), ("x:1",), 0))
     os.kill(pid, signal.SIGCONT)
     assert worker._are_well(worker._made[1])
+
+
+def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(mortal: tuple[int, str]) -> None:
+    pid, address = mortal
+    worker = Servers(model, Dataset(name="records", size=RECORDS, shard=100), way=WAY)
+    worker._local, worker._address = start_server("127.0.0.1:0")
+    worker._following = following = Told()
+    worker._shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
+    following.version, following.addresses = MORTAL, (address,)
+    train(worker, 0)
+    shard = Shard(number=1, lease=1, epoch=0, start=100, end=200)
+    ids = np.arange(20)
+    _, step = next(worker._steps_of(shard, 20))
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.5, worker._renew).start()
+    with pytest.raises(tf.errors.CancelledError):
+        worker._make(1, 20, {"user": ids, "score": np.zeros(20), "record": ids})
+    assert worker._now
+    assert not worker._are_well(worker._now), "it does not answer"
+    os.kill(pid, signal.SIGCONT)
+    assert step(user=ids, score=np.zeros(20), record=ids)
+
+
+def test_a_session_that_is_broken_is_not_used_for_ever(cluster: Cluster) -> None:
+    cluster.change(cluster.server(), cluster.server())
+    worker = cluster.worker()
+    train(worker, 0)
+    assert worker._now
+    worker._now.session = Broken(worker._now.session)
+    train(worker, 1)
+    cluster.save(2)
+    seen = cluster.write(2).get_tensor("seen")
+    assert seen.sum() == 200
+    assert seen.max() == 1
+
+
+class Broken:
+    """A session after its connections were reset."""
+
+    def __init__(self, session: Any) -> None:
+        self.graph = session.graph
+        self.close = session.close
+
+    def run(self, *_: Any) -> Any:
+        raise tf.errors.AbortedError(None, None, "Session handle is not found")
 
 
 def test_a_server_that_was_lost_before_a_move_does_not_hold_it_up(cluster: Cluster) -> None:
