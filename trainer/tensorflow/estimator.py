@@ -70,12 +70,34 @@ def from_model_fn(
             feed |= truth
         elif labels is not None:
             truth = feed[LABELS] = _placeholder(LABELS, labels)
-        accepted = inspect.signature(model_fn).parameters
-        offered = {"labels": truth, "mode": ModeKeys.TRAIN, "params": params or {}, "config": None}
-        spec = model_fn(given, **{name: value for name, value in offered.items() if name in accepted})
-        return _step(spec, feed)
+        return _step(_called(model_fn, given, truth, ModeKeys.TRAIN, params), feed)
 
     return model
+
+
+def predict_of(
+    model_fn: Callable[..., Any], params: Any = None, *, features: Mapping[str, Column]
+) -> Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Return what `export` takes: the predictions of a model function, of its features."""
+
+    def predict() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        given = {name: _placeholder(name, column) for name, column in features.items()}
+        spec = _called(model_fn, dict(given), None, ModeKeys.PREDICT, params)
+        found = getattr(spec, "predictions", None)
+        if found is None:
+            raise TypeError(
+                f"the model function returned {spec!r} for {ModeKeys.PREDICT}: it needs predictions"
+            )
+        return given, found if isinstance(found, Mapping) else {"output": found}
+
+    return predict
+
+
+def _called(model_fn: Callable[..., Any], features: Any, labels: Any, mode: str, params: Any) -> Any:
+    """Return what a model function returns, which takes as many of the arguments as it names."""
+    accepted = inspect.signature(model_fn).parameters
+    offered = {"labels": labels, "mode": mode, "params": params or {}, "config": None}
+    return model_fn(features, **{name: value for name, value in offered.items() if name in accepted})
 
 
 def _step(spec: Any, feed: Mapping[str, Any]) -> Step:

@@ -20,7 +20,16 @@ import pytest
 from elasticjob.api.rpc.shards import Dataset, Shard
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Gone, Move
-from elasticjob.trainer.tensorflow import EstimatorSpec, Servers, Step, files, from_model_fn
+from elasticjob.trainer.tensorflow import (
+    EstimatorSpec,
+    ModeKeys,
+    Servers,
+    Step,
+    export,
+    files,
+    from_model_fn,
+    predict_of,
+)
 from elasticjob.trainer.tensorflow.compat import start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import draw
 from elasticjob.trainer.tensorflow.server import Server
@@ -442,6 +451,8 @@ def test_a_keras_model_is_no_model_function() -> None:
 
 def model_fn(features: Any, labels: Any, mode: str, params: Any) -> EstimatorSpec:
     x = tf.nn.embedding_lookup(v1.get_variable("users", [ROWS, params["dim"]]), features["user"])
+    if mode == ModeKeys.PREDICT:
+        return EstimatorSpec(mode=mode, predictions={"score": tf.reduce_sum(x, 1)})
     loss = tf.reduce_mean((tf.reduce_sum(x, 1) - labels) ** 2)
     train_op = v1.train.AdagradOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
     hooks = [object()] if params.get("hooks") else []
@@ -460,6 +471,34 @@ def test_the_model_function_of_an_estimator_trains(cluster: Cluster) -> None:
     assert losses[-1] < losses[0]
     with pytest.raises(TypeError, match="hooks"):
         draw(from_model_fn(model_fn, {"dim": 4, "hooks": True}, **columns), 2, "worker0")
+
+
+def test_what_was_trained_is_exported(cluster: Cluster, tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"features": {"user": (tf.int32, [None])}, "labels": (tf.float32, [None])}
+    predict = predict_of(model_fn, {"dim": 4}, features=columns["features"])
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint"):
+        export(predict, tmp_path, tmp_path / "out")
+    cluster.change(cluster.server(), cluster.server())
+    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
+    worker._folder = tmp_path
+    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
+    for records, step in worker._steps_of(shard, 20):
+        step(user=np.asarray(records), labels=np.ones(len(records), np.float32))
+    cluster.save(1)
+    for place, server in enumerate(cluster.servers):
+        server.write(1, (), place, 2)
+    worker._finish(1)
+    out = export(predict, tmp_path, tmp_path / "out")
+    table = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path))).get_tensor("users")
+    with tf.Graph().as_default(), v1.Session() as session:
+        signature = v1.saved_model.load(session, ["serve"], str(out)).signature_def["serving_default"]
+        feed = {signature.inputs["user"].name: [3, 1_999]}
+        scores = session.run(signature.outputs["score"].name, feed)
+    assert scores == pytest.approx(table[[3, 1_999]].sum(1))
+    with pytest.raises(FileExistsError, match="new folder"):
+        export(predict, tmp_path, out)
+    with pytest.raises(ValueError, match="as the model does that was trained"):
+        export(predict_of(model_fn, {"dim": 8}, features=columns["features"]), tmp_path, tmp_path / "other")
 
 
 def test_a_step_is_called_once_with_the_values_of_the_model(cluster: Cluster) -> None:
