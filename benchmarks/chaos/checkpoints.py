@@ -57,13 +57,9 @@ class Saves(Job):
         """Where checkpoints are."""
         return self.folder / "saved"
 
-    def _master(self) -> list[str]:
-        words = super()._master()
-        words[words.index("--nnodes") + 1] = f"1:{NODES}"
-        return words
-
-    def _node(self, name: str) -> list[str]:
-        return ["run", "--max-restarts", "100000", str(SCRIPT), str(self.where)]
+    def script(self) -> list[str]:
+        """Return the script of the workers, and its arguments."""
+        return [str(SCRIPT), str(self.where)]
 
 
 @dataclass(frozen=True)
@@ -203,7 +199,7 @@ def main() -> int:
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="elasticjob-chaos-"))
     (folder / "token").write_text("chaos")
-    job = Saves(folder, 0, free_port())
+    job = Saves(folder, free_port(), nodes=NODES)
     console.print(f"seed {seed}, {options.kills} kills around saves; logs in {folder}")
     began = time.monotonic()
     try:

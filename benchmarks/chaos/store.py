@@ -14,25 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from elasticjob.api.rpc import environment as names
+from benchmarks.chaos.processes import MASTER, ROOT, Processes
 from elasticjob.cli.laptop.ports import free_port
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 SCRIPT: Final = ROOT / "tests" / "e2e" / "scripts" / "seen.py"
 SERVERS: Final = 3
 WORKERS: Final = 3
@@ -47,22 +44,10 @@ BLOWS: Final = {"worker": 40, "server": 30, "servers": 5, "stopped": 10, "master
 
 
 @dataclass
-class Job:
-    """The processes of one training."""
+class Job(Processes):
+    """The master, servers and workers of one training."""
 
-    folder: Path
-    records: int
-    port: int
-    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    blows: Counter[str] = field(default_factory=Counter)
-    coming_back: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def start(self, name: str) -> None:
-        """Start the master, a server or a worker."""
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = await asyncio.create_subprocess_exec(
-                sys.executable, *self._command(name), env=self._environment(name), stdout=log, stderr=log
-            )
+    records: int = 0
 
     def hit(self, victim: str, chosen: random.Random) -> None:
         """Hit a victim, if there is one now."""
@@ -70,50 +55,27 @@ class Job:
         there = [name for name, each in self.running.items() if role in name and each.returncode is None]
         hit = chosen.sample(there, min(2 if victim == "servers" else 1, len(there)))
         for name in hit:
-            process = self.running.pop(name)
-            process.send_signal(signal.SIGSTOP if victim == "stopped" else signal.SIGKILL)
-            after = chosen.uniform(0, STOPPED if victim == "stopped" else AWAY)
-            task = asyncio.create_task(self._come_back(name, process, after, victim))
-            self.coming_back.add(task)
-            task.add_done_callback(self.coming_back.discard)
+            if victim == "stopped":
+                process = self.running.pop(name)
+                process.send_signal(signal.SIGSTOP)
+                self.later(self._go_on(name, process, chosen.uniform(0, STOPPED)))
+            else:
+                self.running[name].kill()
+                self.come_back(name, chosen.uniform(0, AWAY))
         self.blows[victim] += bool(hit)
 
-    async def _come_back(
-        self, name: str, process: asyncio.subprocess.Process, after: float, victim: str
-    ) -> None:
-        if victim == "stopped":
-            await asyncio.sleep(after)
-            process.send_signal(signal.SIGCONT)
-            self.running[name] = process
-            return
-        await process.wait()
+    async def _go_on(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
         await asyncio.sleep(after)
-        await self.start(name)
+        process.send_signal(signal.SIGCONT)
+        self.running[name] = process
 
-    def _command(self, name: str) -> list[str]:
-        if name == "master":
-            files = ["--state", str(self.folder / "state.json"), "--token-file", str(self.folder / "token")]
-            nodes = f"1:{SERVERS + WORKERS}"
-            job = ["--job", "chaos", "--nnodes", nodes, "--port", str(self.port)]
-            return ["-m", "elasticjob.cli", "master", *job, *files]
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master, a server or a worker."""
+        if name == MASTER:
+            return self.master(SERVERS + WORKERS)
         if "ps" in name:
             return ["-m", "elasticjob.trainer.store.serve", str(self.folder / "kept")]
         return [str(SCRIPT), str(self.records), str(self.folder)]
-
-    def _environment(self, name: str) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("ELASTICJOB_")}
-        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        if name == "master":
-            return {**kept, **mine, names.TERMINATION_LOG: str(self.folder / "verdict")}
-        return {
-            **kept,
-            **mine,
-            names.NODE: name,
-            names.INDEX: name.rpartition("-")[2],
-            names.MASTER: f"127.0.0.1:{self.port}",
-            names.TOKEN_FILE: str(self.folder / "token"),
-            names.POD_NAME: name,
-        }
 
 
 async def train(job: Job, kills: int, seed: int, console: Console) -> float:
@@ -121,7 +83,7 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
     chosen = random.Random(seed)
     servers = [f"chaos-ps-{index}" for index in range(SERVERS)]
     workers = [f"chaos-worker-{index}" for index in range(WORKERS)]
-    for name in ("master", *servers, *workers):
+    for name in (MASTER, *servers, *workers):
         await job.start(name)
     progress = job.folder / "progress"
     while not progress.exists():  # noqa: ASYNC110  # of other processes
@@ -152,7 +114,7 @@ async def main() -> int:
     args = parser.parse_args()
     console, folder = Console(), Path(tempfile.mkdtemp(prefix="chaos-store-"))
     (folder / "token").write_text("secret")
-    job = Job(folder, args.kills * RECORDS_A_BLOW, free_port())
+    job = Job(folder, free_port(), records=args.kills * RECORDS_A_BLOW)
     console.print(f"seed {args.seed}, {job.records} records, {SERVERS} servers, {WORKERS} workers, {folder}")
     try:
         took = await train(job, args.kills, args.seed, console)

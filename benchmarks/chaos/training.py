@@ -27,17 +27,17 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 from rich.console import Console
 
+from benchmarks.chaos.processes import MASTER, ROOT, Processes
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli.laptop.ports import free_port
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 SCRIPT: Final = ROOT / "benchmarks" / "scripts" / "lineage.py"
 NODES: Final = 4
 LEAST: Final = 0.2  # seconds between two blows
@@ -49,36 +49,16 @@ BLOWS: Final = {"worker": 45, "agent": 15, "node": 15, "leave": 15, "master": 10
 
 
 @dataclass
-class Job:
-    """The processes of one training."""
+class Job(Processes):
+    """The master and the nodes of one training."""
 
-    folder: Path
-    epochs: int
-    port: int
-    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    blows: Counter[str] = field(default_factory=Counter)
-    coming_back: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def start(self, name: str) -> None:
-        """Start the master or a node."""
-        log = (self.folder / f"{name}.log").open("ab")
-        command = self._master() if name == "master" else self._node(name)
-        self.running[name] = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "elasticjob.cli",
-            *command,
-            env=self._environment(name),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
+    nodes: int = NODES
+    epochs: int = 0
 
     def hit(self, victim: str, chosen: random.Random) -> bool:
         """Hit a victim; False if there is none now."""
-        nodes = [name for name in self.running if name != "master"]
-        name = "master" if victim == "master" else chosen.choice(nodes) if nodes else ""
+        nodes = [name for name in self.running if name != MASTER]
+        name = MASTER if victim == MASTER else chosen.choice(nodes) if nodes else ""
         process = self.running.get(name)
         if process is None or process.returncode is not None:
             return False
@@ -99,44 +79,26 @@ class Job:
                 process.kill()
         self.blows[victim] += 1
         if victim != "worker":
-            task = asyncio.create_task(self._come_back(name, chosen.uniform(0, AWAY)))
-            self.coming_back.add(task)
-            task.add_done_callback(self.coming_back.discard)
+            self.come_back(name, chosen.uniform(0, AWAY))
         return True
 
-    async def _come_back(self, name: str, after: float) -> None:
-        await self.running.pop(name).wait()
-        await asyncio.sleep(after)
-        await self.start(name)
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master or of a node."""
+        if name == MASTER:
+            return self.master(self.nodes)
+        return ["-m", "elasticjob.cli", "run", "--max-restarts", "100000", *self.script()]
 
-    def _master(self) -> list[str]:
-        state, token = str(self.folder / "state.json"), str(self.folder / "token")
-        options = {"--job": "chaos", "--nnodes": f"1:{NODES}", "--port": str(self.port)}
-        files = {"--state": state, "--token-file": token}
-        return ["master", *(word for pair in (options | files).items() for word in pair)]
+    def script(self) -> list[str]:
+        """Return the script of the workers, and its arguments."""
+        return [str(SCRIPT), str(self.epochs), str(self.folder / "saved")]
 
-    def _node(self, name: str) -> list[str]:
-        return ["run", "--max-restarts", "100000", str(SCRIPT), str(self.epochs), str(self.folder / "saved")]
-
-    def _environment(self, name: str) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
-        }
-        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "LINEAGE": str(self.folder / "lines")}
-        if name == "master":
-            return {**kept, **mine, names.TERMINATION_LOG: str(self.folder / "verdict")}
-        return {
-            **kept,
-            **mine,
-            names.JOB: "chaos",
-            names.NODE: name,
-            names.ROLE: "worker",
-            names.INDEX: name.rpartition("-")[2],
-            names.MASTER: f"127.0.0.1:{self.port}",
-            names.TOKEN_FILE: str(self.folder / "token"),
-            names.POD_NAME: name,
-            names.TERMINATION_LOG: str(self.folder / f"{name}.end"),
-        }
+    def variables(self, name: str) -> dict[str, str]:
+        """Return where workers write, and the identity of a node."""
+        lines = {"LINEAGE": str(self.folder / "lines")}
+        if name == MASTER:
+            return lines
+        end = {names.TERMINATION_LOG: str(self.folder / f"{name}.end")}
+        return {**lines, **end, names.JOB: "chaos", names.ROLE: "worker"}
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
@@ -155,7 +117,7 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
     lines = job.folder / "lines"
     lines.mkdir()
     (lines / "slowly").touch()
-    for name in ("master", *(f"chaos-worker-{index}" for index in range(NODES))):
+    for name in (MASTER, *(f"chaos-worker-{index}" for index in range(NODES))):
         await job.start(name)
     while not any(lines.glob("*.jsonl")):  # noqa: ASYNC110  # of other processes
         await asyncio.sleep(0.1)
@@ -254,7 +216,7 @@ def main() -> int:
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="elasticjob-chaos-"))
     (folder / "token").write_text("chaos")
-    job = Job(folder, options.epochs, free_port())
+    job = Job(folder, free_port(), epochs=options.epochs)
     console.print(f"seed {seed}, {options.kills} blows, {options.epochs} epochs; logs in {folder}")
     try:
         took = asyncio.run(train(job, options.kills, seed, console))
