@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -53,6 +54,39 @@ PAUSE: Final = 0.5
 """Seconds until the master is asked again after it refused, and what failed is tried again."""
 STOPS: Final = frozenset({Phase.DRAIN, Phase.MOVE, Phase.SAVE})
 """Phases in which workers have nothing under way."""
+
+
+class Leaving:
+    """Whether a worker was told by SIGTERM to leave. A handler that the script has set itself is left alone.
+
+    A container's first process would not even end by SIGTERM, as it has no handler by default.
+    """
+
+    def __init__(self) -> None:
+        self._told = threading.Event()
+        self._hears = False
+
+    def is_set(self) -> bool:
+        """Whether it is to leave."""
+        return self._told.is_set()
+
+    def hear(self) -> None:
+        """Heed SIGTERM from now on; signals reach a process's main thread alone."""
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: self._told.set())
+            self._hears = True
+
+    def close(self) -> None:
+        """Leave SIGTERM as it was."""
+        if self._hears:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._hears = False
+
+
+def end_by_sigterm(end: Callable[[int], object]) -> None:
+    """Have SIGTERM end a server, with the code that a shell gives: nothing is gained by its waiting."""
+    signal.signal(signal.SIGTERM, lambda number, _: end(128 + number))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A parameter server of the store: `python -m elasticjob.trainer.store.serve [--port PORT] [FOLDER]`.
 
 Its place, its master and its address come from the pod's environment. Checkpoints are kept in FOLDER, which
-all servers share. It ends when the job does.
+all servers share. It ends when the job does, and by SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from pathlib import Path
 
 from elasticjob.api.rpc.parameters import Kept, Positions
-from elasticjob.trainer.parameters import Serving, way_of
+from elasticjob.trainer.parameters import Serving, end_by_sigterm, way_of
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.wire import Partitions
@@ -54,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="where to listen (any free port)")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    end_by_sigterm(sys.exit)
     way = way_of(os.environ)
     files = Files(given.folder) if given.folder else None
     host = os.environ.get("POD_IP", "127.0.0.1")

@@ -9,6 +9,7 @@
 
 A batch counts when its push returns. If servers come, go or are lost meanwhile, it is sent again and counts
 once. If values had to go back to a checkpoint, the datasets did, too: the batch is dealt again later.
+SIGTERM ends the batches after the present one; the rest of its shard goes to others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elasticjob.trainer.link.address import Way
-from elasticjob.trainer.parameters import Following, way_of
+from elasticjob.trainer.parameters import Following, Leaving, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards
 from elasticjob.trainer.store import places
 from elasticjob.trainer.store.counted import Done, Key
@@ -104,6 +105,7 @@ class Store:
         self._token = self._way.token()
         self._shards = Shards(dataset, way=self._way)
         self._following = Following(flush=lambda: self._shards.flush(), way=self._way)
+        self._leaving = Leaving()
         self._clients: dict[str, _Client] = {}
         self._done: list[int] = []
         self._save_every, self._clock = save_every, clock
@@ -111,6 +113,7 @@ class Store:
 
     def __enter__(self) -> Self:
         self._following.__enter__()
+        self._leaving.hear()
         return self
 
     def __exit__(
@@ -118,7 +121,13 @@ class Store:
     ) -> None:
         self._shards.__exit__(kind, error, trace)
         self._following.__exit__(kind, error, trace)
+        self._leaving.close()
         self._forget()
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses (host:port) of the servers that this worker trains with, by their place."""
+        return self._following.addresses
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield batches of at most `size` records until all are counted, pushed or not.
@@ -127,7 +136,7 @@ class Store:
         """
         self.at_boundary()
         restored = self._following.restored
-        while True:
+        while not self._leaving.is_set():
             shard, before = self._shards.next_beside(self._attend), restored
             restored = self._following.restored
             if shard is not None:
@@ -150,11 +159,15 @@ class Store:
             if self._following.restored != restored:
                 return
             self._shards.applied(shard, end - shard.start)
+            if self._leaving.is_set() and end < shard.end:
+                return
         self._done.append(shard.number)
         self._shards.done(shard)
 
     def _attend(self) -> bool:
-        """Take part in changes while others have the last shards."""
+        """Take part in changes while others have the last shards; False if this worker is to leave."""
+        if self._leaving.is_set():
+            return False
         self.at_boundary()
         return True
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.parameters import Serving
+from elasticjob.trainer.parameters import Serving, end_by_sigterm
 from elasticjob.trainer.tensorflow.server import Server
 
 PORT = "ELASTICJOB_PORT"
@@ -22,7 +21,7 @@ PORT = "ELASTICJOB_PORT"
 def main() -> None:
     """Serve until the job ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    end_by_sigterm(os._exit)
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     host, port = os.environ.get(names.POD_IP, "127.0.0.1"), os.environ.get(PORT, "0")
     server = Server(f"{host}:{port}", folder)

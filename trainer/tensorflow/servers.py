@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 import time
 import uuid
@@ -21,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.parameters import Following, way_of
+from elasticjob.trainer.parameters import Following, Leaving, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
 from elasticjob.trainer.tensorflow import files
 from elasticjob.trainer.tensorflow.compat import close, config, said, start_server, tf, v1, while_there
@@ -121,7 +120,7 @@ class Servers:
         self._way = way or way_of(os.environ)
         # A server ends the sessions of another client whose job has the same name.
         self._name = f"worker{uuid.uuid4().hex[:12]}"
-        self._leaving = threading.Event()
+        self._leaving = Leaving()
         self._now: _Present | None = None
         self._made: dict[int, _Present] = {}
         self._drawn: dict[int, Blueprint] = {}
@@ -141,8 +140,7 @@ class Servers:
             way=self._way,
         )
         self._following.__enter__()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
+        self._leaving.hear()
         return self
 
     def __exit__(
@@ -150,6 +148,7 @@ class Servers:
     ) -> None:
         self._shards.__exit__(kind, error, trace)
         self._following.__exit__(kind, error, trace)
+        self._leaving.close()
         if self._now:
             close(self._now.session)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
-from elasticjob.trainer.store import SGD, Store, Table, Zeros, read
+from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.serve import Checkpointed
 from elasticjob.trainer.store.server import Server
@@ -109,3 +112,38 @@ def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
             each.close()
     assert made > DATA.size // 10
     assert place.counts() == [1.0] * DATA.size
+
+
+def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(tmp_path: Path) -> None:
+    place, before = Place(tmp_path), signal.getsignal(signal.SIGTERM)
+    with consuming(tmp_path, DATA, []), place.serve(0):
+        with place.store("w-0") as store:
+            made = 0
+            for batch in store.batches(10):
+                push(batch)
+                made += 1
+                if made == 2:
+                    signal.raise_signal(signal.SIGTERM)
+        assert made == 2
+        assert signal.getsignal(signal.SIGTERM) == before
+        with place.store("w-1") as store:
+            for batch in store.batches(10):
+                push(batch)
+                made += 1
+    assert made == DATA.size // 10
+    assert place.counts() == [1.0] * DATA.size
+
+
+def test_sigterm_ends_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, before = Place(tmp_path), signal.getsignal(signal.SIGTERM)
+    with consuming(tmp_path, DATA, []):
+        monkeypatch.setenv(names.MASTER, (tmp_path / "address").read_text())
+        monkeypatch.setenv(names.TOKEN_FILE, str(tmp_path / "token"))
+        monkeypatch.setenv(names.NODE, "ps-0")
+        monkeypatch.setattr(Serving, "wait", lambda _: signal.raise_signal(signal.SIGTERM))
+        try:
+            with pytest.raises(SystemExit) as ended:
+                serve.main([str(place.kept)])
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 143
