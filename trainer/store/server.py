@@ -156,23 +156,29 @@ class Server:
     def _fetched(self, found: Held, move: Move) -> None:
         wanted, servers = found.owned | found.copied, len(move.before)
         owner = places.owners(servers)
+        away = set[str]()
         for place in sorted({owner[each] for each in wanted}):
             partitions = tuple(sorted(each for each in wanted if owner[each] == place))
             sources = tuple(dict.fromkeys((move.before[place], move.before[(place + 1) % servers])))
             for partition in partitions:  # one at a time: a frame has its limit
-                found.put(self._fetch(sources, Fetch(move.since, (partition,))))
+                found.put(self._fetch(sources, Fetch(move.since, (partition,)), away))
 
-    def _fetch(self, sources: tuple[str, ...], request: Fetch) -> Partitions:
-        """Return partitions from the first source that has them. Raises Gone."""
+    def _fetch(self, sources: tuple[str, ...], request: Fetch, away: set[str]) -> Partitions:
+        """Return partitions from the first source that has them. Raises Gone.
+
+        Those that did not answer are `away` and asked last: a pod that is gone costs its timeout once, not
+        for each partition.
+        """
         said: Mapping[str, str] = {}
         for number in range(TRIES):
             time.sleep(PAUSE if number else 0.0)
             said = {}
-            for source in sources:
+            for source in sorted(sources, key=away.__contains__):
                 try:
                     answer = self._asked(source, request)
                 except OSError as error:
                     said |= {source: str(error)}
+                    away.add(source)
                     continue
                 if isinstance(answer, Partitions):
                     return answer

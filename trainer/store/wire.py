@@ -97,6 +97,12 @@ _requests: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Req
 _answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)
 
 
+REACHED: Final = 1.5
+"""Seconds in which a server's kernel accepts a connection. Where its pod is gone, nobody refuses one."""
+VANISHED: Final = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 4000}
+"""Who answers no probe for four seconds, or has not received for as long what was sent, is gone."""
+
+
 class WireError(OSError):
     """The bytes received are no message of the store, or not from a process of this job."""
 
@@ -154,16 +160,29 @@ class Connection:
 
 
 def connected(address: str, token: str, timeout: float) -> Connection:
-    """Return a connection to a server. Raises OSError."""
+    """Return a connection to a server that answers within `timeout` seconds. Raises OSError."""
     host, _, port = address.rpartition(":")
-    sock = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout)
+    sock = socket.create_connection((host.strip("[]"), int(port)), timeout=min(timeout, REACHED))
     try:
+        sock.settimeout(timeout)
+        _notice_that_it_vanished(sock)
         connection = Connection(sock)
         connection.prove(token, asks=True)
     except BaseException:
         sock.close()
         raise
     return connection
+
+
+def _notice_that_it_vanished(sock: socket.socket) -> None:
+    """Have the kernel end a connection to a pod or machine that is gone, which says nothing any more.
+
+    A server that computes for long, or is stopped, is none: its kernel answers.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in VANISHED.items():
+        if hasattr(socket, option):  # not on every system
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _proof(token: str, side: bytes, challenges: bytes) -> bytes:

@@ -23,6 +23,7 @@ from elasticjob.trainer.store.tables import PARTITIONS, WIDEST
 from elasticjob.trainer.store.wire import (
     LARGEST,
     Answer,
+    Connection,
     Gradients,
     Hello,
     Pull,
@@ -106,6 +107,31 @@ def test_a_lost_server_is_made_good_by_the_copies_of_the_next_one(tmp_path: Path
         cluster.move([cluster.servers[0], cluster.start(), cluster.servers[2]])
         for record in range(RECORDS):
             assert cluster.push(record) == Taken()
+        assert cluster.counts() == [1] * RECORDS
+
+
+def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody refuses a connection to a pod that is gone: each attempt costs its timeout."""
+    asked = list[str]()
+
+    def through(address: str, token: str, timeout: float) -> Connection:
+        asked.append(address)
+        if address == lost.address:
+            raise TimeoutError("timed out")
+        return connected(address, token, timeout)
+
+    cluster = Cluster(3, tmp_path)
+    with cluster.stack:
+        cluster.greet()
+        for record in range(RECORDS):
+            assert cluster.push(record) == Taken()
+        lost = cluster.servers[0]
+        cluster.lose(lost)
+        monkeypatch.setattr("elasticjob.trainer.store.server.connected", through)
+        cluster.move([cluster.start(), *cluster.servers[1:]])
+        assert asked.count(lost.address) == 2, "by its successor, and by the one that has the copies"
         assert cluster.counts() == [1] * RECORDS
 
 
