@@ -29,6 +29,7 @@ from rich.console import Console
 
 from benchmarks.chaos.processes import MASTER, ROOT, Processes
 from elasticjob.cli.laptop.ports import free_port
+from tests.kit.training.steps import Steps
 
 SCRIPT: Final = ROOT / "tests" / "e2e" / "scripts" / "seen.py"
 SERVERS: Final = 3
@@ -85,8 +86,8 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
     workers = [f"chaos-worker-{index}" for index in range(WORKERS)]
     for name in (MASTER, *servers, *workers):
         await job.start(name)
-    progress = job.folder / "progress"
-    while not progress.exists():  # noqa: ASYNC110  # of other processes
+    steps = Steps(job.folder)
+    while not steps.lines():  # noqa: ASYNC110  # of other processes
         await asyncio.sleep(0.1)
     began = said = time.monotonic()
     while job.blows.total() < kills:
@@ -94,7 +95,7 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
         job.hit(chosen.choices([*BLOWS], weights=[*BLOWS.values()])[0], chosen)
         if time.monotonic() - said > 10:
             said = time.monotonic()
-            blows, batches = job.blows.total(), progress.stat().st_size
+            blows, batches = job.blows.total(), len(steps.lines())
             console.print(f"{said - began:4.0f} s  {blows} of {kills} blows, {batches} batches")
     took = time.monotonic() - began
     (job.folder / "gate").touch()
@@ -126,7 +127,7 @@ async def main() -> int:
                 await process.wait()
     counts = Counter(json.loads((folder / "counts").read_text()))
     wrong = {count: records for count, records in counts.items() if count != 1}
-    sent = (folder / "progress").stat().st_size
+    sent = len(Steps(folder).lines())
     console.print(
         f"{job.blows.total()} blows in {took:.0f} s: {dict(job.blows)}; {sent} batches acknowledged"
     )

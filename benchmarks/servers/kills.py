@@ -32,7 +32,8 @@ from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, staged
 from tests.kit.training.forking import command, process_of
-from tests.kit.training.over_servers import Steps, counts, kept, spec
+from tests.kit.training.over_servers import counts, kept, spec
+from tests.kit.training.steps import Steps
 from tests.kit.waiting import until
 
 BATCH: Final = 100

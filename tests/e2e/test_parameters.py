@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,11 +11,11 @@ import pytest
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
+from tests.kit.training.servers import COUNTER, Training
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
-SCRIPT = Path(__file__).parent / "scripts" / "seen.py"
 SERVE = "elasticjob.trainer.store.serve"
 RECORDS = 4000
 
@@ -29,24 +27,9 @@ def spec(folder: Path) -> Manifest:
         "optimizeMode": "manual",
         "replicaSpecs": {
             "ps": role(["python", "-m", SERVE, str(folder / "kept")], 3, minReplicas=1, maxReplicas=6),
-            "worker": role(["python", str(SCRIPT), str(RECORDS), str(folder)], 2, restartCount=5),
+            "worker": role(["python", str(COUNTER), str(RECORDS), str(folder)], 2, restartCount=5),
         },
     }
-
-
-async def trained(folder: Path) -> None:
-    """Wait for more batches."""
-
-    def made() -> int:
-        path = folder / "progress"
-        return path.stat().st_size if path.exists() else 0
-
-    target = made() + 20
-
-    async def there() -> bool:
-        return made() >= target
-
-    await until(there, f"{target} batches")
 
 
 def kill(job: Job, *pods: str) -> None:
@@ -70,27 +53,26 @@ async def kept(folder: Path) -> None:
 async def test_servers_and_workers_come_go_move_and_die_and_each_record_counts_once(
     site: Site, tmp_path: Path
 ) -> None:
-    job = Job(site)
+    job, training = Job(site), Training(tmp_path)
     await site.apply(spec(tmp_path))
-    await trained(tmp_path)
+    await training.goes_on()
     await site.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
-    await trained(tmp_path)
+    await training.goes_on()
     await site.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
     await site.until(lambda: not job.running() & {"ps-2", "ps-3"})
-    await trained(tmp_path)
+    await training.goes_on()
     await site.plan("move", migratePods=[{"name": "digits-ps-0", "resource": {"cpu": "100m"}}])
     await site.until(lambda: job.running() & {"ps-0", "ps-0-1"} == {"ps-0-1"})
-    await trained(tmp_path)
+    await training.goes_on()
     kill(job, "worker-1")
-    await trained(tmp_path)
+    await training.goes_on()
     kill(job, "ps-1")
     await site.until(lambda: "ps-1-1" in job.running())
-    await trained(tmp_path)
+    await training.goes_on()
     await kept(tmp_path)
-    await trained(tmp_path)
+    await training.goes_on()
     kill(job, "ps-0-1", "ps-1-1")
-    await trained(tmp_path)
-    (tmp_path / "gate").touch()
+    await training.goes_on()
+    training.may_end()
     await site.until(job.has_ended("Complete"))
-    counts = json.loads(await asyncio.to_thread((tmp_path / "counts").read_text))
-    assert counts == [1.0] * RECORDS
+    assert await training.counts() == [1.0] * RECORDS

@@ -22,7 +22,7 @@ from elasticjob.sizing.facts import Pace
 from elasticjob.sizing.rules.memory import propose
 from tests.kit.node.kubectl import CommandFailed
 from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
+from tests.kit.node.stage import restricted
 from tests.kit.node.timeline import Row
 from tests.kit.sizing import NOW, asked
 from tests.kit.waiting import until
@@ -331,16 +331,14 @@ def cgroup_v1() -> bool:
 def hungry(namespace: str, meal: Meal, **policy: Any) -> Manifest:
     """Return a job of one pod that needs more memory than it has."""
     container: Manifest = {
-        "name": "main",
         "image": f"elasticjob/trainer:{__version__}",
         "command": list(meal.command),
         "resources": {"limits": {"memory": meal.limit}},
-        "securityContext": UNPRIVILEGED,
     }
     worker = {
         "replicas": 1,
         "restartCount": 2,
-        "template": {"spec": {"containers": [container], "securityContext": RESTRICTED}},
+        "template": {"spec": restricted(container)},
     }
     return {
         "apiVersion": ELASTICJOB.api_version,

@@ -15,7 +15,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from hack.cluster.interpreter import NOBODY, PREFIX
 from hack.cluster.oci import Recipe
 from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
+from tests.kit.node.stage import restricted
 from tests.kit.node.timeline import Row
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
@@ -58,20 +58,14 @@ def job(namespace: str) -> Manifest:
     """Return a job of two workers; the annotation of its template brings the agent."""
     mount = {"name": "code", "mountPath": "/workspace"}
     main = {
-        "name": "main",
         "image": NAME,
         "command": ["python3", f"{AGENT_PLACE}/start.py", "run", "/workspace/train.py"],  # it has no shell
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
-        "securityContext": UNPRIVILEGED,
         "volumeMounts": [mount],
     }
     template = {
         "metadata": {"annotations": {AGENT_IMAGE: f"elasticjob/agent:{__version__}"}},
-        "spec": {
-            "containers": [main],
-            "securityContext": RESTRICTED,
-            "volumes": [{"name": "code", "configMap": {"name": "code"}}],
-        },
+        "spec": restricted(main, {"name": "code", "configMap": {"name": "code"}}),
     }
     return {
         "apiVersion": ELASTICJOB.api_version,

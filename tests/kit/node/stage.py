@@ -32,6 +32,12 @@ RESTRICTED: Final[Manifest] = {
 UNPRIVILEGED: Final[Manifest] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
+def restricted(main: Manifest, *volumes: Manifest) -> Manifest:
+    """Return the spec of pods of one container that a namespace admits which enforces the standard."""
+    containers = [{"name": "main", "securityContext": UNPRIVILEGED, **main}]
+    return {"containers": containers, "securityContext": RESTRICTED, "volumes": [*volumes]}
+
+
 @dataclass(frozen=True)
 class OnNode:
     """A job in a namespace of the node; `look` returns its observed state."""

@@ -7,16 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
 
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
 from tests.kit.training.forking import process_of
+from tests.kit.training.steps import Steps
 from tests.kit.waiting import until
 
 SCRIPT = Path(__file__).parents[2] / "e2e" / "scripts" / "ratings.py"
@@ -75,39 +72,6 @@ def spec(folder: Path, records: int, users: int) -> Manifest:
             "worker": role(train, 2, minReplicas=1, maxReplicas=6),
         },
     }
-
-
-class Steps:
-    """The steps of all workers, by the file that they write."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "steps"
-        self.stood: dict[str, float] = {}
-
-    def times(self) -> list[float]:
-        return [
-            float(line.split()[0]) for line in self._file.read_text().splitlines() if line.count(" ") == 2
-        ]
-
-    async def more(self, steps: int = 40) -> None:
-        """Wait for more steps."""
-        target = (len(self.times()) if self._file.exists() else 0) + steps
-
-        async def made() -> bool:
-            return self._file.exists() and len(self.times()) >= target
-
-        await until(made, f"{target} steps")
-
-    @asynccontextmanager
-    async def standstill(self, what: str) -> AsyncIterator[None]:
-        """Print the longest time without a step, from before what is done to some steps after."""
-        began = time.time()
-        yield
-        await self.more(60)
-        known = self.times()
-        times = [max((t for t in known if t <= began), default=began), *sorted(t for t in known if t > began)]
-        self.stood[what] = max(after - before for before, after in pairwise(times))
-        print(f"{what:45} stands still {self.stood[what]:5.2f} s", flush=True)
 
 
 def counts(folder: Path) -> list[int]:

@@ -1,6 +1,6 @@
 """Servers of the store that a test makes use memory or cores, and what workers have counted with them.
 
-A folder that all see has the checkpoints (`kept`), a byte for each batch (`progress`), what the workers wait
+A folder that all see has the checkpoints (`kept`), a line for each batch (`steps`), what the workers wait
 for before their last batches (`gate`), how often each record was counted in the end (`counts`), and what
 servers are told: `hungry-POD`, `hot-POD`.
 """
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from tests.kit.waiting import until
+from tests.kit.training.steps import Steps
 
 COUNTER: Final = Path(__file__).parents[2] / "e2e" / "scripts" / "seen.py"
 """A worker that counts records: its arguments are their number and the folder."""
@@ -54,15 +54,11 @@ class Training:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.steps = Steps(folder)
 
-    async def goes_on(self, batches: int = 20) -> None:
+    async def goes_on(self) -> None:
         """Wait for more batches."""
-        target = self._batches() + batches
-
-        async def there() -> bool:
-            return self._batches() >= target
-
-        await until(there, f"{target} batches")
+        await self.steps.more(20)
 
     def tell(self, what: str, pod: str) -> None:
         """Make a server `hungry` or `hot`."""
@@ -76,7 +72,3 @@ class Training:
         """Return how often each record was counted."""
         counts: list[float] = json.loads(await asyncio.to_thread((self._folder / "counts").read_text))
         return counts
-
-    def _batches(self) -> int:
-        path = self._folder / "progress"
-        return path.stat().st_size if path.exists() else 0

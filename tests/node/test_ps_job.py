@@ -1,0 +1,152 @@
+"""One job with parameter servers on a real node, changed in every way; each of its records counts once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from elasticjob import __version__
+from elasticjob.api.v1alpha1.common import PS
+from elasticjob.cli.story.example import load
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.site import Site as Namespace
+from tests.kit.e2e import Job, looking_on
+from tests.kit.node.site import Site
+from tests.kit.node.stage import restricted
+from tests.kit.node.timeline import Row
+from tests.kit.training.servers import COUNTER, Training, serving
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
+
+RECORDS: Final = 20_000
+PACE: Final = 0.05
+"""Seconds of a batch of five records, of each worker."""
+SHARED: Final = Path("/checkpoints")
+"""The volume's folder in containers."""
+
+
+@dataclass
+class Play:
+    """The job, what its workers have done, and what it cost."""
+
+    site: Site
+    here: Namespace
+    job: Job
+    training: Training
+
+    @asynccontextmanager
+    async def standstill(self, what: str, servers: set[str], workers: int = 2) -> AsyncIterator[None]:
+        """Do it, and wait until exactly these pods train; note how long none of them did."""
+        began, steps = time.time(), self.training.steps
+        async with steps.standstill(what):
+            yield
+            await self.has(servers, workers)
+        did, took = f"then {', '.join(sorted(servers))}", time.time() - began
+        self.site.rows.append(Row(0.0, what, did, took, str(workers), longest=steps.stood[what]))
+
+    async def has(self, servers: set[str], workers: int = 2) -> None:
+        """Wait until exactly these pods run, and the workers train with these servers."""
+        await self.here.until(lambda: self.running("ps-") == servers)
+        await self.here.until(lambda: len(self.running("worker-")) == workers)
+        addresses = {str(self.job.pods()[name].status.pod_ip) for name in servers}
+
+        async def train() -> bool:
+            lines = self.training.steps.lines()
+            return bool(lines) and {each.partition(":")[0] for each in lines[-1][2:]} == addresses
+
+        await until(train, f"the workers train with {servers}")
+
+    def running(self, role: str) -> set[str]:
+        """The pods of a role that run and are not on their way out."""
+        return {name for name in self.job.running() if name.startswith(role)}
+
+    async def scale(self, size: str) -> None:
+        """elasticjob scale."""
+        words = ("-m", "elasticjob.cli", "scale", "digits", size, "--namespace", self.here.namespace)
+        config = f"--kubeconfig={self.site.kubectl.kubeconfig}"
+        process = await asyncio.create_subprocess_exec(sys.executable, *words, config)
+        assert await process.wait() == 0
+
+
+async def test_a_job_with_servers_lives_through_every_change(
+    site: Site, admin: Client, home: str, volume: Path
+) -> None:
+    await site.kubectl.apply(*furniture(home))
+    async with looking_on(admin) as onlooker:
+        here = Namespace(admin, onlooker, home)
+        play = Play(site, here, Job(here), Training(volume))
+        await here.apply(spec())
+        await play.has({"ps-0", "ps-1", "ps-2"})
+        await play.training.goes_on()
+        async with play.standstill("servers 3 → 4", {"ps-0", "ps-1", "ps-2", "ps-3"}):
+            await play.scale("ps=4")
+        async with play.standstill("servers 4 → 2", {"ps-0", "ps-1"}):
+            await here.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
+        async with play.standstill("a server moves", {"ps-0-1", "ps-1"}):
+            moved = {"name": "digits-ps-0", "resource": {"ephemeral-storage": "64Mi"}}
+            await here.plan("move", migratePods=[moved])
+        async with play.standstill("a server is out of memory", {"ps-0-1", "ps-1-1"}):
+            play.training.tell("hungry", "digits-ps-1")
+        async with play.standstill("workers 2 → 4", {"ps-0-1", "ps-1-1"}, workers=4):
+            await here.scale(4)
+        async with play.standstill("a server is deleted", {"ps-0", "ps-1-1"}, workers=4):
+            await site.kubectl("-n", home, "delete", "pod", "digits-ps-0-1", "--force", "--grace-period=0")
+        async with play.standstill("workers 4 → 1", {"ps-0", "ps-1-1"}, workers=1):
+            await here.scale(1)
+        play.training.may_end()
+        await here.until(play.job.has_ended("Complete"))
+        assert await play.training.counts() == [1.0] * RECORDS
+        reason = here.plans()["digits-ps-1-memory"].spec.reason
+        assert reason == "digits-ps-1 was OOMKilled at 256Mi: ps gets 512Mi"
+
+
+def furniture(namespace: str) -> tuple[Manifest, ...]:
+    """Return what the job needs: its script, and a claim of the volume."""
+    [claim] = [one for one in load().others if one["kind"] == "PersistentVolumeClaim"]
+    code = {"apiVersion": "v1", "kind": "ConfigMap", "data": {COUNTER.name: COUNTER.read_text()}}
+    return (
+        {**code, "metadata": {"name": "code", "namespace": namespace}},
+        {**claim, "metadata": {**claim["metadata"], "namespace": namespace}},
+    )
+
+
+def spec() -> Manifest:
+    """Return a job of three servers and two workers."""
+    count = ["python3", f"/code/{COUNTER.name}", str(RECORDS), str(SHARED), str(PACE)]
+    limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "replicaSpecs": {
+            PS: role(serving(SHARED), limits, replicas=3, minReplicas=1, maxReplicas=6),
+            "worker": role(count, {}, replicas=2, minReplicas=1, maxReplicas=4, autoScale=False),
+        },
+    }
+
+
+def role(command: list[str], resources: Manifest, **more: Any) -> Manifest:
+    """Return a role whose pods see the script and the volume."""
+    main = {
+        "image": f"elasticjob/trainer:{__version__}",
+        "command": command,
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "resources": resources,
+        "volumeMounts": [
+            {"name": "code", "mountPath": "/code"},
+            {"name": "checkpoints", "mountPath": str(SHARED)},
+        ],
+    }
+    volumes: tuple[Manifest, ...] = (
+        {"name": "code", "configMap": {"name": "code"}},
+        {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "digits-checkpoints"}},
+    )
+    return {"template": {"spec": restricted(main, *volumes)}, **more}
