@@ -47,6 +47,7 @@ class Process:
     page: pulse.Page
     pid: int = 0
     wanted: signal.Signals | None = None  # a signal to send once the pid is known
+    refused: str = ""  # why the agent cannot read what the worker says
 
 
 @dataclass(frozen=True)
@@ -411,7 +412,8 @@ class Workers:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await process.quiet.wait()
-        self._emit(Ended(process.slot, code, recorded_error(process.error_file) or process.err.reason))
+        said = recorded_error(process.error_file) or process.err.reason
+        self._emit(Ended(process.slot, code, process.refused or said))
 
     def _hear(self, process: Process) -> None:
         """Read a worker's messages; a worker that violates the protocol is killed."""
@@ -421,7 +423,8 @@ class Workers:
                     self._emit(Said(process.slot, decode_from_worker(line)))
         except (BlockingIOError, ConnectionResetError):
             return
-        except (ValueError, *UNREADABLE):
+        except (ValueError, *UNREADABLE) as error:
+            process.refused = f"killed: its agent cannot read what it says: {error}"
             self.signal(process.slot, signal.SIGKILL)
         asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
 

@@ -182,6 +182,24 @@ async def test_no_worker_is_forked_from_a_process_with_threads(
     assert said == {f"{not cold} True ['--fast']\n"}
 
 
+async def test_a_worker_that_says_what_nobody_can_read_is_killed_and_it_is_said_why(tmp_path: Path) -> None:
+    source = (
+        "import os, socket, time\n"
+        "channel = socket.socket(fileno=int(os.environ['ELASTICJOB_CHANNEL_FD']))\n"
+        "channel.sendall(b'nonsense\\n')\n"
+        "time.sleep(1000)"
+    )
+    node = Node(tmp_path, sys.executable, "-c", source)
+    node.workers.prepare(dict(os.environ))
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    async with asyncio.timeout(PATIENCE):
+        while not isinstance(event := await node.events.get(), Ended):
+            pass
+    await node.workers.close()
+    assert (event.slot, event.code) == (0, -9)
+    assert event.message.startswith("killed: its agent cannot read what it says: JSON is malformed")
+
+
 def with_a_short_line() -> str:
     """Start a warm process to whose line few orders fit; return how an agent finds it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
