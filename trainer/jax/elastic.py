@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from elasticjob.trainer.jax.run import OnChange, Run
-from elasticjob.trainer.jax.state import Done
 from elasticjob.trainer.jax.step import Step
+from elasticjob.trainer.records.done import Done, in_turn
 from elasticjob.trainer.shards import Dataset
 
 
@@ -114,18 +113,7 @@ class Elastic:
         self._looped = True
         run = self._run
         run.at_step()
-        while run.left:
-            step = Step(run)
-            try:
-                yield step
-            except GeneratorExit:
-                if not sys.is_finalizing():
-                    run.leave()
-                raise
-            if not step.entered:
-                raise RuntimeError(f"step {step.number} was not taken: write `with step:` in the loop")
-            run.at_step()
-        run.finish()
+        yield from in_turn(lambda: Step(run) if run.left else None, run)
 
     def report(self, **metrics: float) -> None:
         """Add your own metrics (accuracy, perplexity) to the progress in the job's status."""

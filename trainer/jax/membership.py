@@ -15,11 +15,12 @@ from elasticjob.trainer.jax import coordination
 from elasticjob.trainer.jax.coordination import Lost, Services
 from elasticjob.trainer.jax.peers import Peers
 from elasticjob.trainer.jax.saving import Checkpoints
-from elasticjob.trainer.jax.state import Done, form_of, on_device, on_host, packed, unpacked
+from elasticjob.trainer.jax.state import form_of, on_device, on_host, packed, unpacked
 from elasticjob.trainer.link.channel import Behind, Enter
 from elasticjob.trainer.link.line import ALONE, Line
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.link.worlds import Stopped
+from elasticjob.trainer.records.done import Done
 
 log = logging.getLogger("elasticjob")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.trainer.jax.state import Done
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.sampler import in_total
 
 log = logging.getLogger("elasticjob")

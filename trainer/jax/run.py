@@ -94,7 +94,7 @@ class Run:
     def count(self, window: Window, position: Position, loss: float, boundary: bool, began: float) -> None:
         """Count a step as done; `boundary`: this world ends with it."""
         membership, before = self.membership, self.membership.done
-        membership.done = before.then(window, position, loss)
+        membership.done = before.then(position, len(window.places), loss)
         membership.boundary = boundary
         self._after_step(before, len(window.places), time.monotonic() - began)
 

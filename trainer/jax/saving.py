@@ -10,7 +10,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from elasticjob.trainer.jax.state import Done, as_it_was, bits_of, done_of, is_key, numbers_of
+from elasticjob.trainer.jax.state import as_it_was, bits_of, done_of, is_key, numbers_of
+from elasticjob.trainer.records.done import Done
 
 KEEP: Final = 2
 NAME: Final = re.compile(r"step-(\d+)\.npz")

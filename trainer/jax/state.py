@@ -10,31 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from elasticjob.trainer.records.sampler import Position, Window
+from elasticjob.trainer.records.done import Done
 
 Leaf = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, complex)
-
-
-@dataclass(frozen=True)
-class Done:
-    """Progress of the job: steps and records in total, the position in the data, the last loss."""
-
-    step: int = 0
-    samples: int = 0
-    epoch: int = 0
-    offset: int = 0
-    loss: float = float("nan")
-
-    @property
-    def position(self) -> Position:
-        """Where the next step begins."""
-        return Position(self.epoch, self.offset)
-
-    def then(self, window: Window, position: Position, loss: float) -> Done:
-        """Return the progress after a step."""
-        records = len(window.places)
-        return Done(self.step + 1, self.samples + records, position.epoch, position.offset, loss)
 
 
 def numbers_of(done: Done) -> list[Leaf]:

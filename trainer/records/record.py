@@ -8,21 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from io import RawIOBase
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from elasticjob.trainer.records.done import Done
+
 STEPS: Final = "ELASTICJOB_STEPS"
-
-
-class Done(Protocol):
-    """How far a training is."""
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def loss(self) -> float: ...
 
 
 class Counted(msgspec.Struct, frozen=True, omit_defaults=True):

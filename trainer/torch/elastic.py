@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.records.done import Done, in_turn
 from elasticjob.trainer.torch.evaluation import Score, evaluated
 from elasticjob.trainer.torch.loop import Loop, OnChange
 from elasticjob.trainer.torch.losses import Remedy
@@ -38,7 +38,7 @@ from elasticjob.trainer.torch.records.data import (
     by_index,
 )
 from elasticjob.trainer.torch.run import Run
-from elasticjob.trainer.torch.state import Done, PerEpoch, State, check_keep, check_optimizers
+from elasticjob.trainer.torch.state import PerEpoch, State, check_keep, check_optimizers
 from elasticjob.trainer.torch.step import Step
 
 
@@ -251,18 +251,7 @@ class Elastic:
         self._looped = True
         run, loop = self._run, self._loop
         loop.begin(data, 1 if epochs is None and steps is None else epochs, steps)
-        while run.left:
-            step = Step(run)
-            try:
-                yield step
-            except GeneratorExit:
-                if not sys.is_finalizing():
-                    loop.leave()
-                raise
-            if not step.entered:
-                raise RuntimeError(f"step {step.number} was not taken: write `with step:` in the loop")
-            loop.at_step()
-        loop.finish()
+        yield from in_turn(lambda: Step(run) if run.left else None, loop)
 
     def evaluate(self, data: Loader, score: Score) -> dict[str, float]:
         """Return the mean of each of the scores over all records of `data`, computed by all workers together.

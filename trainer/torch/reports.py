@@ -9,9 +9,9 @@ from typing import Final
 from torch import Tensor
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.sampler import in_total
 from elasticjob.trainer.torch.losses import Losses
-from elasticjob.trainer.torch.state import Done
 
 log = logging.getLogger("elasticjob")
 

@@ -20,6 +20,7 @@ from elasticjob.trainer.link.channel import Advance
 from elasticjob.trainer.link.line import Line
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.records import record as records
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.sampler import Piece, Position, Window
 from elasticjob.trainer.torch.buffers import Buffers
 from elasticjob.trainer.torch.copies import Copies
@@ -30,7 +31,7 @@ from elasticjob.trainer.torch.reading import Reading
 from elasticjob.trainer.torch.reduction import reduction_of
 from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.saving.flash import Flash
-from elasticjob.trainer.torch.state import Done, State
+from elasticjob.trainer.torch.state import State
 from elasticjob.trainer.torch.world.peers import Peers
 
 KEEP: Final = 2  # checkpoints in storage

@@ -6,7 +6,7 @@ import copy
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
@@ -15,7 +15,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from elasticjob.trainer.records.sampler import Position
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
 from elasticjob.trainer.torch.saving.loader import FINISH
@@ -68,33 +68,6 @@ class PerEpoch:
                 f"elastic.evaluate after the last step of each epoch, with this score (known: {known})"
             )
         self.scheduler.step(metrics[self.metric])
-
-
-@dataclass(frozen=True)
-class Done:
-    """Progress of the job: optimizer steps and records in total, the position in the data, the last loss."""
-
-    step: int = 0
-    samples: int = 0
-    epoch: int = 0
-    offset: int = 0
-    loss: float = float("nan")
-
-    @property
-    def position(self) -> Position:
-        """The position of the next step's records."""
-        return Position(self.epoch, self.offset)
-
-    def then(self, position: Position, samples: int, loss: float) -> Done:
-        """Return the progress after one more step."""
-        return replace(
-            self,
-            step=self.step + 1,
-            samples=self.samples + samples,
-            epoch=position.epoch,
-            offset=position.offset,
-            loss=loss,
-        )
 
 
 @dataclass

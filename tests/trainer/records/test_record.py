@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.record import Record
-from elasticjob.trainer.torch.state import Done
 
 
 @pytest.mark.parametrize(
