@@ -70,6 +70,7 @@ def test_a_server_is_used_again_after_a_change_that_it_did_not_see(tmp_path: Pat
 
 def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_path: Path) -> None:
     prepared: dict[int, int] = {}
+    abandoned = threading.Event()
     with consuming(tmp_path, DATA, []) as job:
         way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
         first, second, third = Noted(), Noted(), Noted()
@@ -83,7 +84,13 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
         with (
             serving(first, 0),
             Shards(DATA, way=way) as shards,
-            Following(prepare=prepare, finish=lambda _: None, flush=shards.flush, way=way) as worker,
+            Following(
+                prepare=prepare,
+                finish=lambda _: None,
+                flush=shards.flush,
+                abandon=abandoned.set,
+                way=way,
+            ) as worker,
         ):
             assert worker.at_boundary(PATIENCE)
 
@@ -100,6 +107,7 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 until(lambda: worker.changing)
                 assert not worker.at_boundary(PATIENCE)
                 until(lambda: worker.kept > 0)
+                assert not abandoned.is_set()
                 assert first.written == second.written == {worker.kept: 10}
                 assert worker.is_chief
                 kept = worker.kept
@@ -112,6 +120,7 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 shards.done(again)
                 shards.flush()
             until(lambda: worker.changing)
+            assert abandoned.wait(PATIENCE), "a step may wait for the server that was lost"
             before = worker.restored
             assert worker.at_boundary(PATIENCE)
             assert worker.restored > before
