@@ -18,6 +18,10 @@ LOGS: Final = "elasticjob logs NAME shows the logs of all nodes"
 ALONE: Final = "write the requests of a whole machine in resources"
 
 
+TASKS: Final = "workers: replicas times --nproc-per-node"
+GPUS: Final = "nvidia.com/gpu in resources.limits, divided by nodes"
+
+
 @dataclass(frozen=True)
 class Allocation:
     """The resources that a script requests; None where it has no directive."""
@@ -69,6 +73,19 @@ class Allocation:
             found["memory"] = self.memory
         made: Manifest = {"requests": found} if found else {}
         return {**made, "limits": {"nvidia.com/gpu": str(self.devices)}} if self.devices else made
+
+    @property
+    def told(self) -> tuple[Note, ...]:
+        """The notes on directives; totals that nodes cannot share evenly are changed."""
+        totals = {TASKS: (self.tasks, self.workers or 1), GPUS: (self.gpus, self.devices)}
+        found = []
+        for note in self.notes:
+            given, each = totals.get(note.why, (None, 0))
+            if given is not None and given != each * self.largest:
+                why = f"is {each * self.largest} now: {each} on each of {self.largest} nodes"
+                note = replace(note, verdict=Verdict.CHANGED, why=why)
+            found.append(note)
+        return tuple(found)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -160,9 +177,9 @@ def _time(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
 
 NAMED: Final[Mapping[str, Act]] = {
     "nodes": _nodes,
-    "ntasks": _number("tasks", "workers: replicas times --nproc-per-node"),
+    "ntasks": _number("tasks", TASKS),
     "ntasks-per-node": _number("tasks_per_node", "--nproc-per-node, where srun starts Python itself"),
-    "gpus": _number("gpus", "nvidia.com/gpu in resources.limits, divided by nodes"),
+    "gpus": _number("gpus", GPUS),
     "gpus-per-node": _number("gpus_per_node", "nvidia.com/gpu in resources.limits"),
     "gpus-per-task": _number("gpus_per_task", "nvidia.com/gpu in resources.limits"),
     "gres": _devices,

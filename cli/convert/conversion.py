@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import ValidationError
 
 from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
 from elasticjob.api.v1alpha1.checks.advice import advice
+from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.convert.system import Converted, Source, System, Unconvertible
+from elasticjob.cli.convert.system import Converted, Note, Source, System, Unconvertible, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -51,7 +53,27 @@ def outcome(source: Source, systems: Iterable[System]) -> Outcome:
         found = system.convert(source)
     except Unconvertible as error:
         return Outcome(source, system.NAME, refusal=str(error))
+    found = replace(found, notes=tuple(settled(note, found.job) for note in found.notes))
     return Outcome(source, system.NAME, found, problems=problems(found.job), warnings=warnings(found.job))
+
+
+def settled(note: Note, job: Manifest) -> Note:
+    """Return a note on sizes of a role as they came out: another field of the document may give them, too."""
+    spec = job.get("spec")
+    roles = spec.get("replicaSpecs") if isinstance(spec, dict) else None
+    found = [_sizes(role) for role in roles.values()] if isinstance(roles, dict) else []
+    if not note.sizes or not found or any(dict(note.sizes).items() <= sizes.items() for sizes in found):
+        return note
+    worker = _sizes(roles[WORKER]) if isinstance(roles, dict) and WORKER in roles else found[0]
+    now = ", ".join(f"{name} is {worker[name]} now" for name, size in note.sizes if worker[name] != size)
+    return replace(note, verdict=Verdict.CHANGED, why=f"{now}: another field says so")
+
+
+def _sizes(role: Any) -> dict[str, Any]:
+    """Return the sizes of a role, bounds that it does not have as well."""
+    given = role if isinstance(role, dict) else {}
+    count = given.get("replicas", 1)
+    return {"replicas": count} | {name: given.get(name, count) for name in ("minReplicas", "maxReplicas")}
 
 
 def problems(manifest: Manifest) -> tuple[Problem, ...]:

@@ -99,6 +99,8 @@ class _Reading:
     environment: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     launch: Launch | None = None
+    line: int | None = None
+    """Where the launch is."""
     refused: str = ""
     directory: str = ""
 
@@ -115,7 +117,9 @@ def job_of(source: Source, told: Allocation) -> Converted:
         raise Unconvertible(f"{launch.launcher} names no script: write it behind the flags")
     asked_for = reading.asked
     container, notes = _container(reading, launch)
-    notes = [*asked_for.notes, *reading.notes, *notes]
+    known = replace(launch, nodes=asked_for.nodes or launch.nodes)
+    flags = [replace(note, line=reading.line) for note in known.told]
+    notes = [*asked_for.told, *reading.notes, *flags, *notes]
     sizes = replace(
         launch, nodes=asked_for.nodes or launch.nodes, wanted=None if asked_for.nodes else launch.wanted
     )
@@ -177,7 +181,7 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
         reading.launch = launch
         why = f"elasticjob run in place of {launch.launcher}"
         reading.notes.append(Note(line, _shown(rest), Verdict.KEPT, why))
-        reading.notes += [replace(note, line=line) for note in launch.notes]
+        reading.line = line
 
 
 def _launched(reading: _Reading, given: Sequence[Word], source: Source, *, ranked: bool) -> Launch | None:

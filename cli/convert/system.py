@@ -38,6 +38,9 @@ class Note:
     harmless: bool = False
     """Whether dropping the field loses nothing: the cluster writes it itself, or it is the default here."""
 
+    sizes: tuple[tuple[str, int], ...] = ()
+    """The sizes of the role that it gives, if nothing else in the document gives others."""
+
     @property
     def lossy(self) -> bool:
         """Whether the job may behave differently."""

@@ -35,7 +35,7 @@ class Rewritten:
         called = Note(
             None, field, Verdict.KEPT, f"elasticjob run in place of {self.launch.launcher}: {THE_IMAGE}"
         )
-        return (called, *(replace(note, field=f"{field} {note.field}") for note in self.launch.notes))
+        return (called, *(replace(note, field=f"{field} {note.field}") for note in self.launch.told))
 
 
 def rewritten(

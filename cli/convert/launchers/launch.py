@@ -15,6 +15,9 @@ from typing import Final, NamedTuple
 from elasticjob.cli.convert.launchers.variables import expanded
 from elasticjob.cli.convert.system import Note, Verdict
 
+Sizes = tuple[tuple[str, int], ...]
+"""Sizes of the role worker by their names: replicas, minReplicas, maxReplicas."""
+
 
 class Word(NamedTuple):
     """A word of a command line: what it means, and how it is written there."""
@@ -60,9 +63,12 @@ class Launch:
     variables: Mapping[str, str] = field(default_factory=dict)
     """The values of shell variables, as far as they are known."""
 
-    def noted(self, flag: str, verdict: Verdict, why: str, *, harmless: bool = False) -> Launch:
-        """Add a note on a flag."""
-        return replace(self, notes=(*self.notes, Note(None, flag, verdict, why, harmless)))
+    def noted(
+        self, flag: str, verdict: Verdict, why: str, *, harmless: bool = False, sizes: Sizes = ()
+    ) -> Launch:
+        """Add a note on a flag, and on the sizes of the role that it gives."""
+        note = Note(None, flag, verdict, why, harmless, sizes)
+        return replace(self, notes=(*self.notes, note))
 
     def with_variable(self, name: str, value: str) -> Launch:
         """Set a variable of the script's environment."""
@@ -75,6 +81,17 @@ class Launch:
             return self.processes or self.slots
         nodes = self.nodes[1] if self.nodes else 1
         return str(max(self.total // max(nodes, 1), 1))
+
+    @property
+    def told(self) -> tuple[Note, ...]:
+        """The notes on flags; a total of processes that nodes cannot share evenly is changed."""
+        least, most = self.nodes or (1, 1)
+        each = int(self.per_node) if self.per_node.isdecimal() else 0
+        if self.total is None or not each or self.total in range(each * least, each * most + 1, each):
+            return self.notes
+        why = f"is {each * most} now: {each} on each of {most} nodes"
+        changed = (replace(note, verdict=Verdict.CHANGED, why=why) for note in self.notes)
+        return tuple(new if old.why == COUNTED else old for old, new in zip(self.notes, changed, strict=True))
 
     def sizes(self) -> dict[str, int]:
         """Return replicas, minReplicas and maxReplicas of the role worker, as far as the line says them."""
@@ -229,7 +246,8 @@ def nodes(launch: Launch, flag: str, value: str) -> Launch:
         )
     told = f"replicas: {most}" if least == most else f"minReplicas: {least}, maxReplicas: {most}"
     launch = replace(launch, nodes=(least, most), wanted=most)
-    return launch.noted(flag, Verdict.KEPT, f"{told} of the role worker")
+    sizes = {"replicas": most} if least == most else {"minReplicas": least, "maxReplicas": most}
+    return launch.noted(flag, Verdict.KEPT, f"{told} of the role worker", sizes=tuple(sizes.items()))
 
 
 def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
@@ -237,9 +255,10 @@ def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
     if not value.isdecimal():
         return nodes(launch, flag, value)
     least = max(int(value), 1)
-    most = max(least, launch.nodes[1] if launch.nodes else least)
-    told = f"minReplicas: {least} of the role worker"
-    return replace(launch, nodes=(least, most)).noted(flag, Verdict.KEPT, told)
+    before = launch.nodes or (least, least)
+    follows = before[1] < least
+    launch = replace(launch, nodes=(least, max(least, before[1])))
+    return _bounded(launch, flag, "minReplicas", least, "maxReplicas" if follows else "")
 
 
 def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
@@ -247,9 +266,18 @@ def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
     if not value.isdecimal():
         return nodes(launch, flag, value)
     most = max(int(value), 1)
-    least = min(most, launch.nodes[0] if launch.nodes else most)
-    told = f"maxReplicas: {most} of the role worker"
-    return replace(launch, nodes=(least, most)).noted(flag, Verdict.KEPT, told)
+    before = launch.nodes or (most, most)
+    follows = before[0] > most
+    launch = replace(launch, nodes=(min(most, before[0]), most))
+    return _bounded(launch, flag, "maxReplicas", most, "minReplicas" if follows else "")
+
+
+def _bounded(launch: Launch, flag: str, field: str, given: int, follows: str) -> Launch:
+    """Add a note on a bound, and on the other one if it `follows`."""
+    told, verdict = f"{field}: {given} of the role worker", Verdict.KEPT
+    if follows:
+        told, verdict = f"{told}, and {follows} is {given} now", Verdict.CHANGED
+    return launch.noted(flag, verdict, told, sizes=((field, given),))
 
 
 def processes(launch: Launch, flag: str, value: str) -> Launch:

@@ -20,6 +20,7 @@ from elasticjob.cli.convert.launchers.launch import (
 from elasticjob.cli.convert.system import Verdict
 
 OF_MPI: Final = "it is for MPI, which does not start here"
+SWAPPED: Final = "the smaller is minReplicas now, the larger maxReplicas"
 BOUND: Final = "workers are bound to no cores: write numactl before the command"
 
 
@@ -49,7 +50,9 @@ def hosts(launch: Launch, flag: str, value: str) -> Launch:
     slots = {name.partition(":")[2] for name in names}
     each = slots.pop() if len(slots) == 1 else ""
     launch = replace(launch, nodes=(len(names), len(names)), processes=launch.processes or each)
-    return launch.noted(flag, Verdict.KEPT, f"replicas: {len(names)} of the role worker")
+    return launch.noted(
+        flag, Verdict.KEPT, f"replicas: {len(names)} of the role worker", sizes=(("replicas", len(names)),)
+    )
 
 
 def least(launch: Launch, flag: str, value: str) -> Launch:
@@ -68,6 +71,8 @@ def _bound(launch: Launch, flag: str, value: str, field: str, place: int) -> Lau
     bounds = list(launch.nodes or (int(value), int(value)))
     bounds[place] = int(value)
     launch = replace(launch, nodes=(min(bounds), max(bounds)))
+    if bounds[0] > bounds[1]:
+        return launch.noted(flag, Verdict.CHANGED, f"the least is more than the most: {SWAPPED}")
     return launch.noted(flag, Verdict.KEPT, f"{field}, with as many workers on a node as before")
 
 

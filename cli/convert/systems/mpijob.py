@@ -78,7 +78,10 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     given = worker.number("replicas", f"as {WORKERS}.replicas")
     count = 1 if given is None else given
     beside = spec.flag("runLauncherAsWorker", "as one more worker")
-    starter = launched(launcher, Launch("", processes=str(each or 1), nodes=(count, count)))
+    workers = count + bool(beside)
+    if beside and given is not None:
+        worker.keep("replicas", f"counted in {WORKERS}.replicas, with the launcher")
+    starter = launched(launcher, Launch("", processes=str(each or 1), nodes=(workers, workers)))
     template = pods.template(worker)
     if worker is not launcher:
         template = under(worker, template, starter.container)
@@ -86,11 +89,9 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
             launcher.drop(field, NO_POD, harmless=True)
     launch = starter.launch
     found = Trained(template, launch)
-    if beside and given is not None:
-        worker.keep("replicas", f"counted in {WORKERS}.replicas, with the launcher")
-    sizes: dict[str, Any] = {"replicas": count + int(bool(beside))}
-    if launch is not None and launch.nodes is not None and launch.nodes != (count, count):
-        least, most = min(launch.nodes[0], count), max(launch.nodes[1], sizes["replicas"])
+    sizes: dict[str, Any] = {"replicas": workers}
+    if launch is not None and launch.nodes is not None and launch.nodes != (workers, workers):
+        least, most = min(launch.nodes[0], workers), max(launch.nodes[1], workers)
         sizes |= {"minReplicas": least, "maxReplicas": most}
     policy = worker.text("restartPolicy", "")
     return found, {**sizes, **({"restartPolicy": policy} if policy else {})}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.cli.convert.conversion import outcome
+from elasticjob.cli.convert.launchers.mpi import SWAPPED
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import Note, Verdict, child
 from elasticjob.cli.convert.systems import SYSTEMS
@@ -160,14 +161,7 @@ def at(job: Manifest, path: str) -> Any:
 
 
 def drawn(data: st.DataObject, text: tuple[str, str]) -> Manifest:
-    kind, spec = text
-    version, _, name = kind.rpartition("/")
-    made: Manifest = {
-        "apiVersion": version,
-        "kind": name,
-        "metadata": {"name": "a"},
-        "spec": yaml.safe_load(spec),
-    }
+    made = manifest_of(text)
     for path, holder, field in list(numbers(made)):
         if field in OPTIONAL and not data.draw(st.booleans(), label=f"has {path}"):
             del holder[field]
@@ -219,3 +213,66 @@ def silent(note: Note, number: int, job: Manifest, made: list[tuple[str, int]]) 
     if not note.why and (name, number) not in made:
         return f"no {name} is {number}"
     return ""
+
+
+LINES: Final = [
+    ("torchrun --nnodes 2:4 t.py", {}),
+    ("mpirun -np 8 -host a,b python t.py", {}),
+    ("mpirun -np 7 -host a,b python t.py", {"-np": "is 6 now: 3 on each of 2 nodes"}),
+    (
+        "accelerate launch --num_machines 2 --num_processes 5 t.py",
+        {"--num_processes": "is 4 now: 2 on each of 2 nodes"},
+    ),
+    (
+        "deepspeed --min_elastic_nodes 4 --max_elastic_nodes 2 --num_gpus 2 t.py",
+        {
+            "--min_elastic_nodes": "minReplicas is 2 now: another field says so",
+            "--max_elastic_nodes": "maxReplicas: 2 of the role worker, and minReplicas is 2 now",
+        },
+    ),
+    (
+        "horovodrun -np 2 --min-np 4 --max-np 2 python t.py",
+        {"--max-np": f"the least is more than the most: {SWAPPED}"},
+    ),
+    ("#SBATCH -N 2 -n 8\nsrun python t.py", {}),
+    (
+        "#SBATCH -N 2 -n 7 -G 5\nsrun python t.py",
+        {"-n": "is 6 now: 3 on each of 2 nodes", "-G": "is 4 now: 2 on each of 2 nodes"},
+    ),
+    (
+        "#SBATCH -N 2\nsrun torchrun --nnodes 3 t.py",
+        {"--nnodes": "replicas is 2 now: another field says so"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "changed"), LINES, ids=[line for line, _ in LINES])
+def test_numbers_of_command_lines_change_with_a_line(line: str, changed: dict[str, str]) -> None:
+    [source] = sources("train.sh", line)
+    found = outcome(source, SYSTEMS).converted
+    assert found is not None
+    notes = {note.field: note.why for note in found.notes if note.verdict is Verdict.CHANGED}
+    assert {flag: notes.get(flag) for flag in changed} == changed
+    assert not [why for flag, why in notes.items() if " now" in why and flag not in changed]
+
+
+def test_a_flag_that_a_field_overrides_is_changed() -> None:
+    manifest = manifest_of(JOBS["DLRover"], replicas=3, minReplicas=3, maxReplicas=4)
+    [source] = sources("job.yaml", yaml.safe_dump(manifest))
+    found = outcome(source, SYSTEMS).converted
+    assert found is not None
+    [note] = [note for note in found.notes if note.field.endswith("--nnodes")]
+    assert (note.verdict, note.why) == (Verdict.CHANGED, "minReplicas is 3 now: another field says so")
+
+
+def manifest_of(text: tuple[str, str], **sizes: int) -> Manifest:
+    version, _, name = text[0].rpartition("/")
+    made: Manifest = {
+        "apiVersion": version,
+        "kind": name,
+        "metadata": {"name": "a"},
+        "spec": yaml.safe_load(text[1]),
+    }
+    for _, holder, field in list(numbers(made)):
+        holder[field] = sizes.get(field, holder[field])
+    return made
