@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from torch import Tensor
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.records.done import Done
+from elasticjob.trainer.records.pace import Pace
 from elasticjob.trainer.records.sampler import in_total
 from elasticjob.trainer.torch.losses import Losses
 
 log = logging.getLogger("elasticjob")
 
-EVERY: Final = 0.25  # seconds
 
-
-class Reports:
-    """Metrics and alarms of one worker, and when it reported last; times are those of one clock."""
+class Reports(Pace):
+    """Metrics and alarms of one worker, and when it reported last."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.metrics: dict[str, float | None] = {}
         self._noted: dict[str, float | Tensor] = {}
         self._refused: set[str] = set()  # names of metrics that are no numbers
         self._losses, self._alarm = Losses(), ""
         self._alarmed = False  # the alarm was not reported yet
-        self._said = 0.0
-        self._stepped: float | None = None  # end of the last step
-        self._stands: float | None = None  # the same, in the world before
-        self._first = True  # no step in this world yet
 
-    def enter(self) -> None:
-        """Begin another world: its first step is reported at once."""
-        self._first = True
-
-    def step(self, now: float, *, at_once: bool) -> bool:
-        """Take in the end of a step; return whether it is to be reported.
-
-        The first one of a world is at once, one with an alarm, and the last one; else a few a second.
-        """
-        first, self._first = self._first, False
-        self._stands, self._stepped = (self._stepped if first else None), now
-        due = first or at_once or self._alarmed or now - self._said >= EVERY
+    def step(self, now: float, *, at_once: bool = False) -> bool:
+        """Take in the end of a step; return whether it is to be reported: one with an alarm is at once."""
+        due = super().step(now, at_once=at_once or self._alarmed)
         self._alarmed = False
-        self._said = now if due else self._said
         return due
-
-    def standstill(self, now: float) -> float | None:
-        """Return how long there was no step, if the one that ended is the first of a world."""
-        return None if self._stands is None else now - self._stands
 
     def notice(self, step: int, loss: float) -> None:
         """Notice a loss that is not finite, or far above the usual."""
