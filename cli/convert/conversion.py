@@ -92,7 +92,7 @@ def problems(manifest: Manifest) -> tuple[Problem, ...]:
 
 
 def warnings(manifest: Manifest) -> tuple[str, ...]:
-    """Return what admission would warn of."""
+    """Return the warnings of admission."""
     if manifest.get("kind") != ELASTICJOB.name or problems(manifest):
         return ()
     return tuple(str(each) for each in advice(ELASTICJOB.convert(manifest)))

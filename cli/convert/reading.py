@@ -1,7 +1,7 @@
 """YAML, JSON, scripts and command lines as sources, with the lines of fields.
 
 YAML is read as Kubernetes reads it: true and false alone are booleans, timestamps are texts. Keys that are
-there twice are refused: each reader would take another one. What is read is bounded, aliases included.
+there twice are refused: readers disagree on the one that counts. The input is bounded, aliases included.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class _Reader:
         return found
 
     def _merge(self, found: Manifest, node: yaml.Node, path: str, depth: int) -> None:
-        """Add what `<<: *anchor` brings, where the mapping has no own."""
+        """Add what `<<: *anchor` brings, except keys that the mapping has itself."""
         if not isinstance(node, yaml.MappingNode):
             line = node.start_mark.line + 1
             raise _unreadable(

@@ -8,7 +8,7 @@ from elasticjob.cli.convert.conversion import Outcome
 
 
 def lines(outcomes: Iterable[Outcome], *, quiet: bool = False) -> Iterator[str]:
-    """Yield a line for each field, and for what is wrong with a result; `quiet`: where something is lost."""
+    """Yield a line for each field and for each error of a result; `quiet`: only for losses and errors."""
     for outcome in outcomes:
         file = "stdin" if outcome.source.file == "-" else outcome.source.file
         start = f"{file}:{outcome.source.first}"

@@ -27,7 +27,7 @@ ELSEWHERE: Final = (
     "write it into the image, an init container, or a script that elasticjob run starts with --no-python"
 )
 NOT_NEEDED: Final = "it prints, waits or asks Slurm: the job does not need it"
-CONTROL: Final = "what a script does on a condition is not looked at: its lines are taken as if it were true"
+CONTROL: Final = "conditions of a script are not evaluated: their lines are read as if they were true"
 ANOTHER: Final = "the job is of the first training: convert this line by itself"
 ONLY_THERE: Final = "its value is known only where the script runs"
 PRINTS: Final = frozenset(

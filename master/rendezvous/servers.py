@@ -250,7 +250,7 @@ def _saved(job: Job) -> Job:
 
 
 def _told_later(job: Job, before: Parameters) -> Job:
-    """Count what is told, and what is told after it is saved."""
+    """Renumber the news, and the changes that must be saved before they are told."""
     after = job.parameters
     if after is before:
         return job

@@ -19,7 +19,7 @@ PIECE: Final = 1 << 16  # bytes
 
 
 class Relay:
-    """Passes on what is sent to its `port` to `target`, and back. `is_cut`: the target has gone away."""
+    """Forwards bytes between its `port` and `target`. `is_cut`: the target has gone away."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
@@ -58,7 +58,7 @@ class Relay:
                 ).start()
 
     def _connect(self, near: socket.socket) -> None:
-        """Connect to the target, once it is there, and pass on what the client sends until it closes."""
+        """Connect to the target, once it is there, and forward the client's bytes until it closes."""
         reached = self._reach()
         if reached is None:
             hold(near)
@@ -101,14 +101,14 @@ class Relay:
 
 
 def passed_on(one: socket.socket, other: socket.socket) -> None:
-    """Pass on what comes from `one`, until either ends."""
+    """Forward the bytes of `one`, until either ends."""
     with suppress(OSError):
         while piece := one.recv(PIECE):
             other.sendall(piece)
 
 
 def hold(near: socket.socket) -> None:
-    """Read and forget what the client sends, until it closes."""
+    """Read and discard the client's bytes, until it closes."""
     with suppress(OSError):
         while near.recv(PIECE):
             pass

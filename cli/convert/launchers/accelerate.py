@@ -65,8 +65,8 @@ FLAGS: Final[Flags] = {
     "multi-gpu": Flag(needless(BY_NUMBER), 0),
     "cpu": Flag(variable("ACCELERATE_USE_CPU", "true"), 0),
     "use-cpu": Flag(variable("ACCELERATE_USE_CPU", "true"), 0),
-    "quiet": Flag(needless("the agent says what happens, not each step"), 0),
-    "q": Flag(needless("the agent says what happens, not each step"), 0),
+    "quiet": Flag(needless("the agent logs events, not each step"), 0),
+    "q": Flag(needless("the agent logs events, not each step"), 0),
     "debug": Flag(variable("ACCELERATE_DEBUG_MODE", "true"), 0),
     "enable-cpu-affinity": Flag(variable("ACCELERATE_CPU_AFFINITY", "1"), 0),
     "gpu-ids": Flag(gpu_ids),
@@ -115,7 +115,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "dynamo-": "ACCELERATE_",
     "fp8-": "ACCELERATE_",
 }
-"""The beginnings of flags that are variables of the same name, and what stands before it."""
+"""Prefixes of flags that become variables of the same name, and the prefix of the variable."""
 
 OF_TYPE: Final = {"FSDP": "use-fsdp", "DEEPSPEED": "use-deepspeed", "MEGATRON_LM": "use-megatron-lm"}
 """The flag that a distributed_type of the configuration stands for."""
@@ -141,9 +141,7 @@ def configured(launch: Launch, path: str, file: Callable[[str], str | None]) -> 
     """Return the launch that a configuration file asks for, whose flags those of the line override."""
     text = file(path)
     if text is None:
-        why = (
-            "run elasticjob convert where the file is: what it says about processes and precision is unknown"
-        )
+        why = "run elasticjob convert where the file is: its processes and precision are unknown"
         return launch.noted("--config_file", Verdict.DROPPED, why)
     try:
         found = yaml.safe_load(text) if len(text) <= LARGEST else None

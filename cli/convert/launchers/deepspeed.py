@@ -56,9 +56,9 @@ FLAGS: Final[Flags] = {
     "bind-cores-to-rank": Flag(dropped("write numactl before the command"), 0),
     "bind-core-list": Flag(dropped("write numactl before the command")),
     "venv-script": Flag(dropped("the image has the environment")),
-    "log-level": Flag(needless("the agent says what happens, not each step")),
-    "quiet": Flag(needless("the agent says what happens, not each step"), 0),
-    "q": Flag(needless("the agent says what happens, not each step"), 0),
+    "log-level": Flag(needless("the agent logs events, not each step")),
+    "quiet": Flag(needless("the agent logs events, not each step"), 0),
+    "q": Flag(needless("the agent logs events, not each step"), 0),
 }
 
 

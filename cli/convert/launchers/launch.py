@@ -20,7 +20,7 @@ Sizes = tuple[tuple[str, int], ...]
 
 
 class Word(NamedTuple):
-    """A word of a command line: what it means, and how it is written there."""
+    """A word of a command line: its value, and its text with quotation marks."""
 
     plain: str
     raw: str
@@ -163,7 +163,7 @@ def read(launch: Launch, words: Sequence[Word], flags: Callable[[str], Flag | No
         if known is None:
             follows = not equals and at + 1 < len(words) and _is_value(words[at].plain)
             launch = launch.noted(
-                flag, Verdict.DROPPED, f"{launch.launcher} has no such flag: look what it is for"
+                flag, Verdict.DROPPED, f"{launch.launcher} has no such flag: check its purpose"
             )
             at += follows
             continue

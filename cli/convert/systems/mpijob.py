@@ -104,7 +104,7 @@ def launched(launcher: Fields, defaults: Launch) -> Rewritten:
     path = f"{launcher.path}.template.spec.containers[0]"
     if not found or not (found[0].get("command") or found[0].get("args")):
         raise Unconvertible(
-            f"{path}.command is absent: write what the image would run, mpirun and its arguments"
+            f"{path}.command is absent: write the command of the image, mpirun and its arguments"
         )
     made = rewritten(found[0], plainly=True, defaults=defaults)
     if made.launch is None:

@@ -100,7 +100,7 @@ def test_a_line_becomes_one_of_ours(line: str, ours: str, sizes: tuple[int, ...]
          "--nnodes: dropped (its value is known only where the line runs: write minReplicas, replicas and "
          "maxReplicas of the role worker)"),
         ("torchrun --frobnicate 5 t.py",
-         "--frobnicate: dropped (torchrun has no such flag: look what it is for)"),
+         "--frobnicate: dropped (torchrun has no such flag: check its purpose)"),
         ("torchrun --numa-binding node t.py",
          "--numa-binding: dropped (workers fork from one process that is bound to no node; "),
         ("torchrun --rdzv-conf lively=1 t.py",
