@@ -111,8 +111,8 @@ def test_a_line_becomes_one_of_ours(line: str, ours: str, sizes: tuple[int, ...]
         ("accelerate launch --config_file config.yaml t.py",
          "config.yaml: fsdp_sharding_strategy: kept (FSDP_SHARDING_STRATEGY=FULL_SHARD in the environment)"),
         ("accelerate launch --config_file away.yaml t.py",
-         "--config_file: dropped (run elasticjob convert where the file is: what it says about processes and "
-         "precision is unknown)"),
+         "--config_file: dropped (run elasticjob convert where the file is: its processes and "
+         "precision are unknown)"),
         ("accelerate launch --fsdp_offload_params true t.py",
          "--fsdp_offload_params: kept (FSDP_OFFLOAD_PARAMS=true in the environment)"),
         ("python -m torch.distributed.launch t.py",
