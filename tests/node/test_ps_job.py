@@ -28,7 +28,7 @@ from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
-RECORDS: Final = 20_000
+RECORDS: Final = 8_000
 PACE: Final = 0.05
 """Seconds of a batch of five records, of each worker."""
 SHARED: Final = Path("/checkpoints")
