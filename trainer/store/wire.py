@@ -99,8 +99,8 @@ _answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answe
 
 REACHED: Final = 1.5
 """Seconds in which a server's kernel accepts a connection. Where its pod is gone, nobody refuses one."""
-VANISHED: Final = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 4000}
-"""Who answers no probe for four seconds, or has not received for as long what was sent, is gone."""
+VANISHED: Final = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 6000}
+"""Who answers no probe, or takes nothing of what is sent, for six seconds, is gone."""
 
 
 class WireError(OSError):
@@ -177,7 +177,8 @@ def connected(address: str, token: str, timeout: float) -> Connection:
 def _notice_that_it_vanished(sock: socket.socket) -> None:
     """Have the kernel end a connection to a pod or machine that is gone, which says nothing any more.
 
-    A server that computes for long, or is stopped, is none: its kernel answers.
+    While a server computes, its kernel answers. An update that was sent to one that takes nothing for so long
+    is sent again.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in VANISHED.items():
