@@ -18,6 +18,8 @@ from elasticjob.trainer.tensorflow.server import MANIFEST, assign_if
 COUNTED: Final = "elasticjob/counted"
 RING: Final = 1 << 14
 """Shards whose count is kept: of two that are so far apart, the later one counts."""
+SPAN: Final = 1 << 32
+"""A shard and its count are one number, shard * SPAN + count: it only rises, whatever comes late."""
 CUT: Final = 1_000
 """Rows from which a variable is cut over the servers."""
 SERVERS: Final = "ps"
@@ -94,17 +96,18 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
             step = checked(model())
         check_lookups(graph)
         counted = v1.get_variable(
-            COUNTED, [RING, 2], tf.int64, initializer=v1.zeros_initializer(), trainable=False
+            COUNTED, [RING], tf.int64, initializer=v1.zeros_initializer(), trainable=False
         )
         shard = v1.placeholder(tf.int64, [], "elasticjob/shard")
         at = v1.placeholder(tf.int64, [], "elasticjob/at")
         text = v1.placeholder(tf.string, [], "elasticjob/text")
         with tf.control_dependencies(tf.nest.flatten(step.train)):
-            mark = tf.raw_ops.ResourceScatterUpdate(
+            mark = tf.raw_ops.ResourceScatterMax(
                 resource=counted.handle,
                 indices=tf.reshape(shard % RING, [1]),
-                updates=[tf.stack([shard, at])],
+                updates=tf.reshape(shard * SPAN + at, [1]),
             )
+        last = tf.gather(counted, shard % RING)
         told, probe, tell = _manifest_ops(servers, text)
         begin_here = tf.group(v1.local_variables_initializer(), v1.tables_initializer())
         manifest = tuple(placed.entries(v1.global_variables()))
@@ -117,7 +120,7 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
             mark=mark.name,
             shard=shard.name,
             at=at.name,
-            so_far=tf.gather(counted, shard % RING, name="elasticjob/so_far").name,
+            so_far=tf.stack([last // SPAN, last % SPAN], name="elasticjob/so_far").name,
             begin=begin.name,
             begin_here=begin_here.name,
             told=told.name,

@@ -238,6 +238,18 @@ def test_a_shard_goes_on_where_it_is_counted_whatever_the_ledger_knows(cluster: 
     assert seen.max() == 1
 
 
+def test_a_count_that_comes_late_takes_none_back(cluster: Cluster) -> None:
+    """A worker was stopped in a step, and goes on when another one has its shard."""
+    cluster.change(cluster.server(), cluster.server())
+    stopped, other = cluster.worker(), cluster.worker()
+    train(other, 3)
+    stopped._boundary()
+    ids = np.arange(300, 320)
+    stopped._make(3, 20, {"user": ids, "score": np.zeros(20), "record": ids})
+    assert other._counted(Shard(number=3, lease=2, epoch=0, start=300, end=400)) == 100
+    assert other._counted(Shard(number=4, lease=3, epoch=0, start=400, end=500)) == 0
+
+
 def test_workers_of_the_same_servers_do_not_end_each_others_sessions(cluster: Cluster) -> None:
     cluster.change(cluster.server())
     one, other = cluster.worker(), cluster.worker()
