@@ -11,7 +11,7 @@ from elasticjob.trainer.store.counted import Counted, Overlap
 from elasticjob.trainer.store.optimizers import Rows as Matrix
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table
 from elasticjob.trainer.store.wire import (
-    LARGEST,
+    ROOM,
     Answer,
     Fetch,
     Gradients,
@@ -88,7 +88,7 @@ class Held:
         ids = _ids(request.ids)
         self._refuse_strangers(ids, self.owned)
         slab = self._slab(request.table)
-        if 4 * len(ids) * slab.table.dim > LARGEST // 2:
+        if 4 * len(ids) * slab.table.dim > ROOM:
             raise ValueError(f"{len(ids)} rows of {request.table} are too many for one answer: pull fewer")
         return Rows(slab.rows(ids).tobytes())
 

@@ -33,6 +33,7 @@ from elasticjob.trainer.store.counted import Done, Key
 from elasticjob.trainer.store.optimizers import Rows
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table
 from elasticjob.trainer.store.wire import (
+    ROOM,
     Answer,
     Connection,
     Gradients,
@@ -49,6 +50,8 @@ ANSWER: Final = 30.0
 """Seconds in which a server answers; then it counts as lost until others are told to serve."""
 CHANGE: Final = 1.0
 """Seconds to wait for other servers, after one did not answer, before the present ones are asked again."""
+SAY: Final = 10.0
+"""Seconds until a worker says what it waits for, and each further time."""
 PAUSE: Final = 0.05
 """Seconds until a server that was not ready yet is asked again."""
 
@@ -178,7 +181,7 @@ class Store:
 
         def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
             return {
-                place: Pull(version, table, found[owner == place].tobytes())
+                place: fits(Pull(version, table, found[owner == place].tobytes()))
                 for place in np.unique(owner).tolist()
             }
 
@@ -206,7 +209,7 @@ class Store:
                     for name, ids, values in summed
                     if (mine := np.asarray(of)[ids % PARTITIONS] == place).any()
                 ]
-                asks[place] = Push(version, key, tuple(chosen), parts)
+                asks[place] = fits(Push(version, key, tuple(chosen), parts))
             return asks
 
         if self._everywhere(every, ask, batch.restored)[1]:
@@ -236,6 +239,7 @@ class Store:
         restored: int | None,
     ) -> tuple[npt.NDArray[np.int64], dict[int, Answer]]:
         """Return the owners of rows and their answers, however often servers change; none after a restore."""
+        waits = Waits(self._clock)
         while True:
             if restored is not None and self._following.restored != restored:
                 return np.zeros(0, np.int64), {}
@@ -244,24 +248,26 @@ class Store:
             try:
                 answers = self._exchange(servers, ask(owner, self._following.version))
             except OSError as error:
-                log.info("a server does not answer: %s", error)
+                waits.say(str(error))
                 self._forget()
                 self._following.wait_for_change(CHANGE)
             else:
-                if answers is not None:
+                refused = [each.why for each in answers.values() if isinstance(each, Refused)]
+                if not refused:
                     return owner, answers
+                waits.say(refused[0])
                 self._following.wait_for_change(PAUSE)
             self.at_boundary()
 
-    def _exchange(self, servers: Sequence[str], asks: Mapping[int, Request]) -> dict[int, Answer] | None:
-        """Return all answers; None if others are to serve. Raises OSError if a server is away."""
+    def _exchange(self, servers: Sequence[str], asks: Mapping[int, Request]) -> dict[int, Answer]:
+        """Return all answers; some are refusals, while servers change. Raises OSError if a server is away."""
         for place, request in asks.items():
             self._client(servers[place]).send(request)
         answers = {place: self._client(servers[place]).answer() for place in asks}
         for place, answer in answers.items():
             if isinstance(answer, Refused) and not answer.later:
                 raise StoreError(f"{servers[place]}: {answer.why}")
-        return None if any(isinstance(each, Refused) for each in answers.values()) else answers
+        return answers
 
     def _client(self, address: str) -> _Client:
         if address not in self._clients:
@@ -311,6 +317,34 @@ class _Client:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class Waits:
+    """Says from time to time what a request waits for: a worker that stands still says why."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = self._said = clock()
+
+    def say(self, why: str) -> None:
+        now = self._clock()
+        if now - self._said >= SAY:
+            self._said = now
+            log.warning("a request waits for %d s: %s", now - self._began, why)
+
+
+def fits(request: Pull | Push) -> Request:
+    """Return a request, or raise StoreError if its rows are more than a server takes at once."""
+    given = (request,) if isinstance(request, Pull) else request.gradients
+    size = sum(len(each.ids) for each in given)
+    if isinstance(request, Push):
+        size += sum(len(each.values) for each in request.gradients)
+    if size > ROOM:
+        names = ", ".join(each.table for each in given)
+        raise StoreError(
+            f"rows of {names} for one server are {size} bytes, at most {ROOM}: take smaller batches"
+        )
+    return request
 
 
 def cuts(shard: Shard, size: int) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,8 @@ from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
 
 LARGEST: Final = 1 << 30
 """Bytes of a frame."""
+ROOM: Final = LARGEST // 2
+"""Bytes of the rows in one."""
 PROOF: Final = 32
 """Bytes of a challenge, and of its answer (HMAC-SHA256 with the job's token)."""
 

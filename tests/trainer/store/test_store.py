@@ -14,17 +14,20 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
-from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve
+from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve, store
+from elasticjob.trainer.store.counted import Key
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.serve import Checkpointed
 from elasticjob.trainer.store.server import Server
-from elasticjob.trainer.store.store import Batch
+from elasticjob.trainer.store.store import Batch, StoreError, Waits, fits
 from elasticjob.trainer.store.tables import PARTITIONS
+from elasticjob.trainer.store.wire import Gradients, Pull, Push
 from tests.kit.training.consumers import consuming
 from tests.kit.waiting import PATIENCE
 
 DATA = Dataset(name="records", size=120, shard=40)
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
+KEY = Key("records", 0, 0, 10)
 
 
 class Place:
@@ -147,3 +150,29 @@ def test_sigterm_ends_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         finally:
             signal.signal(signal.SIGTERM, before)
     assert ended.value.code == 143
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Pull(1, "seen", bytes(1001)),
+        Push(1, KEY, (Gradients("seen", bytes(8), bytes(1000)),)),
+        Push(1, KEY, (Gradients("seen", b"", bytes(500)), Gradients("wide", b"", bytes(504)))),
+    ],
+)
+def test_more_rows_than_a_server_takes_at_once_are_refused(
+    monkeypatch: pytest.MonkeyPatch, given: Pull | Push
+) -> None:
+    """Not sent again and again: a server that closes the connection counts as one that is away."""
+    monkeypatch.setattr(store, "ROOM", 1000)
+    with pytest.raises(StoreError, match=r"rows of seen.*at most 1000: take smaller batches"):
+        fits(given)
+
+
+def test_a_worker_that_waits_says_for_what(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = iter([0.0, 4.0, 12.0, 15.0, 22.5])
+    waits = Waits(lambda: next(seconds))
+    for each in ("a", "b", "c", "d"):
+        waits.say(each)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["a request waits for 12 s: b", "a request waits for 22 s: d"]
