@@ -7,7 +7,6 @@ import math
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ CHUNK: Final = 1 << 24  # bytes that are told at once
 MARK: Final = re.compile(
     "gloo|nccl|connection|UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|ABORTED", re.IGNORECASE
 )
-"""What an error says that comes from the loss of a peer."""
+"""Texts of errors that come from the loss of a peer."""
 
 
 class Peers:
@@ -91,8 +90,9 @@ class Peers:
         self.check()
         if self._mesh is None:
             return jax.block_until_ready(tree)
-        joined, form = join(tree)
-        return apart([self._guarded(partial(self._reduced, each, self._total)) for each in joined], form)
+        leaves, form = jax.tree.flatten(jax.tree.map(jnp.asarray, tree))
+        sums = [self._guarded(partial(self._reduced, each, self._total)) for each in joined(leaves)]
+        return jax.tree.unflatten(form, apart(sums, tuple((leaf.shape, leaf.dtype) for leaf in leaves)))
 
     def gather(self, row: list[int]) -> list[list[int]]:
         """Return the rows of all workers, by rank."""
@@ -140,50 +140,24 @@ class Peers:
             raise
 
 
-@dataclass(frozen=True)
-class Form:
-    """How the leaves of a tree stand in one array of each type."""
-
-    tree: Any
-    shapes: tuple[tuple[int, ...], ...]
-    types: tuple[Any, ...]
-    order: tuple[Any, ...]  # the types, as the arrays stand
-
-
-def join(tree: Any) -> tuple[list[Any], Form]:
-    """Return the leaves of a tree, those of one type after each other in an array, and where they stand."""
-    leaves, form = jax.tree.flatten(tree)
-    leaves = [jnp.asarray(each) for each in leaves]
-    types = tuple(each.dtype for each in leaves)
-    order = tuple(dict.fromkeys(types))
-    found = Form(form, tuple(each.shape for each in leaves), types, order)
-    return list(concatenated(leaves, found.order)), found
-
-
-def apart(arrays: Sequence[Any], form: Form) -> Any:
-    """Return the tree whose leaves stand in `arrays`."""
-    return jax.tree.unflatten(form.tree, divided(arrays, form.shapes, form.types, form.order))
+@jax.jit  # type: ignore[untyped-decorator]  # JAX declares no types for it
+def joined(leaves: Sequence[Any]) -> list[Any]:
+    """Return an array for each type, with all leaves of it after each other."""
+    types = dict.fromkeys(leaf.dtype for leaf in leaves)
+    return [jnp.concatenate([jnp.ravel(leaf) for leaf in leaves if leaf.dtype == each]) for each in types]
 
 
 @partial(jax.jit, static_argnums=1)
-def concatenated(leaves: Sequence[Any], order: tuple[Any, ...]) -> list[Any]:
-    """Return an array for each type in `order`, with all leaves of it."""
-    return [jnp.concatenate([jnp.ravel(each) for each in leaves if each.dtype == kind]) for kind in order]
-
-
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def divided(
-    arrays: Sequence[Any], shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...], order: tuple[Any, ...]
-) -> list[Any]:
-    """Return the leaves that stand in `arrays`, one for each type in `order`."""
-    at = dict.fromkeys(order, 0)
-    leaves = []
-    for shape, kind in zip(shapes, types, strict=True):
+def apart(arrays: Sequence[Any], leaves: Sequence[tuple[tuple[int, ...], Any]]) -> list[Any]:
+    """Return the leaves, of these shapes and types, that `joined` has put into arrays."""
+    of = {array.dtype: array for array in arrays}
+    at = dict.fromkeys(of, 0)
+    found = []
+    for shape, kind in leaves:
         size = math.prod(shape)
-        part = arrays[order.index(kind)][at[kind] : at[kind] + size]
-        leaves.append(part.reshape(shape))
+        found.append(of[kind][at[kind] : at[kind] + size].reshape(shape))
         at[kind] += size
-    return leaves
+    return found
 
 
 def total(array: Any) -> Any:

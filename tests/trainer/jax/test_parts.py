@@ -143,10 +143,12 @@ def test_a_tree_stands_in_one_array_of_each_type() -> None:
         "loss": found.jax.numpy.float32(5.0),
         "none": found.jax.numpy.zeros((0, 4)),
     }
-    arrays, form = found.peers.join(tree)
+    leaves = [found.jax.numpy.asarray(leaf) for leaf in tree.values()]
+    arrays = found.peers.joined(leaves)
     assert sorted(str(each.dtype) for each in arrays) == ["bfloat16", "float32", "int32"]
     assert all(each.ndim == 1 for each in arrays)
-    again = found.peers.apart(arrays, form)
+    divided = found.peers.apart(arrays, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    again = dict(zip(tree, divided, strict=True))
     assert again.keys() == tree.keys()
     for name, leaf in tree.items():
         assert again[name].dtype == leaf.dtype
