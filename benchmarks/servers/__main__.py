@@ -10,18 +10,13 @@ it. Processes are forked from one that has imported TensorFlow, as warm processe
 from __future__ import annotations
 
 import asyncio
-import secrets
 from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.figures import machine
-from elasticjob.devcluster import DevCluster
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import staged
-from tests.kit.training.forking import command
+from benchmarks.servers.stage import stage_in
 from tests.kit.training.over_servers import counts, play
 
 ROW: Final = 2 * 32 * 4
@@ -44,18 +39,10 @@ TARGETS: Final = {
 async def measured(megabytes: int) -> tuple[dict[str, float], list[int]]:
     """Return the standstills with a model of that size, and how often its records count."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (run := folder / "run").mkdir()
-        pids = folder / "pids"
-        async with (
-            DevCluster(folder, supervisor=command(pids)) as cluster,
-            staged(cluster, folder) as stage,
-        ):
-            namespace = f"servers-{secrets.token_hex(4)}"
-            await new_namespace(stage.client, namespace)
-            site = Site(stage.client, stage.onlooker, namespace)
-            stood = await play(site, run, pids, records=RECORDS, users=megabytes * 1_000_000 // ROW)
-        return stood, await asyncio.to_thread(counts, run)
+        async with stage_in(Path(name), "servers") as at:
+            users = megabytes * 1_000_000 // ROW
+            stood = await play(at.site, at.run, at.pids, records=RECORDS, users=users)
+        return stood, await asyncio.to_thread(counts, at.run)
 
 
 def main() -> None:

@@ -27,11 +27,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from elasticjob.devcluster import DevCluster
-from tests.kit.clusters.namespaces import new_namespace
+from benchmarks.servers.stage import stage_in
 from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, staged
-from tests.kit.training.forking import command, process_of
+from tests.kit.e2e import Job
+from tests.kit.training.forking import process_of
 from tests.kit.training.over_servers import counts, kept, spec
 from tests.kit.training.steps import Steps
 from tests.kit.waiting import until
@@ -195,18 +194,11 @@ async def play(kills: int, seed: int) -> bool:
     dice = random.Random(seed)
     faults = (CUTS if os.geteuid() == 0 and shutil.which("nft") else ()) + KILLS
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (run := folder / "run").mkdir()
-        (run / "kept").mkdir()
-        pids, records = folder / "pids", RECORDS_FOR_A_KILL * (kills + 2)
-        async with (
-            DevCluster(folder, supervisor=command(pids)) as cluster,
-            staged(cluster, folder) as stage,
-        ):
-            namespace = f"kills-{secrets.token_hex(4)}"
-            await new_namespace(stage.client, namespace)
-            site = Site(stage.client, stage.onlooker, namespace)
-            scene, steps = Scene(site, Job(site), run, pids, dice), Steps(run)
+        records = RECORDS_FOR_A_KILL * (kills + 2)
+        async with stage_in(Path(name), "kills") as at:
+            site, run = at.site, at.run
+            (run / "kept").mkdir()
+            scene, steps = Scene(site, Job(site), run, at.pids, dice), Steps(run)
             wanted = spec(run, records, 20_000)
             for role in wanted["replicaSpecs"].values():
                 role["restartCount"] = 100

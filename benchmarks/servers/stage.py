@@ -1,0 +1,35 @@
+"""A devcluster for jobs with servers of TensorFlow; their processes are forked from one that imported it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticjob.devcluster import DevCluster
+from tests.kit.clusters.namespaces import new_namespace
+from tests.kit.controllers.site import Site
+from tests.kit.e2e import staged
+from tests.kit.training.forking import command
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A namespace, the folder of its job, and the folder with the process ID of each pod."""
+
+    site: Site
+    run: Path
+    pids: Path
+
+
+@asynccontextmanager
+async def stage_in(folder: Path, name: str) -> AsyncIterator[Stage]:
+    """Run a devcluster with its files in `folder`; the namespace's name begins with `name`."""
+    run, pids = folder / "run", folder / "pids"
+    run.mkdir()
+    async with DevCluster(folder, supervisor=command(pids)) as cluster, staged(cluster, folder) as stage:
+        namespace = f"{name}-{secrets.token_hex(4)}"
+        await new_namespace(stage.client, namespace)
+        yield Stage(Site(stage.client, stage.onlooker, namespace), run, pids)
