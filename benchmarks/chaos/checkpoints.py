@@ -42,7 +42,7 @@ from elasticjob.trainer.checkpoint.storage import Storage
 SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "sharded.py"
 NODES: Final = 2
 BLOWS: Final = {"worker": 50, "agent": 20, "node": 30}
-"""Who is hit, of 100 times."""
+"""How often each kind of process is killed, in percent."""
 TRAINS: Final = 6
 """Steps between two blows, at least."""
 AIM: Final = 0.02

@@ -41,7 +41,7 @@ STOPPED: Final = 8.0  # seconds at most for which a worker is stopped: it is los
 END: Final = 300.0  # seconds for the rest of the training after the last blow
 RECORDS_A_BLOW: Final = 500
 BLOWS: Final = {"worker": 40, "server": 30, "servers": 5, "stopped": 10, "master": 15}
-"""Who is hit, of 100 times."""
+"""How often each kind of process is killed, in percent."""
 
 
 @dataclass

@@ -45,7 +45,7 @@ USUAL: Final = 0.8  # seconds more, on average
 AWAY: Final = 1.0  # seconds at most until what was hit is started again
 END: Final = 300.0  # seconds for the rest of the training after the last blow
 BLOWS: Final = {"worker": 45, "agent": 15, "node": 15, "leave": 15, "master": 10}
-"""Who is hit, of 100 times."""
+"""How often each kind of process is killed, in percent."""
 
 
 @dataclass

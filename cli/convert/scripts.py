@@ -100,7 +100,7 @@ class _Reading:
     notes: list[Note] = field(default_factory=list)
     launch: Launch | None = None
     line: int | None = None
-    """Where the launch is."""
+    """The place of the launch in the script."""
     refused: str = ""
     directory: str = ""
 

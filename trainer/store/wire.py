@@ -100,9 +100,9 @@ _answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answe
 
 
 REACHED: Final = 1.5
-"""Seconds in which a server's kernel accepts a connection. Where its pod is gone, nobody refuses one."""
+"""Seconds in which a server's kernel accepts a connection. The address of a deleted pod refuses none."""
 VANISHED: Final = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 6000}
-"""Who answers no probe, or takes nothing of what is sent, for six seconds, is gone."""
+"""Socket options: a peer that acknowledges no probe and no data for six seconds counts as gone."""
 
 
 class WireError(OSError):

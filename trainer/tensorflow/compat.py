@@ -27,7 +27,7 @@ PATIENCE: Final = 60.0
 GREETING: Final = 3.0
 """Seconds until a busy server has greeted."""
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""What a client of gRPC says first, with empty settings; the server's are the answer."""
+"""The preface of an HTTP/2 client, as gRPC sends it, with empty settings; the server answers with its own."""
 
 Jobs = Mapping[str, Sequence[str] | Mapping[int, str]]
 """The cluster of a session: addresses of the tasks of each job."""

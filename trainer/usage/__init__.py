@@ -1,1 +1,1 @@
-"""What processes use: cores, memory, and what they wait for, from /proc and their cgroup."""
+"""Resource usage of processes: cores, memory and waits, from /proc and their cgroup."""

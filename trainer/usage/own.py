@@ -1,4 +1,4 @@
-"""What this process and its children use, for processes that no agent looks at."""
+"""Resource usage of this process and its children, for processes without an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agents of a JAX job import, and which jobs are refused."""
+"""Modules that agents of a JAX job import in advance, and JAX jobs that admission refuses."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def serving(folder: Path) -> list[str]:
 
 
 class Training:
-    """What the workers have done, in their folder."""
+    """The progress of the workers, as they write it to their folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

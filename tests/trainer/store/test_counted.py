@@ -1,4 +1,4 @@
-"""What is counted: each record once, whoever sends it, in whatever order repetitions come."""
+"""Each record counts once, from any sender, with retries in any order."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_lost_server_is_made_good_by_the_copies_of_the_next_one(tmp_path: Path
 def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody refuses a connection to a pod that is gone: each attempt costs its timeout."""
+    """A connection to the address of a deleted pod is not refused: each attempt costs its timeout."""
     asked = list[str]()
 
     def through(address: str, token: str, timeout: float) -> Connection:

@@ -1,4 +1,4 @@
-"""What test_sessions.py runs in a process of its own: TensorFlow's sessions over servers that change.
+"""TensorFlow's sessions over servers that change; test_sessions.py runs this in a process of its own.
 
 The master is played by `Cluster`: it moves values at once. Servers are of this process, but for one.
 """
@@ -63,7 +63,7 @@ def model() -> Step:
 
 
 class Told(Following):
-    """What a worker is told, without a master."""
+    """The changes that a worker follows, without a master."""
 
     def __init__(self) -> None:
         super().__init__(way=WAY)
