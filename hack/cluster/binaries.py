@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 VERSIONS = Path(__file__).with_name("versions.toml")
 SOURCES = VERSIONS.parent
@@ -37,13 +38,17 @@ class BuildFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Program:
-    """One binary: its version, the Go module that it is in, and its command there; or some of its `files`."""
+    """One binary: its version, the Go module that it is in, and its command there; or some of its `files`.
+
+    `unlisted` are modules that it needs and that Go's checksum database does not know (GONOSUMDB).
+    """
 
     name: str
     version: str
     module: str
     command: str = ""
-    files: str = ""
+    files: tuple[str, ...] = ()
+    unlisted: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,7 @@ class Catalog:
 
 def catalog(path: Path = VERSIONS) -> Catalog:
     found = tomllib.loads(path.read_text())
-    programs = {
-        name: Program(
-            name, found[row["version"]], row["module"], row.get("command", ""), row.get("files", "")
-        )
-        for name, row in found["programs"].items()
-    }
+    programs = {name: _program(name, found[row["version"]], row) for name, row in found["programs"].items()}
     sets = {name: tuple(names) for name, names in found["sets"].items()}
     return Catalog(
         found["kubernetes"],
@@ -87,6 +87,11 @@ def catalog(path: Path = VERSIONS) -> Catalog:
         found["debian"],
         found["plugins"],
     )
+
+
+def _program(name: str, version: str, row: Mapping[str, Any]) -> Program:
+    files = tuple(row.get("files", ()))
+    return Program(name, version, row["module"], row.get("command", ""), files, row.get("unlisted", ""))
 
 
 @dataclass(frozen=True)
@@ -190,9 +195,9 @@ class Builder:
     def build(self, programs: Iterable[Program], places: Places) -> None:
         """Build those that are not there yet. Raises BuildFailed."""
         with _alone(self.cache, self.say):
-            modules: dict[str, list[Program]] = {}
+            modules: dict[tuple[str, bool], list[Program]] = {}
             for program in places.missing(programs):  # another run may have been first
-                modules.setdefault(program.module, []).append(program)
+                modules.setdefault((program.module, bool(program.files)), []).append(program)
             largest_first = sorted(modules.values(), key=len, reverse=True)
             with ThreadPoolExecutor(2) as pool:
                 for _ in pool.map(lambda group: self._build_module(group, places), largest_first):
@@ -202,7 +207,8 @@ class Builder:
         began = time.monotonic()
         self.say(f"building {what(programs)}")
         if programs[0].files:
-            self._copy(programs[0], places)
+            for program in programs:
+                self._copy(program, places)
             return
         self._into_place(programs, places)
         sizes = "; ".join(
@@ -221,7 +227,8 @@ class Builder:
             shutil.copy(source, module)
         out = f"{built}/" if len(programs) > 1 else str(built / first.name)
         flags = ["-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={' '.join(linked(first))}", "-o", out]
-        self._go("build", *flags, *(program.command for program in programs), folder=module)
+        commands = (program.command for program in programs)
+        self._go("build", *flags, *commands, folder=module, unlisted=first.unlisted)
         for program in programs:
             stamp = places.stamp(program)
             stamp.parent.mkdir(exist_ok=True)
@@ -234,21 +241,24 @@ class Builder:
         folder, stamp = self.cache / program.name, places.stamp(program)
         folder.mkdir(exist_ok=True)
         stamp.parent.mkdir(exist_ok=True)
-        for path in Path(self._downloaded(program)["Dir"]).glob(program.files):
+        module = Path(self._downloaded(program)["Dir"])
+        for path in (path for pattern in program.files for path in module.glob(pattern)):
             shutil.copyfile(path, folder / path.name)
         stamp.write_text(f"{program.version}\n")
 
     def _downloaded(self, program: Program) -> dict[str, str]:
         wanted = f"{program.module}@v{program.version}"
-        found: dict[str, str] = json.loads(self._go("mod", "download", "-json", wanted, folder=self.cache))
+        told = self._go("mod", "download", "-json", wanted, folder=self.cache, unlisted=program.unlisted)
+        found: dict[str, str] = json.loads(told)
         return found
 
     def _go_mod(self, program: Program) -> str:
         return go_mod(program, Path(self._downloaded(program)["GoMod"]).read_text())
 
-    def _go(self, *arguments: str, folder: Path) -> str:
+    def _go(self, *arguments: str, folder: Path, unlisted: str = "") -> str:
         settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}
-        environ = {**self.environ, **settings}
+        listed_nowhere = ",".join(filter(None, (self.environ.get("GONOSUMDB", ""), unlisted)))
+        environ = {**self.environ, **settings, "GONOSUMDB": listed_nowhere}
         command = [self.go.path, *arguments]
         done = subprocess.run(
             command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False

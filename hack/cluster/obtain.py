@@ -112,7 +112,7 @@ def _parser(known: Catalog) -> argparse.ArgumentParser:
         description=f"Builds the binaries of a real Kubernetes {known.version} that are missing.",
         epilog=f"Sets are {sets}. $KUBEBUILDER_ASSETS is looked in first.",
     )
-    parser.add_argument("wanted", nargs="*", help="sets and programs; all of them by default")
+    parser.add_argument("wanted", nargs="*", help="sets and programs; the set `all` by default")
     parser.add_argument("--list", action="store_true", help="say what is there and what is missing")
     return parser
 
