@@ -13,6 +13,7 @@ IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 export OMP_NUM_THREADS ?= 1
 # Where it is set, each process compiles all modules anew: 2 CPU seconds for each of the hundreds that tests start.
 export PYTHONDONTWRITEBYTECODE :=
+export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training life drains soak clean
@@ -35,7 +36,7 @@ stories: $(STORIES) di-engine ## whole programs and jobs together: demo, walkthr
 di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
 
-test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them)
+test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them; KUBE=1.37: that server)
 	@hack/kube-binaries control-plane kwok kubectl
 	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
 

@@ -1,8 +1,9 @@
 """Locate the binaries of a cluster, and build missing ones from the Go module proxy.
 
 Searched in $KUBEBUILDER_ASSETS first, then in a cache outside of the tree,
-`$XDG_CACHE_HOME/elasticjob/kube/VERSION`. Standard library only, because `hack/kube-binaries` runs before
-there is a virtual environment.
+`$XDG_CACHE_HOME/elasticjob/kube/VERSION`. With KUBE=1.37 set, the programs of the server are those of
+that version, and all others as ever. Standard library only, because `hack/kube-binaries` runs before there is
+a virtual environment.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS = Path(__file__).with_name("versions.toml")
+KUBE = "KUBE"
+"""The environment variable that chooses another server, one of `[servers]`, by its minor version."""
 SOURCES = VERSIONS.parent
 """Programs whose `main` is ours: a folder of their name, with a main.go."""
 Say = Callable[[str], None]
@@ -53,9 +56,10 @@ class Program:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The content of `versions.toml`."""
+    """The content of `versions.toml`; `server` is the version of the API server that is chosen."""
 
     version: str
+    server: str
     go: str
     programs: Mapping[str, Program]
     sets: Mapping[str, tuple[str, ...]]
@@ -74,12 +78,18 @@ class Catalog:
         return "; ".join(users for word, users in self.needed_by.items() if names & {*self.sets[word]})
 
 
-def catalog(path: Path = VERSIONS) -> Catalog:
+def catalog(path: Path = VERSIONS, environ: Mapping[str, str] = os.environ) -> Catalog:
+    """The versions to use. Raises Missing for a server that is not listed."""
     found = tomllib.loads(path.read_text())
+    servers, asked = found["servers"], environ.get(KUBE) or ""
+    if asked and asked not in servers:
+        raise Missing(f"{KUBE}={asked}: there is no such server; write one of: {', '.join(servers)}")
+    found["server"] = servers[asked] if asked else found["kubernetes"]
     programs = {name: _program(name, found[row["version"]], row) for name, row in found["programs"].items()}
     sets = {name: tuple(names) for name, names in found["sets"].items()}
     return Catalog(
         found["kubernetes"],
+        found["server"],
         found["go"],
         programs,
         sets,
@@ -96,41 +106,51 @@ def _program(name: str, version: str, row: Mapping[str, Any]) -> Program:
 
 @dataclass(frozen=True)
 class Places:
-    """The two folders that may hold binaries."""
+    """The folders that may hold binaries; what is built goes into `cache`, `usual` is only looked in."""
 
     assets: Path | None
     cache: Path
+    usual: Path | None = None
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ, version: str | None = None) -> Places:
         home = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
         assets = environ.get("KUBEBUILDER_ASSETS")
-        folder = Path(home, "elasticjob", "kube", version or catalog().version)
-        return cls(Path(assets).expanduser() if assets else None, folder)
+        known = catalog(environ=environ)
+        version, folder = version or known.server, Path(home, "elasticjob", "kube")
+        usual = folder / known.version if version == known.server != known.version else None
+        return cls(Path(assets).expanduser() if assets else None, folder / version, usual)
 
     def find(self, program: Program) -> Path | None:
         """The binary, if one is there. In the cache only the version that is asked for counts."""
         if self.assets and os.access(own := self.assets / program.name, os.X_OK):
             return own
-        cached = self.cache / program.name
-        return cached if os.access(cached, os.X_OK) and self._stamped(program) else None
+        folders = filter(None, (self.cache, self.usual))
+        return next((folder / program.name for folder in folders if _has(folder, program)), None)
 
     def missing(self, programs: Iterable[Program]) -> tuple[Program, ...]:
         return tuple(program for program in programs if not self.find(program))
 
     def stamp(self, program: Program) -> Path:
         """The file beside the cached binary that holds its version."""
-        return self.cache / ".versions" / program.name
+        return _stamp(self.cache, program)
 
-    def _stamped(self, program: Program) -> bool:
-        stamp = self.stamp(program)
-        return stamp.is_file() and stamp.read_text().strip() == program.version
+
+def _stamp(folder: Path, program: Program) -> Path:
+    return folder / ".versions" / program.name
+
+
+def _has(folder: Path, program: Program) -> bool:
+    """Whether a cache has this version of a program, whole."""
+    stamp = _stamp(folder, program)
+    whole = stamp.is_file() and stamp.read_text().strip() == program.version
+    return whole and os.access(folder / program.name, os.X_OK)
 
 
 def require(*words: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     """The paths of the programs of those sets and names. Raises Missing; builds nothing."""
-    known = catalog()
-    places = Places.of(environ, known.version)
+    known = catalog(environ=environ)
+    places = Places.of(environ)
     programs = known.chosen(words)
     if missing := places.missing(programs):
         how = f"run hack/kube-binaries {' '.join(words)}, which builds what is missing where there is Go"

@@ -18,6 +18,7 @@ from hack.cluster.binaries import (
     Builder,
     BuildFailed,
     Catalog,
+    Missing,
     Places,
     Program,
     catalog,
@@ -39,14 +40,17 @@ ASK_VERSION: Mapping[str, tuple[str, ...]] = {
 
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run the command; return its exit code."""
-    known = catalog()
+    try:
+        known = catalog(environ=environ)
+    except Missing as unknown:
+        return _fail(str(unknown), WRONG_USE)
     options = _parser(known).parse_args(arguments)
     try:
         programs = known.chosen(options.wanted or ["all"])
     except KeyError as unknown:
         words = ", ".join((*known.sets, *known.programs))
         return _fail(f"there is no set or program {unknown}; write one of: {words}", WRONG_USE)
-    places = Places.of(environ, known.version)
+    places = Places.of(environ)
     if options.list:
         print(table(programs, places))
         return DONE

@@ -89,6 +89,26 @@ def test_folders_come_from_the_environment(tmp_path: Path) -> None:
     assert Places.of({"HOME": "/h"}, "1.2.3") == Places(None, Path("/h/.cache/elasticjob/kube/1.2.3"))
 
 
+def test_another_server_has_a_folder_of_its_own_and_shares_the_rest(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "KUBE": "1.37"}
+    other, places = catalog(environ=environ), Places.of(environ)
+    server = other.programs["kube-apiserver"]
+    assert server.version == other.server != other.version == KNOWN.version
+    assert other.programs["etcd"] == ETCD
+    assert places.cache.name == server.version
+    usual = Places.of({"XDG_CACHE_HOME": str(tmp_path)})
+    etcd, _ = cached(usual, ETCD), cached(usual, KNOWN.programs["kube-apiserver"])
+    assert places.missing([server, ETCD]) == (server,)
+    assert places.find(ETCD) == etcd
+    cached(places, server)
+    assert require("kube-apiserver", environ=environ) == {"kube-apiserver": places.cache / "kube-apiserver"}
+
+
+def test_a_server_that_is_not_listed_is_refused_with_those_that_are() -> None:
+    with pytest.raises(Missing, match=r"KUBE=1\.12: there is no such server; write one of: 1\.37"):
+        catalog(environ={"KUBE": "1.12"})
+
+
 def test_what_is_required_is_found_or_named(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path), "KUBEBUILDER_ASSETS": str(tmp_path / "assets")}
     for name in ("etcd", "kube-apiserver", "kubectl"):
