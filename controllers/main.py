@@ -12,18 +12,25 @@ from typing import Any, Final
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.dijob import controller as dijobs
 from elasticjob.controllers.dijob.seen import Caches as DIJobCaches
 from elasticjob.controllers.elasticjob import controller as jobs
-from elasticjob.controllers.elasticjob.master import Provision
+from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
+from elasticjob.controllers.kueue import controller as queue
+from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.kinds import ElasticJobs
+from elasticjob.controllers.kueue.queues import Queues
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
+from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
@@ -33,7 +40,7 @@ from elasticjob.controllers.trainingjob import controller as trainings
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
-from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, ROLE, SERVICE
 from elasticjob.kube.operator.operator import Operator
@@ -84,19 +91,31 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     def applier(manager: str) -> Applier:
         return Applier(client, operator.recorder, manager)
 
-    orphans = Orphans(client, caches, now)
+    orphans, provision = Orphans(client, caches, now), _provision(settings)
+
+    def master(job: ElasticJob) -> Manifest:
+        spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
+        return spec
+
+    admission = Admission(_queues(operator, settings), ElasticJobs(caches, master))
     reconcile_job = jobs.JobReconciler(
         caches,
         applier(jobs.MANAGER),
         orphans,
-        _provision(settings),
+        provision,
         counters,
         now,
         new_token,
         Served(client, now),
+        admission,
     )
-    reconcile_nodes = nodes.NodesReconciler(caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches))
-    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now)
+    reconcile_nodes = nodes.NodesReconciler(
+        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
+    )
+    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
+    reconcile_queue = queue.QueueReconciler(
+        client, admission.queues, admission.jobs, applier(queue.MANAGER), now
+    )
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
     )
@@ -112,6 +131,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
+    operator.add(queue.controller(reconcile_queue, settings.concurrency))
     operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
     operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
     return operator
@@ -179,6 +199,17 @@ def _caches(operator: Operator, settings: Settings) -> Caches:
         services=operator.cache(SERVICE),
         machines=operator.cache(NODE),
         taints=settings.ending_taints,
+    )
+
+
+def _queues(operator: Operator, settings: Settings) -> Queues:
+    """Return Kueue's objects: the cluster may not have them, or may get them later."""
+    return Queues(
+        workloads=operator.cache(WORKLOAD, optional=True),
+        locals=operator.cache(LOCAL_QUEUE, optional=True),
+        clusters=operator.cache(CLUSTER_QUEUE, optional=True),
+        flavors=operator.cache(FLAVOR, optional=True),
+        gives_back=settings.gives_back,
     )
 
 

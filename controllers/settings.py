@@ -137,6 +137,10 @@ class Settings(BaseSettings):
     """The schedulerName of pods in gangs of scheduler-plugins whose template has none; empty where its plugin
     Coscheduling is part of the default scheduler."""
 
+    gives_back: bool = True
+    """Whether jobs in Kueue's queues give back nodes beyond their minimum for other Workloads that wait,
+    where Kueue itself does not preempt them."""
+
     concurrency: int = Field(default=8, ge=1)
     """Objects of each kind that are worked on at the same time."""
 

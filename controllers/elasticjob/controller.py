@@ -17,6 +17,8 @@ from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.kueue.admission import Admission, as_admitted
+from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
 from elasticjob.controllers.parts.gangs.served import Served
@@ -58,10 +60,17 @@ class JobReconciler:
     now: Callable[[], datetime]
     new_token: Callable[[], str]
     served: Served
+    admission: Admission | None = None
     news: News = field(default_factory=News)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
+        if self.admission is None:
+            return await self._run(key)
+        async with self.admission.turn(key):
+            return await self._run(key)
+
+    async def _run(self, key: Key) -> Result:
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)
@@ -98,8 +107,10 @@ class JobReconciler:
         ours = resource is not None and controller_uid(resource.metadata) == job.metadata.uid
         now = self.now()
         lives = self.caches.lives(resource.metadata.uid, now) if resource is not None and ours else ()
+        grant = self.admission.grant(job) if self.admission else None
         return Seen(
-            job=job,
+            job=as_admitted(job, grant),
+            grant=grant,
             resource=resource,
             masters=self.caches.lives(job.metadata.uid, now),
             lives=lives,
@@ -167,6 +178,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (POD, job_of, life_changed(reconcile.caches)),
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
+            *((WORKLOAD, job_of) for _ in (reconcile.admission,) if _),
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -226,14 +227,23 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
-    last = [job_resource(seen.job, start.gang)]
+    last = [job_resource(seen.job, start.gang, seen.grant)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
-        last.insert(0, master_pod(seen.job, seen.master, seen.provision))
+        last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)
     made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in every]
     note = Note("JobCreated", f"created {len(made)} objects: {', '.join(made)}")
     groups = (*start.groups, parts, tuple(last))
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
+
+
+def _next_master(seen: Seen) -> tuple[Create, ...]:
+    """Return the next pod of the master, in its place of the job's quota; none while that is taken."""
+    made = master_pod(seen.job, seen.master, seen.provision)
+    if seen.grant is None:
+        return (made,)
+    place = seen.grant.free(seen.masters).take(names.MASTER)
+    return (replace(made, manifest=place.fitted(made.manifest)),) if place else ()
 
 
 def follow_the_network_policy(seen: Seen, now: datetime) -> Plan | None:
@@ -275,10 +285,11 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
         return None
     match seen.master.standing(policy(seen.job), now):
         case Standing.DUE:
-            pod = master_pod(seen.job, seen.master, seen.provision)
-            parts = _foundation(seen)
-            note = _master_note(seen, pod.manifest["metadata"]["name"])
-            return Plan(note.reason, note.sentence, groups=(parts, (pod,)), details=(note,))
+            parts, pods = _foundation(seen), _next_master(seen)
+            if not pods:
+                return Plan("MasterWaits", "the master waits for the pod before it to end", again_in=SOON)
+            note = _master_note(seen, pods[0].manifest["metadata"]["name"])
+            return Plan(note.reason, note.sentence, groups=(parts, pods), details=(note,))
         case Standing.PAUSES:
             return Plan("MasterPauses", "the master is made again soon", again_in=seen.master.due(now) - now)
         case _:

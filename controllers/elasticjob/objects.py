@@ -14,6 +14,7 @@ from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
@@ -64,9 +65,15 @@ def network_policy(job: ElasticJob, scrapers: Sequence[Mapping[str, str]]) -> Cr
     return _make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers))
 
 
-def job_resource(job: ElasticJob, gang: Gang | None = None) -> Create:
-    """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan."""
-    sizes = {role: {"replicas": job.spec.range_of(role).clamp(n)} for role, n in asked(job).items()}
+def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None = None) -> Create:
+    """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan.
+
+    A job in a queue begins with what that gives.
+    """
+    sizes = {}
+    for role, count in asked(job).items():
+        size = job.spec.range_of(role).clamp(count)
+        sizes[role] = {"replicas": min(size, grant.capacity(role)) if grant else size}
     spec = {
         "selector": {"name": job.metadata.name},
         "suspend": job.spec.suspend,

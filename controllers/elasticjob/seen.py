@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
+from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
 from elasticjob.controllers.parts import names
@@ -37,6 +38,7 @@ class Seen:
     provision: Provision = field(default_factory=lambda: Provision(image=""))
     fresh_token: str = ""
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
+    grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property

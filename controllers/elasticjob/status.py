@@ -144,7 +144,8 @@ def reason(picture: Picture) -> str | None:
     if picture.outcome is not None:
         return None if picture.outcome.succeeded else picture.outcome.reason
     if picture.seen.job.spec.suspend:
-        return None
+        grant = picture.seen.grant
+        return grant.reason or None if grant else None
     return next((found.reason for found in (*picture.obstacles, *picture.restarting)), None)
 
 
@@ -210,13 +211,25 @@ def _rest(picture: Picture) -> tuple[str, str] | None:
     """Return the reason and the sentence for which no node is meant to run; None if some are."""
     if picture.outcome is not None:
         return ("JobFinished", HAS_FINISHED) if picture.outcome.succeeded else ("JobFailed", HAS_FAILED)
-    return ("JobSuspended", "the job is suspended") if picture.seen.job.spec.suspend else None
+    if not picture.seen.job.spec.suspend:
+        return None
+    grant = picture.seen.grant
+    queued = grant is not None and grant.reason
+    return ("JobQueued", grant.sentence) if grant and queued else ("JobSuspended", "the job is suspended")
 
 
 def _scaling(picture: Picture) -> Saying:
     if picture.outcome is None and picture.scaling:
         return Saying("Scaling", True, "PlanInProgress", few(picture.scaling, separator="; "))
     return Saying("Scaling", False, "AsPlanned", "no plan is being carried out")
+
+
+def _admitted(picture: Picture) -> Saying:
+    """Of jobs in a queue: what it gives to the job."""
+    grant = picture.seen.grant
+    if picture.outcome is not None or grant is None:
+        return Saying("Admitted", False, "NotQueued", "no queue admits the job")
+    return Saying("Admitted", grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
 
 
 def _gang(picture: Picture) -> Saying:
@@ -272,7 +285,8 @@ def _ended(picture: Picture, type_: str, *, succeeded: bool) -> Saying:
 
 
 _SAYINGS: Final = (
-    _created, _gang, _running, _training, _scaling, _restarting, _suspended, _complete, _succeeded, _failed
+    _created, _admitted, _gang, _running, _training, _scaling, _restarting, _suspended,
+    _complete, _succeeded, _failed,
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.kueue.admission import Admission, as_admitted
+from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
@@ -54,9 +56,16 @@ class NodesReconciler:
     now: Callable[[], datetime]
     news: News = field(default_factory=News)
     rooms: Rooms | None = None
+    admission: Admission | None = None
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
+        if self.admission is None:
+            return await self._run(key)
+        async with self.admission.turn(key):
+            return await self._run(key)
+
+    async def _run(self, key: Key) -> Result:
         asking = self.caches.resources.get(key)
         if asking is not None and is_request(asking):
             return await self.answer(asking)
@@ -111,7 +120,11 @@ class NodesReconciler:
         """Return how much room the cluster has for a job that may grow; None for others."""
         if seen.job is None or self.rooms is None or not learns(seen.job, seen.resource):
             return None
-        return self.rooms.of(seen.job, seen.resource, self.now())
+        found, now = self.rooms.of(seen.job, seen.resource, self.now()), self.now()
+        idle = self.admission.room(seen.job, now) if self.admission else None
+        if idle is None:
+            return found
+        return replace(found, roles={role: min(n, idle.get(role, 0)) for role, n in found.roles.items()})
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the JobResource is gone."""
@@ -122,9 +135,11 @@ class NodesReconciler:
         if job is not None and job.metadata.uid != controller_uid(resource.metadata):
             job = None
         lives = self.caches.lives(resource.metadata.uid, self.now())
+        grant = self.admission.grant(job) if self.admission else None
         return Seen(
             resource=resource,
-            job=job,
+            job=as_admitted(job, grant) if job else None,
+            grant=grant,
             lives=lives,
             master=self.caches.master_address(job) if job else "",
             plans=self.caches.plans_of(key),
@@ -158,6 +173,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, those_of(there, job_of_plan)),
             (SCALEPLAN, those_of(there, request_of)),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
+            *((WORKLOAD, those_of(there, job_of)) for _ in (reconcile.admission,) if _),
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from elasticjob.api.readings import after
+from elasticjob.api.readings import END_OF_TIME, after
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
@@ -19,6 +19,8 @@ from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
+from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.grant import Place as Quota
 from elasticjob.controllers.nodes.drains import Notice, leaves_in
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.out_of_memory import Sizing
@@ -94,6 +96,23 @@ class Seen:
     plans: tuple[ScalePlan, ...] = ()
     masters: tuple[Life, ...] = ()
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
+    grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+
+    @cached_property
+    def places(self) -> Mapping[Place, Quota]:
+        """Where each node without a pod may have one: places of the job's quota, in the order of nodes."""
+        if self.grant is None:
+            return {}
+        free = self.grant.free(self.lives)
+        nodes = (*self.wanted.items(), *((place, each.node) for place, each in self.extra.items()))
+        standings = ((p, n.standing(self.policy(n.role), END_OF_TIME)) for p, n in nodes)
+        due = [place for place, standing in standings if standing is Standing.DUE]
+        found = ((place, free.take(place[0])) for place in due)
+        return {place: quota for place, quota in found if quota is not None}
+
+    def waits_for_quota(self, node: Node) -> bool:
+        """Whether a node can have no pod, because no place of the job's quota is free for it."""
+        return self.grant is not None and (node.role, node.index) not in self.places
 
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
@@ -254,6 +273,9 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
                 yield _begin(seen, node, now, beside)
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
+            case Standing.RUNS if node.latest and _is_taken_back(seen, node.latest):
+                sentence = f"{node.latest.name} leaves: its quota is taken back"
+                yield Step((deletion(node.latest),), Note("NodeTakenBack", sentence))
             case Standing.RUNS if node.latest and node.latest.notice and node.latest.notice.at_once:
                 yield from _leave_at_once(seen, node.latest, node.latest.notice, now)
             case Standing.RUNS if node.latest and node.latest.broken and not node.latest.terminating:
@@ -288,6 +310,8 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
     assert seen.job is not None  # converge comes after wait_for_its_job
     if (left := _memory_wait(seen, node, now)) > timedelta(0):
         return Step(again_in=left)
+    if seen.waits_for_quota(node):
+        return Step()
     resource = seen.resource_of(node.role, node.index)
     avoid, forgiven = node.machines_to_avoid, node.forgiven(seen.policy(node.role))
     for_ = beside.stands_in if beside else None
@@ -303,6 +327,8 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
         node.moves + bool(node.latest and node.latest.alive),
     )
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
+    if quota := seen.places.get((node.role, node.index)):
+        manifest = quota.fitted(manifest)
     name = manifest["metadata"]["name"]
     note = _stand_in_note(for_, name) if for_ else _birth_note(seen, node, name)
     return Step((Create(POD, manifest, optional=bool(beside)),), note, LATER if beside else None)
@@ -370,6 +396,11 @@ def _beside(seen: Seen, node: Node, now: datetime) -> Step:
         return step
     name = made[0].manifest["metadata"]["name"]
     return replace(step, note=Note("NodeMoves", f"{name} takes over from {node.latest.name}"))
+
+
+def _is_taken_back(seen: Seen, life: Life) -> bool:
+    """Whether a pod that runs uses quota that the job has to return."""
+    return seen.grant is not None and not life.terminating and life.workload not in seen.grant.workloads
 
 
 def _must_be_replaced(seen: Seen, node: Node) -> bool:

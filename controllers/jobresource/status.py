@@ -87,7 +87,7 @@ def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     )
     obstacles += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
     spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)
-    order = (*spent, "Restarting", "Pending", "Leaving", RESIZING, "Starting")
+    order = (*spent, "Restarting", "Pending", "WaitingForQuota", "Leaving", RESIZING, "Starting")
     yield from sorted(obstacles, key=lambda obstacle: order.index(obstacle[0]))
 
 
@@ -112,5 +112,7 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
             return "Restarting", f"{life.name} {failed}will be replaced: {life.ended.sentence}"
         case Standing.LEAVES if life:
             return "Leaving", f"{life.name} is on its way out and will be replaced"
+        case Standing.DUE if seen.grant and seen.waits_for_quota(node):
+            return "WaitingForQuota", f"{node.role} {node.index} waits for quota: {seen.grant.sentence}"
         case _:
             return "Starting", f"{life.name if life else f'{node.role} {node.index}'} is starting"

@@ -101,6 +101,7 @@ class Life:
     notice: Notice | None = None  # its machine is about to leave
     stands_in: int | None = None  # the index of the node for which it was made beforehand
     broken: str = ""  # the devices of its that the kubelet calls unhealthy
+    workload: str = ""  # of Kueue, whose quota it uses
 
     @property
     def alive(self) -> bool:
@@ -349,6 +350,7 @@ def life_of(
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
         stands_in=None if given is None else number(given),
         broken=broken_devices(pod),
+        workload=annotations.get(names.WORKLOAD, ""),
     )
 
 

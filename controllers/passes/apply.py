@@ -24,6 +24,7 @@ from elasticjob.controllers.passes.plan import (
     Delete,
     DeleteOwned,
     Note,
+    Patch,
     Plan,
     Resize,
     refusal,
@@ -190,6 +191,8 @@ class Applier:
                         await self._delete(namespace, Delete(kind, name, found.uid))
                 case Resize():
                     await self._resize(owner.metadata.namespace, action)
+                case Patch():
+                    await self._patch(owner.metadata.namespace, action)
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
         """Apply a manifest; returns False if the object of a status is gone.
@@ -235,6 +238,23 @@ class Applier:
             if version is not None:
                 raise Behind from None
             return  # a namesake of another uid: ours is gone
+
+    async def _patch(self, namespace: str, action: Patch) -> None:
+        """Patch an object. Raises Behind if it is not at the version at which it should be patched."""
+        version = {} if action.version is None else {"resourceVersion": action.version}
+        about = {**action.body.get("metadata", {}), "uid": action.uid, **version}
+        try:
+            await self._client.merge_patch(
+                action.kind.untyped(),
+                action.name,
+                {**action.body, "metadata": about},
+                namespace,
+                subresource=action.subresource,
+            )
+        except NotFound:
+            return
+        except Conflict:
+            raise Behind from None
 
     async def _resize(self, namespace: str, action: Resize) -> None:
         containers = [{"name": action.container, "resources": action.resources}]

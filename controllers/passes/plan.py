@@ -96,7 +96,24 @@ class Resize:
     resources: Manifest
 
 
-Action = Create | CreateOrApply | Apply | Delete | DeleteOwned | Resize
+@dataclass(frozen=True)
+class Patch:
+    """A merge patch of the object of this uid; one that is gone needs none.
+
+    `version`: only at this resourceVersion, as for lists, which a patch replaces. `frees`: with it the object
+    gives back what pods must not use any more.
+    """
+
+    kind: Kind[Any]
+    name: str
+    uid: str
+    body: Manifest
+    subresource: str = ""
+    version: str | None = None
+    frees: bool = False
+
+
+Action = Create | CreateOrApply | Apply | Delete | DeleteOwned | Resize | Patch
 
 
 @dataclass(frozen=True)

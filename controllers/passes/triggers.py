@@ -26,14 +26,14 @@ from elasticjob.kube.controller.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import Node, Pod, Service
+from elasticjob.kube.objects.views import Node, Object
 
 _LOOKED_UP: Final = ("machine", "version", "start", "since", "needs")
 _DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
 
 
-def job_of(labelled: Pod | Service) -> list[Key]:
+def job_of(labelled: Object) -> list[Key]:
     """Return the job that an object's label names, or else its controller, as a key."""
     job = labelled.metadata.labels.get(LABEL_JOB, "") or controller_name(labelled.metadata)
     return [Key(labelled.metadata.namespace, job)] if job else []

@@ -10,12 +10,14 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.admission import Admission, as_admitted
+from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.plan import SOON
-from elasticjob.controllers.passes.triggers import job_of_plan, more_than_reports, same_name, those_of
+from elasticjob.controllers.passes.triggers import job_of, job_of_plan, more_than_reports, same_name, those_of
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.controller.controller import Controller, Result
@@ -32,9 +34,16 @@ class PlansReconciler:
     applier: Applier
     counters: Counters
     now: Callable[[], datetime]
+    admission: Admission | None = None
 
     async def __call__(self, key: Key) -> Result:
         """Bring the plans of one job one step further."""
+        if self.admission is None:
+            return await self._run(key)
+        async with self.admission.turn(key):
+            return await self._run(key)
+
+    async def _run(self, key: Key) -> Result:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
@@ -47,20 +56,24 @@ class PlansReconciler:
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job has no plans."""
-        plans = self.caches.plans_of(key)
-        if not plans:
+        plans, job = self.caches.plans_of(key), self.caches.jobs.get(key)
+        grant = self.admission.grant(job) if self.admission else None
+        if not plans and grant is None:
             return None
-        job, resource = self.caches.jobs.get(key), self.caches.resources.get(key)
+        resource = self.caches.resources.get(key)
         if job is not None and resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
-        return Seen(job, resource, plans)
+        lives = self.caches.lives(resource.metadata.uid, self.now()) if resource and grant else ()
+        return Seen(as_admitted(job, grant) if job else None, resource, plans, grant, lives)
 
 
 def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
 
     def planned(key: Key) -> bool:
-        return bool(reconcile.caches.plans_of(key))
+        job, admission = reconcile.caches.jobs.get(key), reconcile.admission
+        queued = admission is not None and job is not None and admission.queues.admits(job)
+        return queued or bool(reconcile.caches.plans_of(key))
 
     def of_a_planned(change: Change) -> bool:
         return any(planned(item.key) for item in (change.old, change.new) if item)
@@ -69,7 +82,11 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
         "scaleplan",
         reconcile,
         for_=JOBRESOURCE,
-        watches=((SCALEPLAN, job_of_plan), (ELASTICJOB, those_of(planned, same_name), more_than_reports)),
+        watches=(
+            (SCALEPLAN, job_of_plan),
+            (ELASTICJOB, those_of(planned, same_name), more_than_reports),
+            *((WORKLOAD, those_of(planned, job_of)) for _ in (reconcile.admission,) if _),
+        ),
         when=of_a_planned,
         concurrency=concurrency,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,12 +13,16 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
+from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.kinds import wanted
+from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, is_over, why_impossible
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan, soonest
 from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
+from elasticjob.controllers.scaleplan.queue import FOLLOWED, asked_with, followed, written
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
@@ -26,6 +30,8 @@ KEPT: Final = timedelta(seconds=10)
 """How long a finished plan is kept at least: who asked for it reads its end, and else would ask again."""
 KEPT_FAILURE: Final = timedelta(minutes=10)
 """The same for a plan that could not be carried out."""
+NOT_ADMITTED: Final = "NotAdmitted"
+"""The reason of plans for more nodes than the job's queue admitted in time."""
 LATE: Final = "DeadlineExceeded"
 """The reason of plans that took too long, where nothing more exact is known."""
 
@@ -37,6 +43,8 @@ class Seen:
     job: ElasticJob | None
     resource: JobResource | None
     plans: tuple[ScalePlan, ...]
+    grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+    lives: tuple[Life, ...] = ()
 
     @cached_property
     def open(self) -> tuple[ScalePlan, ...]:
@@ -111,10 +119,21 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
         return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     try:
-        folded = fold(seen.job, seen.resource, plan)
+        folded = fold(seen.job, seen.resource, plan, seen.grant)
     except Impossible as error:
         return ending(IMPOSSIBLE, (End(plan, PlanPhase.FAILED, IMPOSSIBLE, str(error)),), now)
-    return _carry_out(seen.resource, plan, folded, now)
+    return _carry_out(seen, seen.job, seen.resource, plan, folded, now)
+
+
+def follow_the_queue(seen: Seen, now: datetime) -> Plan | None:
+    """A job in a queue has no more nodes than that admits, and no fewer than were asked for and admitted."""
+    if seen.job is None or seen.resource is None or seen.grant is None:
+        return None
+    folded = followed(seen.job, seen.resource, seen.grant, seen.lives)
+    if folded is None:
+        return None
+    write = _applied(seen.resource, folded, _kept(seen.resource), wanted(seen.job, seen.resource))
+    return Plan(FOLLOWED, "; ".join(folded.changes), groups=((write,),))
 
 
 def say_what_plans_wait_for(seen: Seen, now: datetime) -> Plan | None:
@@ -160,6 +179,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     close_plans_that_give_way,
     carry_out_the_next,
     say_what_plans_wait_for,
+    follow_the_queue,
     adopt_plans,
     finish_plans,
     forget_the_oldest,
@@ -198,8 +218,14 @@ def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:
                 yield old, new
 
 
-def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime) -> Plan:
+def _carry_out(
+    seen: Seen, job: ElasticJob, resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime
+) -> Plan:
     """Change the JobResource, then the plan's status."""
+    asked = asked_with(job, resource, folded) if seen.grant else {}
+    if not folded.changes and asked != (wanted(job, resource) if seen.grant else {}):
+        write, start = _applied(resource, folded, _mark(plan), asked), begin(plan, folded.remarks, now)
+        return Plan("ScalePlanStarted", "; ".join(folded.remarks), groups=((write,), (start,)))
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
         end = End(
@@ -209,17 +235,29 @@ def _carry_out(resource: JobResource, plan: ScalePlan, folded: Folded, now: date
             "; ".join(("the job is as planned already", *folded.remarks)),
         )
         return ending("NothingToChange", (end,), now)
+    sentence = "; ".join(folded.changes) + why
+    start = begin(plan, folded.changes, now)
+    write = _applied(resource, folded, _mark(plan), asked)
+    return Plan("ScalePlanStarted", sentence, groups=((write,), (start,)))
+
+
+def _applied(resource: JobResource, folded: Folded, mark: str, asked: Mapping[str, int]) -> Apply:
+    """The write of the sizes, with the plan that was folded in last and, in a queue, what is asked for."""
     metadata = {
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
-        "annotations": {names.FOLDED: _mark(plan)},
+        "annotations": {
+            **({names.FOLDED: mark} if mark else {}),
+            **({names.WANTED: written(asked)} if asked else {}),
+        },
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
-    manifest = manifest_of(JOBRESOURCE, metadata, spec=spec)
-    sentence = "; ".join(folded.changes) + why
-    start = begin(plan, folded.changes, now)
-    return Plan("ScalePlanStarted", sentence, groups=((Apply(JOBRESOURCE, manifest),), (start,)))
+    return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
+
+
+def _kept(resource: JobResource) -> str:
+    return resource.metadata.annotations.get(names.FOLDED, "")
 
 
 def _mark(plan: ScalePlan) -> str:
@@ -232,10 +270,13 @@ def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
         return None
     if resource.spec.suspend:
         return End(plan, PlanPhase.SUCCEEDED, "JobSuspended", "it takes effect when the job is resumed")
-    if _is_reached(resource, plan):
+    short = _not_admitted(seen, job, resource, plan)
+    if not short and _is_reached(resource, plan):
         return End(plan, PlanPhase.SUCCEEDED, "NodesReady", "all nodes are as planned")
     if now < after(plan.status.start_time or now, _deadline(job)):
         return None
+    if short:
+        return End(plan, PlanPhase.FAILED, NOT_ADMITTED, short)
     ready, seconds = (
         find(resource.status.conditions, "Ready"),
         job.spec.run_policy.scale_plan_deadline_seconds,
@@ -243,6 +284,17 @@ def _finish(seen: Seen, plan: ScalePlan, now: datetime) -> End | None:
     why = f": {ready.message}" if ready else ""
     message = f"nodes were not ready after {seconds} s (scalePlanDeadlineSeconds){why}"
     return End(plan, PlanPhase.FAILED, job.status.reason or LATE, message)
+
+
+def _not_admitted(seen: Seen, job: ElasticJob, resource: JobResource, plan: ScalePlan) -> str:
+    """Return which nodes that the plan asks for the queue has not admitted yet, "" where it has."""
+    if seen.grant is None or plan is not seen.going[-1]:
+        return ""
+    asked, specs = wanted(job, resource), resource.spec.replica_resource_specs
+    roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
+    have = {role: specs[role].replicas or 0 for role in roles if role in specs}
+    short = [f"{role} has {n} of {asked[role]} nodes" for role, n in have.items() if n < asked.get(role, 0)]
+    return f"{', '.join(short)}: {seen.grant.sentence}" if short else ""
 
 
 def _deadline(job: ElasticJob) -> timedelta:

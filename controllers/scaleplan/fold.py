@@ -16,6 +16,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.api.v1alpha1.sizing import need_of
+from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.parts import names
 
 Amounts = Mapping[str, str]
@@ -53,6 +54,8 @@ class Folded:
     changes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     """Requests that were not met in full, in words, of roles that keep their number."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """The numbers that were asked for, whatever the queue admits."""
 
     def manifest(self) -> dict[str, Any]:
         """The part of a JobResource's spec that plans decide about."""
@@ -77,19 +80,24 @@ def touches(plan: ScalePlan) -> frozenset[str]:
     return frozenset(counted | sized | {f"{role}{COUNTED}" for role in single} | moved)
 
 
-def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
+def sizes_of(resource: JobResource) -> dict[str, Size]:
+    """Return the roles of a JobResource."""
+    return {
+        role: Size(spec.replicas, _text(spec.resource), spec.indices)
+        for role, spec in resource.spec.replica_resource_specs.items()
+    }
+
+
+def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan, grant: Grant | None = None) -> Folded:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
     Sizes are those that the role may have (api/sizes/role.py), lowered until the job fits its resourceLimits;
     what the plan does not name stays as it is. Of a role that shrinks
     the nodes leave that the plan removes by name, else those with the highest indices. A role that grows gets
     the nodes that the plan creates by name, else those with the lowest free indices; one that is there is not
-    created again.
+    created again. A job in a queue has no more nodes than `grant` is for.
     """
-    old = {
-        role: Size(spec.replicas, _text(spec.resource), spec.indices)
-        for role, spec in resource.spec.replica_resource_specs.items()
-    }
+    old = sizes_of(resource)
     removed = {role: _removed(job, plan, role, old) for role in job.spec.roles}
     added = {role: _added(job, plan, role, old, removed[role]) for role in job.spec.roles}
     asked = dict(_asked(job, plan, old, added, removed))
@@ -103,6 +111,8 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
     own = known | {node: {**known.get(node, {}), **given} for node, given in _given(job, plan).items()}
     sizes = _within_limits(job, old, sizes, known, own, remarks)
+    wanted = {role: sizes[role].replicas or 0 for role in asked if sizes[role].replicas is not None}
+    sizes = _admitted(job, sizes, grant, remarks) if grant else sizes
     sizes = {
         role: _placed(size, old.get(role, Size()), added.get(role, ()), removed.get(role))
         for role, size in sizes.items()
@@ -111,7 +121,23 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan) -> Folded:
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
     kept = (role for role in asked if sizes[role].replicas == old.get(role, Size()).replicas)
-    return Folded(sizes, nodes, changes, tuple(f"{role}: {remarks[role]}" for role in kept if remarks[role]))
+    told = tuple(f"{role}: {remarks[role]}" for role in kept if remarks[role])
+    return Folded(sizes, nodes, changes, told, wanted)
+
+
+def _admitted(
+    job: ElasticJob, sizes: Mapping[str, Size], grant: Grant, remarks: dict[str, str]
+) -> dict[str, Size]:
+    """Return the sizes, none above what the job's queue has admitted."""
+    found = dict(sizes)
+    for role, size in sizes.items():
+        if role not in job.spec.roles or size.replicas is None:
+            continue
+        most = job.spec.range_of(role).down(grant.capacity(role) - job.spec.roles[role].spares)
+        if size.replicas > most:
+            found[role] = replace(size, replicas=most)
+            remarks[role] = f"{size.replicas} was asked for, queue {grant.queue} admits {most} now"
+    return found
 
 
 def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size]) -> frozenset[int]:

@@ -35,8 +35,20 @@ class Cache(Generic[T]):
     readers: models should be frozen. Everything happens on the event loop's thread.
     """
 
-    def __init__(self, kind: Kind[T], namespace: str = "", labels: str = "", fields: str = "") -> None:
+    def __init__(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        *,
+        optional: bool = False,
+    ) -> None:
+        """`optional`: a kind of another system, which the server may not have: then the cache is empty."""
         self.kind = kind
+        self.optional = optional
+        self.served = not optional
+        """Whether the server has the kind, as far as is known."""
         self.namespace = namespace
         self.labels = labels
         self.fields = fields

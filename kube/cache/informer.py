@@ -43,6 +43,7 @@ from elasticjob.kube.cache.protocol import (
     Given,
     Listing,
     Paging,
+    Restarted,
     Silent,
     State,
     Streaming,
@@ -58,7 +59,15 @@ from elasticjob.kube.client.client import Client, as_page, selectors
 from elasticjob.kube.client.patience import is_refusal
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, deadline
-from elasticjob.kube.errors import ApiError, KubeError, ServerError, TooManyRequests, Unreachable
+from elasticjob.kube.errors import (
+    ApiError,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
 
@@ -74,6 +83,8 @@ BEGINNING = 30.0
 """Seconds that the answer to a watch may take to begin: at once, unless the server queues us."""
 CONFIRMING = 10.0
 """Seconds that the server has to say whether it knows a version."""
+ABSENT = 15.0
+"""Seconds between two looks for an optional kind that the server does not have."""
 HEALTHY = 5.0
 LONG_HEALTHY = 30.0
 """Seconds that a stream must be open to count as success, whatever its end and however little it said."""
@@ -142,7 +153,11 @@ class Informer(Generic[T]):
         while True:
             before, turn = state, await self._ask(state)
             state = turn.state
-            if turn.then is Then.BACK_OFF:
+            if turn.then is Then.BACK_OFF and self._is_absent():
+                state = Empty()
+                self._empty()
+                await self._clock.sleep(ABSENT)
+            elif turn.then is Then.BACK_OFF:
                 if self._error and not _has_another_way(before, state):
                     self._heeded = True
                     self._heed(self._error)
@@ -151,6 +166,18 @@ class Informer(Generic[T]):
     async def wait_started(self) -> None:
         """Return once the cache is in step with the server."""
         await self.cache.wait_synced()
+
+    def _is_absent(self) -> bool:
+        """Whether the server does not have an optional kind, or keeps it from us."""
+        return self.cache.optional and isinstance(self._error, NotFound | Forbidden)
+
+    def _empty(self) -> None:
+        """Take over that there are no objects: the cache is in step, with none."""
+        self.cache.served = False
+        self._heard()
+        for event in (Restarted(), Synced(str(self.cache.version))):
+            self.cache.tell(self.cache.take(event))
+        self.cache.advanced()
 
     async def _ask(self, state: State) -> Turn:
         """Perform one request and take over its answer, until a turn asks for another request."""
@@ -289,6 +316,7 @@ class Informer(Generic[T]):
                 else:
                     await self._tell(changes)
                 if isinstance(event, Synced):
+                    self.cache.served = True
                     log.info("cache is in step", extra={"kind": self.kind.name, "objects": len(self.cache)})
             if turn.then is not Then.READ_ON:
                 break
@@ -303,6 +331,8 @@ class Informer(Generic[T]):
 
     def _count_end(self, end: Failed | Silent | Ended, state: State) -> None:
         self._error = end.error if isinstance(end, Failed) else None
+        if self._is_absent():
+            return  # nothing is wrong: the system that has this kind is not installed
         if isinstance(end, Failed):
             log.warning(
                 "list or watch is refused" if is_refusal(end.error) else "list or watch failed",

@@ -111,14 +111,15 @@ class Operator:
         """Where probes and metrics are served, once started; "" without them."""
         return self._probes.url if self._probes else ""
 
-    def cache(self, kind: Kind[T], *, labels: str = "", fields: str = "") -> Cache[T]:
+    def cache(self, kind: Kind[T], *, labels: str = "", fields: str = "", optional: bool = False) -> Cache[T]:
         """The one cache of a kind, made at the first call.
 
+        `optional`: a kind that the server may not have, now or later; its cache is empty then.
         Raises ValueError when a later call wants other selectors or another model.
         """
         found = self._caches.get(kind.resource)
         if found is None:
-            found = self._new_cache(kind, labels, fields)
+            found = self._new_cache(kind, labels, fields, optional)
         elif (labels or fields) and (labels, fields) != (found.labels, found.fields):
             raise ValueError(
                 f"{kind.name} is cached already, with the selectors {found.labels!r} {found.fields!r}"
@@ -250,10 +251,10 @@ class Operator:
         if self._began:
             raise RuntimeError(f"{what} comes too late: add everything to {self._name} before run()")
 
-    def _new_cache(self, kind: Kind[T], labels: str, fields: str) -> Cache[T]:
+    def _new_cache(self, kind: Kind[T], labels: str, fields: str, optional: bool) -> Cache[T]:
         self._expect_not_begun(f"the cache of {kind.name}")
         namespace = self.namespace if kind.namespaced else ""
-        cache = self._caches[kind.resource] = Cache(kind, namespace, labels, fields)
+        cache = self._caches[kind.resource] = Cache(kind, namespace, labels, fields, optional=optional)
         informer = Informer(
             self.client, cache, clock=self.clock, metrics=self.metrics, one_of_many=self._one_of_many
         )

@@ -1,0 +1,60 @@
+"""What the controllers of ElasticJobs ask: may the job run, in which Workloads, and is it its turn."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.kinds import ElasticJobs
+from elasticjob.controllers.kueue.queues import Queues
+from elasticjob.controllers.kueue.quota import needs
+from elasticjob.controllers.kueue.workload import PodSet, Workload, WorkloadSpec
+from elasticjob.kube.objects.kinds import Key
+
+MOST_LOOKED_AT = 64
+"""Nodes more of a role for which quota is looked for at most."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Queues, as far as ElasticJobs are concerned."""
+
+    queues: Queues
+    jobs: ElasticJobs
+
+    def grant(self, job: ElasticJob | None) -> Grant | None:
+        """Return what its queue gives to a job; None for a job that is in no queue."""
+        if job is None or not self.queues.admits(job):
+            return None
+        return self.queues.grant(self.jobs.demand(job))
+
+    def turn(self, key: Key) -> AbstractAsyncContextManager[None]:
+        """Let one pass over a job run at a time."""
+        return self.queues.turn(key)
+
+    def room(self, job: ElasticJob, now: datetime) -> dict[str, int] | None:
+        """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
+        if not self.queues.admits(job):
+            return None
+        demand, (market, _, crowded, _) = self.jobs.demand(job), self.queues.look(now)
+        queue = self.queues.cluster_queue(job.key, demand.queue)
+        found = {}
+        for role in demand.roles:
+            one = PodSet(name=role.name, count=1, template=role.template)
+            need, left, count = needs(Workload(spec=WorkloadSpec(pod_sets=[one]))), market, 0
+            while queue not in crowded and count < MOST_LOOKED_AT:
+                if (amounts := left.assignment(queue, need)) is None:
+                    break
+                left, count = left.with_use(queue, amounts), count + 1
+            found[role.name] = count
+        return found
+
+
+def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:
+    """Return a job as its controllers treat it: as suspended, while its queue does not admit it."""
+    if grant is None or grant.admitted or job.spec.suspend:
+        return job
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"suspend": True})})

@@ -1,0 +1,126 @@
+"""The controller of queued jobs: read, decide, write; one for each kind of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from elasticjob.controllers.kueue.decide import Seen, decide, frees
+from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
+from elasticjob.controllers.kueue.kinds import Jobs
+from elasticjob.controllers.kueue.queues import Queues
+from elasticjob.controllers.kueue.workload import (
+    PRIORITY_CLASS_KIND,
+    WORKLOAD,
+    WORKLOAD_PRIORITY_CLASS,
+    Workload,
+)
+from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.triggers import job_of
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.crd.model import CustomResource
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD, ObjectMeta
+
+MANAGER: Final = "elasticjob-queue"
+SETTLE: Final = timedelta(milliseconds=50)
+"""Pods of a job become ready, and end, together."""
+
+
+@dataclass(frozen=True)
+class QueueReconciler:
+    """One pass over the Workloads of one job."""
+
+    client: Client
+    queues: Queues
+    jobs: Jobs
+    applier: Applier
+    now: Callable[[], datetime]
+
+    async def __call__(self, key: Key) -> Result:
+        """Bring the Workloads of one job to what it asks, and return what it does not use."""
+        if not self.queues.on:
+            return Result.done()
+        async with self.queues.turn(key):
+            return await self._run(key)
+
+    async def _run(self, key: Key) -> Result:
+        seen, job = await self._observe(key)
+        if not seen.workloads and seen.demand is None:
+            return Result.done()
+        plan = decide(seen, self.now())
+        if frees(plan):  # what memory shows may be old: the server itself has the last word about pods
+            pods = await self.client.list(POD, key.namespace, labels=self.jobs.selector(key))
+            seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))
+            plan = decide(seen, self.now())
+        plan = await self.applier.attempt(job or self._gone(key), plan)
+        again = self.queues.look(self.now()).again if seen.slices else None
+        return Result.again(plan.again_by(again).again_in)
+
+    async def _observe(self, key: Key) -> tuple[Seen, CustomResource | None]:
+        now, job = self.now(), self.jobs.find(key)
+        every = self.queues.of(key)
+        mine = tuple(each for each in every if _kind(each) == self.jobs.kind.name)
+        lives = self.jobs.lives(key, None, now)
+        if job is None or job.metadata.deletion_timestamp or not self.queues.admits(job):
+            return Seen(None, mine, lives), job
+        demand = self.jobs.demand(job)
+        look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
+        base = next((each for each in mine if each.metadata.name == demand.base), None)
+        priority = base.spec.priority if base is not None else await self._priority(demand)
+        seen = Seen(
+            demand,
+            mine,
+            lives,
+            market=look.market,
+            queue=queue,
+            giving=frozenset(name for namespace, name in look.giving if namespace == key.namespace),
+            crowded=queue in look.crowded,
+            priority=priority,
+        )
+        return seen, job
+
+    def _gone(self, key: Key) -> CustomResource:
+        """Return a job that is no more, for what is told of it."""
+        about = ObjectMeta(name=key.name, namespace=key.namespace)
+        found: CustomResource = self.jobs.kind.model.model_construct(metadata=about)
+        return found
+
+    async def _priority(self, demand: Demand) -> int | None:
+        """Return the value of a job's priority class; None without one. Raises NotFound for one unknown."""
+        kind, name = demand.priority_class
+        if not name:
+            return None
+        found = WORKLOAD_PRIORITY_CLASS if kind == "WorkloadPriorityClass" else PRIORITY_CLASS_KIND
+        return (await self.client.get(found, name)).value
+
+
+def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
+    """Return the controller, with the changes that cause a pass."""
+    queues, jobs = reconcile.queues, reconcile.jobs
+
+    def concerned(workload: Workload) -> Iterable[Key]:
+        """The job of a Workload; and where it waits, all jobs that could make room for it."""
+        if name := job_named(workload):
+            yield Key(workload.metadata.namespace, name)
+        if workload.pending and not is_slice(workload):
+            for each in queues.workloads.list():
+                if is_slice(each) and each.admitted and _kind(each) == jobs.kind.name:
+                    yield Key(each.metadata.namespace, job_named(each))
+
+    return Controller(
+        f"queue-{jobs.kind.plural}",
+        reconcile,
+        for_=jobs.kind,
+        watches=((WORKLOAD, concerned), (POD, job_of)),
+        concurrency=concurrency,
+        settle=SETTLE,
+    )
+
+
+def _kind(workload: Workload) -> str:
+    owners: Iterable[Any] = workload.metadata.owner_references
+    return next((owner.kind for owner in owners if owner.controller), "")

@@ -1,0 +1,416 @@
+"""What is written about a job's Workloads: its base, its slices, what they report and return. Pure.
+
+Each rule yields steps; all of them are carried out in one pass, in their order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from elasticjob.api.readings import after
+from elasticjob.controllers.kueue.demand import Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.quota import Market, needs
+from elasticjob.controllers.kueue.workload import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    GIVEN_BACK,
+    IN_USE,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REQUEUED,
+    REQUEUED_AT_ONCE,
+    WORKLOAD,
+    Workload,
+)
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.passes.plan import Action, Create, Delete, Note, Patch, Plan, soonest
+from elasticjob.kube.objects.conditions import manifest, set_condition
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Condition
+from elasticjob.sizing.exits import ExitReason
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long a slice waits for quota that looked idle, before it is withdrawn."""
+IDLE: Final = timedelta(seconds=5)
+"""Time between two looks for idle quota, while a job wants more."""
+CALM: Final = timedelta(seconds=60)
+"""How long a job does not grow after a slice was withdrawn, evicted or given back."""
+HELD: Final = "elasticjob.dlrover/grows-after"
+"""On the base: when the job may grow again."""
+PAUSED: Final = "elasticjob.dlrover/deactivated-by"
+"""On the base: `suspend` where the operator has deactivated it, since the user has suspended the job."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job, its Workloads, its pods, and the quota around it. Without `demand` no queue admits the job."""
+
+    demand: Demand | None
+    workloads: tuple[Workload, ...] = ()
+    lives: tuple[Life, ...] = ()
+    grant: Grant | None = None
+    market: Market = field(default_factory=Market)
+    queue: str = ""
+    giving: frozenset[str] = frozenset()
+    crowded: bool = False
+    priority: int | None = None
+
+    @cached_property
+    def base(self) -> Workload | None:
+        """The Workload of what runs at least."""
+        name = self.demand.base if self.demand else ""
+        return next((each for each in self.workloads if each.metadata.name == name), None)
+
+    @cached_property
+    def slices(self) -> tuple[Workload, ...]:
+        """The Workloads of nodes beyond the minimum, the oldest first; stale ones are not counted."""
+        start = f"{self.demand.base}-" if self.demand else "\0"
+        found = (w for w in self.workloads if is_slice(w) and w.metadata.name.startswith(start))
+        return tuple(sorted(found, key=number_of))
+
+    @cached_property
+    def stale(self) -> tuple[Workload, ...]:
+        """The Workloads that the job does not need."""
+        kept = {*self.slices, *((self.base,) if self.base else ())}
+        return tuple(each for each in self.workloads if each not in kept)
+
+    @cached_property
+    def users(self) -> Counter[str]:
+        """How many pods, which hold resources, each Workload has."""
+        return Counter(life.workload for life in self.lives if not life.over)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Writes, with their event, or a time to look again."""
+
+    groups: tuple[tuple[Action, ...], ...] = ()
+    note: Note | None = None
+    again_in: timedelta | None = None
+
+
+Rule = Callable[[Seen, datetime], Iterator[Step]]
+
+
+def decide(seen: Seen, now: datetime) -> Plan:
+    """Return all that is to be written about the job's Workloads."""
+    steps = [step for rule in RULES for step in rule(seen, now)]
+    groups = tuple(group for step in steps for group in step.groups if group)
+    notes = tuple(step.note for step in steps if step.note)
+    return Plan("Queue", groups=groups, details=notes, again_in=soonest(s.again_in for s in steps))
+
+
+def frees(plan: Plan) -> bool:
+    """Whether quota is returned: by then no pod may use it."""
+    return any(isinstance(action, Patch) and action.frees for action in plan.actions)
+
+
+def let_go_of_what_no_job_needs(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Workloads of a job that is gone, or that are of another need or queue, go when no pod uses them."""
+    for workload in seen.stale if seen.demand else seen.workloads:
+        if not seen.users[workload.metadata.name]:
+            yield Step(_gone(workload))
+
+
+def finish_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
+    """The Workloads of a job that has ended hold nothing once its pods have ended."""
+    demand = seen.demand
+    if demand is None or demand.ended is None:
+        return
+    for workload in seen.slices:
+        if not seen.users[workload.metadata.name]:
+            yield Step(_gone(workload))
+    base = seen.base
+    if base is None or seen.users[base.metadata.name]:
+        return
+    if not base.finished:
+        reason = "Succeeded" if demand.ended else "Failed"
+        finished = _condition(base, FINISHED, True, reason, demand.words or f"the job has {reason.lower()}")
+        yield Step(((_status(base, [finished], now, frees=True),),))
+    if IN_USE in base.metadata.finalizers:
+        yield Step(((_unfinalized(base),),))
+
+
+def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A job that has not ended asks for what it runs at least."""
+    demand = seen.demand
+    if demand is None or demand.ended is not None or demand.suspended or demand.prebuilt:
+        return
+    if seen.base is None:
+        made = Create(WORKLOAD, demand.base_workload(seen.priority))
+        counts = ", ".join(f"{role.name} {role.least}" for role in demand.roles if role.least)
+        sentence = f"Workload {demand.base} waits in queue {demand.queue}: {counts}"
+        yield Step(((made,),), Note("Queued", sentence))
+    elif seen.base.metadata.deletion_timestamp and not seen.users[seen.base.metadata.name]:
+        yield Step(_gone(seen.base))
+
+
+def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A job that its user has suspended asks for nothing: its base is deactivated, and activated again."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.ended is not None or base.finished:
+        return
+    paused = base.metadata.annotations.get(PAUSED) == "suspend"
+    if demand.suspended and not paused:
+        if any(seen.users[each.metadata.name] for each in (base, *seen.slices)):
+            return  # Kueue counts nothing for a Workload that is not active
+        change = {"metadata": {"annotations": {PAUSED: "suspend"}}, "spec": {"active": False}}
+        yield Step(((_patch(base, change, frees=True),),))
+    elif paused and not demand.suspended and not (base.evicted and base.reserved):
+        change = {"metadata": {"annotations": {PAUSED: None}}, "spec": {"active": True}}
+        yield Step(((_patch(base, change),),))
+
+
+def return_the_quota_of_an_evicted_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """When no pod is left, the admission is returned; Kueue queues the base again by the reason."""
+    base = seen.base
+    if base is None or base.finished or not (base.evicted and base.reserved):
+        return
+    names = (base, *seen.slices)
+    if any(seen.users[each.metadata.name] for each in names):
+        return
+    evicted = base.condition(EVICTED)
+    assert evicted is not None
+    at_once = evicted.reason in REQUEUED_AT_ONCE
+    conditions = [
+        _condition(base, QUOTA_RESERVED, False, "Pending", evicted.message),
+        _condition(base, ADMITTED, False, "NoReservation", "The workload has no reservation"),
+        _condition(base, REQUEUED, at_once, evicted.reason, evicted.message),
+    ]
+    change = _status(base, conditions, now, frees=True, admission=None)
+    sentence = f"the quota of queue {seen.demand.queue if seen.demand else ''} is returned: {evicted.message}"
+    yield Step(((change,),), Note("QuotaReturned", sentence))
+
+
+def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A slice that was evicted or given back, or whose base does not run, is deleted once no pod uses it."""
+    base, demand = seen.base, seen.demand
+    if demand is None or demand.ended is not None:
+        return
+    runs = base is not None and base.admitted and not demand.suspended
+    for each in seen.slices:
+        name = each.metadata.name
+        if not (each.leaving or each.finished or not runs):
+            continue
+        if not seen.users[name]:
+            hold = _held(base, now) if base is not None and each.evicted and runs else ()
+            yield Step((*((hold,) if hold else ()), *_gone(each)))
+        elif not each.leaving:
+            yield Step(((_given(each, "the base"),),))
+
+
+def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Slices are given back for Workloads of others that wait and would fit."""
+    base = seen.base
+    chosen = [s for s in seen.slices if s.metadata.name in seen.giving and s.admitted]
+    if base is None or not chosen:
+        return
+    count = sum(each.count(pods.name) for each in chosen for pods in each.spec.pod_sets)
+    sentence = f"{count} nodes are given back: others wait in the cohort of ClusterQueue {seen.queue}"
+    patches = tuple(_given(each, "others") for each in chosen)
+    yield Step((_held(base, now), patches), Note("QuotaGivenBack", sentence))
+
+
+def ask_for_more(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A job that wants more nodes gets slices for as many as look idle; what waits too long is withdrawn."""
+    base, demand = seen.base, seen.demand
+    if base is None or demand is None or demand.ended is not None or not base.admitted or demand.suspended:
+        return
+    for role in demand.roles:
+        yield from _more_of(seen, demand, base, role, now)
+
+
+def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: datetime) -> Iterator[Step]:
+    mine = [each for each in seen.slices if each.count(role.name) and not each.leaving and not each.finished]
+    have = role.least + sum(each.count(role.name) for each in mine)
+    late = [each for each in mine if each.pending and _age(each, now) >= PATIENCE]
+    if late:
+        sentence = (
+            f"queue {demand.queue} has no quota for {sum(e.count(role.name) for e in late)} {role.name} more"
+        )
+        groups = [_held(base, now), *(group for each in late for group in _gone(each))]
+        yield Step(tuple(groups), Note("QuotaNotIdle", sentence))
+        return
+    waiting = [each for each in mine if each.pending]
+    if waiting:
+        yield Step(again_in=PATIENCE - max(_age(each, now) for each in waiting))
+    surplus = have - role.wanted
+    for each in sorted(mine, key=lambda e: (not e.pending, -number_of(e))):
+        if each.count(role.name) <= surplus and not seen.users[each.metadata.name]:
+            surplus -= each.count(role.name)
+            yield Step(_gone(each))
+    if have >= role.wanted:
+        return
+    if (left := _held_for(base, now)) > timedelta(0):
+        yield Step(again_in=left)
+        return
+    if not seen.crowded:
+        yield from _slices(seen, demand, role, role.wanted - have)
+    yield Step(again_in=IDLE)
+
+
+def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:
+    """New slices of a role, as far as quota is idle."""
+    market, used = seen.market, {number_of(each) for each in seen.slices}
+    free = (number for number in range(1, len(used) + missing + 1) if number not in used)
+    made: list[Create] = []
+    asked = 0
+    while missing >= role.unit:
+        count = min(role.step, missing - missing % role.unit)
+        wanted = demand.slice_workload(role, next(free), count, seen.priority)
+        amounts = market.assignment(seen.queue, needs(_read(wanted)))
+        if amounts is None:
+            break
+        market = market.with_use(seen.queue, amounts)
+        made.append(Create(WORKLOAD, wanted))
+        missing, asked = missing - count, asked + count
+    if made:
+        sentence = f"quota of ClusterQueue {seen.queue} is idle: {asked} {role.name} more are asked for"
+        yield Step((tuple(made),), Note("QuotaAsked", sentence))
+
+
+def report(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Kueue is told whether the pods are ready, and how many of them will not run again."""
+    demand = seen.demand
+    if demand is None or demand.ended is not None:
+        return
+    for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
+        if not workload.admitted or workload.metadata.name in seen.giving:
+            continue
+        ready, done = _ready(workload, seen.lives), _done(workload, seen.lives)
+        changes: Manifest = {}
+        if done != {each.name: each.count for each in workload.status.reclaimable_pods} and done:
+            changes["reclaimablePods"] = [{"name": n, "count": c} for n, c in sorted(done.items())]
+        before = workload.condition(PODS_READY)
+        if (before is not None and before.status == "True") != ready or before is None:
+            word = "Started" if ready else "WaitForStart"
+            if before is not None:
+                word = "Recovered" if ready else "WaitForRecovery"
+            told = "All pods are ready" if ready else "Not all pods are ready"
+            conditions = [_condition(workload, PODS_READY, ready, word, told)]
+        else:
+            conditions = []
+        if changes or conditions:
+            yield Step(((_status(workload, conditions, now, **changes),),))
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    let_go_of_what_no_job_needs,
+    finish_with_the_job,
+    pause_with_the_job,
+    queue_the_base,
+    return_the_quota_of_an_evicted_base,
+    return_slices,
+    give_back_for_others,
+    ask_for_more,
+    report,
+)
+
+
+def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
+    fine = Counter(
+        life.role
+        for life in lives
+        if life.workload == workload.metadata.name and (life.ready or _has_succeeded(life))
+    )
+    return all(fine[each.name] >= each.count for each in workload.spec.pod_sets)
+
+
+def _done(workload: Workload, lives: Iterable[Life]) -> dict[str, int]:
+    """Return how many pods of each pod set have succeeded, never fewer than before."""
+    mine = (life for life in lives if life.workload == workload.metadata.name)
+    found = Counter(life.role for life in mine if life.over and _has_succeeded(life))
+    before = {each.name: each.count for each in workload.status.reclaimable_pods}
+    counts = {each.name: max(found[each.name], before.get(each.name, 0)) for each in workload.spec.pod_sets}
+    return {name: min(count, workload.count(name)) for name, count in counts.items() if count}
+
+
+def _has_succeeded(life: Life) -> bool:
+    return life.ended is not None and life.ended.reason is ExitReason.SUCCEEDED and not life.terminating
+
+
+def _age(workload: Workload, now: datetime) -> timedelta:
+    created = workload.metadata.creation_timestamp
+    return now - created if created else timedelta(0)
+
+
+def _held_for(base: Workload, now: datetime) -> timedelta:
+    """Return how long the job does not grow."""
+    try:
+        until = datetime.fromisoformat(base.metadata.annotations.get(HELD, ""))
+        return min(until - now, CALM)
+    except (ValueError, TypeError):  # nothing is written there, or something else
+        return timedelta(0)
+
+
+def _held(base: Workload, now: datetime) -> tuple[Action, ...]:
+    until = after(now, CALM).isoformat()
+    return (_patch(base, {"metadata": {"annotations": {HELD: until}}}),)
+
+
+def _gone(workload: Workload) -> tuple[tuple[Action, ...], ...]:
+    """The writes that delete a Workload, with which its quota is free."""
+    about = workload.metadata
+    drop = ((_unfinalized(workload),),) if IN_USE in about.finalizers else ()
+    if about.deletion_timestamp is not None:
+        return drop
+    return (*drop, (Delete(WORKLOAD, about.name, about.uid),))
+
+
+def _given(workload: Workload, whom: str) -> Patch:
+    """The write that marks a slice as on its way back; Kueue counts nothing for one that is not active."""
+    return _patch(workload, {"metadata": {"annotations": {GIVEN_BACK: whom}}})
+
+
+def _unfinalized(workload: Workload) -> Patch:
+    kept = [each for each in workload.metadata.finalizers if each != IN_USE]
+    return _patch(workload, {"metadata": {"finalizers": kept}}, frees=True)
+
+
+def _patch(workload: Workload, body: Manifest, *, frees: bool = False) -> Patch:
+    about = workload.metadata
+    version = about.resource_version if frees else None
+    return Patch(WORKLOAD, about.name, about.uid, body, version=version, frees=frees)
+
+
+def _status(
+    workload: Workload, conditions: list[Condition], now: datetime, *, frees: bool = False, **fields: object
+) -> Patch:
+    """The write of some conditions, at the version that was seen: the list is replaced as a whole."""
+    found = workload.status.conditions
+    for each in conditions:
+        found = set_condition(found, each, now)
+    status = {"conditions": [manifest(each) for each in found], **fields}
+    about = workload.metadata
+    return Patch(
+        WORKLOAD,
+        about.name,
+        about.uid,
+        {"status": status},
+        subresource="status",
+        version=about.resource_version,
+        frees=frees,
+    )
+
+
+def _condition(workload: Workload, type_: str, true: bool, reason: str, message: str) -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if true else "False",
+        reason=reason,
+        message=message,
+        observed_generation=workload.metadata.generation,
+    )
+
+
+def _read(found: Manifest) -> Workload:
+    return msgspec.convert(found, Workload)

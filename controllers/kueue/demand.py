@@ -1,0 +1,178 @@
+"""What a job asks of its queue: the pods of each role, at least and in all. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB
+from elasticjob.controllers.kueue.workload import (
+    IN_USE,
+    JOB_UID,
+    TOPOLOGY,
+    UNCONSTRAINED,
+    WORKLOAD,
+    Workload,
+)
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+
+SLICE: Final = "elasticjob.dlrover/slice"
+"""On Workloads: the role of which it holds nodes beyond the minimum."""
+MOST_SLICES: Final = 32
+"""Of a role, where each of them has one nodeUnit; a larger role has larger ones."""
+_PLACED: Final = (
+    "affinity",
+    "nodeSelector",
+    "overhead",
+    "priorityClassName",
+    "resourceClaims",
+    "resources",
+    "runtimeClassName",
+    "tolerations",
+)
+"""What decides about quota and flavours in a pod spec; environments and volumes are left out."""
+_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
+
+
+@dataclass(frozen=True)
+class Role:
+    """The pods of a role: at least so many, `wanted` in all. Those beyond are asked for by `unit`."""
+
+    name: str
+    template: Manifest
+    least: int
+    wanted: int
+    unit: int = 1
+    most: int = 0
+
+    @property
+    def step(self) -> int:
+        """The nodes of a slice."""
+        extra = max(0, self.most - self.least)
+        return self.unit * max(1, -(-extra // (self.unit * MOST_SLICES)))
+
+    def pod_set(self, count: int) -> Manifest:
+        """Return pods of this role as they stand in a Workload."""
+        asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
+        return {"name": self.name, "count": count, "template": self.template, **asked}
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A job that a queue admits."""
+
+    kind: Kind[Any]
+    key: Key
+    uid: str
+    owner: Manifest
+    queue: str
+    roles: tuple[Role, ...]
+    priority_class: tuple[str, str] = ("", "")
+    """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
+    prebuilt: str = ""
+    suspended: bool = False
+    ended: bool | None = None
+    """Whether it has ended, and with success; None while it has not."""
+    words: str = ""
+    """How it ended."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The nodes that each role has now."""
+
+    @cached_property
+    def base(self) -> str:
+        """The name of the Workload of what runs at least; another one for another need."""
+        if self.prebuilt:
+            return self.prebuilt
+        identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, self._shape))
+        mark = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
+        return f"{self.kind.name.lower()}-{self.key.name}-{mark}"
+
+    def slice(self, role: str, number: int) -> str:
+        """Return the name of a slice."""
+        return f"{self.base}-{role}-{number}"
+
+    @property
+    def _shape(self) -> str:
+        asked = [self.queue, list(self.priority_class), list(self._base_sets())]
+        return json.dumps(asked, sort_keys=True)
+
+    def _base_sets(self) -> Iterator[Manifest]:
+        yield from (role.pod_set(role.least) for role in self.roles if role.least)
+
+    def base_workload(self, priority: int | None) -> Manifest:
+        """Return the Workload of what runs at least, with the value of its priority class."""
+        return self._workload(self.base, list(self._base_sets()), priority, with_class=True)
+
+    def slice_workload(self, role: Role, number: int, count: int, priority: int | None) -> Manifest:
+        """Return a Workload of nodes beyond the minimum, which is less important than any minimum."""
+        lower = (priority or 0) - 1
+        made = self._workload(self.slice(role.name, number), [role.pod_set(count)], lower, with_class=False)
+        made["metadata"]["labels"][SLICE] = role.name
+        return made
+
+    def _workload(
+        self, name: str, sets: list[Manifest], priority: int | None, *, with_class: bool
+    ) -> Manifest:
+        kind, class_ = self.priority_class
+        group = "kueue.x-k8s.io" if kind == "WorkloadPriorityClass" else "scheduling.k8s.io"
+        named = (
+            {"priorityClassRef": {"group": group, "kind": kind, "name": class_}}
+            if class_ and with_class and priority is not None
+            else {}
+        )
+        value = {} if priority is None else {"priority": priority}
+        return {
+            "apiVersion": WORKLOAD.api_version,
+            "kind": WORKLOAD.name,
+            "metadata": {
+                "name": name,
+                "namespace": self.key.namespace,
+                "labels": {**names.job_labels(self.key.name, "queue"), JOB_UID: self.uid},
+                "finalizers": [IN_USE],
+                "ownerReferences": [self.owner],
+            },
+            "spec": {"queueName": self.queue, "podSets": sets, **named, **value},
+        }
+
+
+def is_slice(workload: Workload) -> bool:
+    """Whether a Workload is for nodes beyond the minimum."""
+    return SLICE in workload.metadata.labels
+
+
+def number_of(workload: Workload) -> int:
+    """Return the number in the name of a slice."""
+    last = workload.metadata.name.rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def job_named(workload: Workload) -> str:
+    """Return the job that a Workload of ours is for, "" for those of others."""
+    return workload.metadata.labels.get(LABEL_JOB, "")
+
+
+def counted(metadata: Manifest, pod: Manifest) -> Manifest:
+    """Return the part of a pod template that decides about quota."""
+
+    def container(each: Manifest) -> Manifest:
+        return {name: each[name] for name in _CONTAINER if name in each}
+
+    spec = {name: pod[name] for name in _PLACED if pod.get(name)}
+    spec["containers"] = [container(each) for each in pod.get("containers") or [{"name": "main"}]]
+    if pod.get("initContainers"):
+        spec["initContainers"] = [container(each) for each in pod["initContainers"]]
+    kept = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+    return {"metadata": kept, "spec": spec} if kept else {"spec": spec}
+
+
+def _topology(template: Manifest) -> Manifest:
+    annotations: Manifest = (template.get("metadata") or {}).get("annotations") or {}
+    found: Manifest = {word: annotations[name] for name, word in TOPOLOGY.items() if name in annotations}
+    if annotations.get(UNCONSTRAINED) == "true":
+        found["unconstrained"] = True
+    return {**found, "podIndexLabel": LABEL_INDEX} if found else {}

@@ -1,0 +1,136 @@
+"""What a job has of its queue: the Workloads that are admitted, and the places in them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from elasticjob.controllers.kueue.workload import (
+    POD_SET,
+    TOPOLOGY_GATE,
+    WORKLOAD_OF,
+    Assignment,
+    ResourceFlavor,
+    Workload,
+)
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.kube.objects.kinds import Manifest
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where pods of a role may be made: in this Workload, so many, with this in their spec."""
+
+    workload: str
+    role: str
+    count: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Manifest, ...] = ()
+    gates: tuple[str, ...] = ()
+
+    def fitted(self, pod: Manifest) -> Manifest:
+        """Return the manifest of a pod as it is made in this place."""
+        about, spec = pod["metadata"], dict(pod["spec"])
+        if self.node_selector:
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **self.node_selector}
+        if self.tolerations:
+            spec["tolerations"] = [*(spec.get("tolerations") or []), *self.tolerations]
+        if self.gates:
+            gates = [{"name": gate} for gate in self.gates]
+            spec["schedulingGates"] = [*(spec.get("schedulingGates") or []), *gates]
+        metadata = {
+            **about,
+            "labels": {**about.get("labels", {}), **self.labels},
+            "annotations": {**about.get("annotations", {}), **self.annotations},
+        }
+        return {**pod, "metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the queue gives to a job: `reason` and `sentence` say why it is no more.
+
+    Without `admitted` nothing of the job may run. The base comes first among `places`.
+    """
+
+    queue: str
+    admitted: bool = False
+    reason: str = ""
+    sentence: str = ""
+    least: Mapping[str, int] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
+
+    def capacity(self, role: str) -> int:
+        """Return how many nodes of a role the job may have, once its base is admitted."""
+        if not self.admitted:
+            return self.least.get(role, 0)
+        return sum(place.count for place in self.places if place.role == role)
+
+    def free(self, lives: Iterable[Life]) -> Free:
+        """Return the places without those that pods have."""
+        taken = Counter((life.workload, life.role) for life in lives if not life.over)
+        return Free(self, dict(taken))
+
+    @cached_property
+    def workloads(self) -> frozenset[str]:
+        """The names of the Workloads in which pods may be."""
+        return frozenset(place.workload for place in self.places)
+
+
+@dataclass
+class Free:
+    """The places that are left while a pass makes pods."""
+
+    grant: Grant
+    taken: dict[tuple[str, str], int]
+
+    def take(self, role: str) -> Place | None:
+        """Return a place for one more pod of a role; None where none is left."""
+        for place in self.grant.places if self.grant.admitted else ():
+            key = (place.workload, role)
+            if place.role == role and self.taken.get(key, 0) < place.count:
+                self.taken[key] = self.taken.get(key, 0) + 1
+                return place
+        return None
+
+
+def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tuple[Place, ...]:
+    """Return the places of an admitted Workload, by its flavours and admission checks."""
+    admission = workload.status.admission
+    if not workload.admitted or admission is None:
+        return ()
+    return tuple(_place(workload, each, flavors) for each in admission.pod_set_assignments)
+
+
+def _place(workload: Workload, given: Assignment, flavors: Mapping[str, ResourceFlavor]) -> Place:
+    name = workload.metadata.name
+    chosen = [flavors[flavor].spec for flavor in dict.fromkeys(given.flavors.values()) if flavor in flavors]
+    updates = [
+        update
+        for check in workload.status.admission_checks
+        for update in check.pod_set_updates
+        if update.name == given.name
+    ]
+    selector: dict[str, str] = {}
+    tolerations: list[Any] = []
+    for each in chosen:
+        selector |= each.node_labels
+        tolerations += each.tolerations
+    for update in updates:
+        selector |= update.node_selector
+        tolerations += update.tolerations
+    return Place(
+        workload=name,
+        role=given.name,
+        count=given.count if given.count is not None else workload.count(given.name),
+        labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},
+        annotations={WORKLOAD_OF: name, **{k: v for u in updates for k, v in u.annotations.items()}},
+        node_selector=selector,
+        tolerations=tuple(tolerations),
+        gates=(TOPOLOGY_GATE,) if given.topology_assignment is not None else (),
+    )

@@ -1,0 +1,130 @@
+"""The kinds of jobs that a queue admits, one row each: what they ask, and where their pods are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from elasticjob.api.readings import counts
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.placing import sized
+from elasticjob.controllers.kueue.demand import Demand, Role, counted
+from elasticjob.controllers.kueue.queues import queue_of
+from elasticjob.controllers.kueue.workload import PREBUILT, PRIORITY_CLASS
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import controlled_by, controller_uid
+from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_over
+from elasticjob.controllers.passes.observe import Caches
+from elasticjob.kube.crd.model import CustomResource
+from elasticjob.kube.objects.conditions import find, is_true
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import Pod
+
+Template = Callable[[ElasticJob], Manifest]
+
+
+class Jobs(Protocol):
+    """A kind of jobs."""
+
+    @property
+    def kind(self) -> Kind[Any]: ...
+
+    def find(self, key: Key) -> CustomResource | None:
+        """Return a job from memory."""
+
+    def demand(self, job: Any) -> Demand:
+        """Return what a job asks of its queue."""
+
+    def selector(self, key: Key) -> str:
+        """Return the label selector of a job's pods."""
+
+    def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
+        """Return all pods of a job: from memory, or as they were read from the server."""
+
+
+@dataclass(frozen=True)
+class ElasticJobs:
+    """ElasticJobs; a TrainingJob is one as well."""
+
+    caches: Caches
+    master: Template
+    """The spec of the pod of a job's master."""
+    kind: Kind[Any] = ELASTICJOB
+
+    def find(self, key: Key) -> ElasticJob | None:
+        """Return a job from memory."""
+        return self.caches.jobs.get(key)
+
+    def demand(self, job: ElasticJob) -> Demand:
+        """Return what a job asks of its queue."""
+        resource = self.caches.resources.get(job.key)
+        if resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
+            resource = None
+        return demand_of(job, resource, self.master)
+
+    def selector(self, key: Key) -> str:
+        """Return the label selector of a job's pods."""
+        return f"{LABEL_JOB}={key.name}"
+
+    def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
+        """Return all pods of a job, whichever uid its objects have."""
+        found = self.caches.pods.list(key.namespace, {LABEL_JOB: key.name}) if pods is None else pods
+        lives = (self.caches.life(pod) for pod in found)
+        return tuple(life.as_of(now) for life in lives if life is not None)
+
+
+def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:
+    """Return what an ElasticJob asks of its queue, with the resources that plans gave its roles."""
+    labels = job.metadata.labels
+    ended = is_over(job)
+    condition = find(job.status.conditions, COMPLETE if is_true(job.status.conditions, COMPLETE) else FAILED)
+    specs = resource.spec.replica_resource_specs if resource else {}
+    return Demand(
+        kind=ELASTICJOB,
+        key=job.key,
+        uid=job.metadata.uid,
+        owner=controlled_by(job),
+        queue=queue_of(job),
+        roles=tuple(_roles(job, resource, master)),
+        priority_class=_class_of(job),
+        prebuilt=labels.get(PREBUILT, ""),
+        suspended=job.spec.suspend,
+        ended=is_true(job.status.conditions, COMPLETE) if ended else None,
+        words=condition.message if condition and ended else "",
+        sizes={role: spec.replicas or 0 for role, spec in specs.items()},
+    )
+
+
+def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
+    """Return how many nodes each role should have: as asked last, by plans or else by the user."""
+    asked = {role: spec.replicas for role, spec in job.spec.roles.items() if spec.replicas is not None}
+    kept = counts(resource.metadata.annotations.get(names.WANTED)) if resource else {}
+    return asked | {role: count for role, count in kept.items() if role in job.spec.roles}
+
+
+def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
+    if job.spec.needs_master:
+        yield Role(names.MASTER, counted({}, master(job)), 1, 1)
+    asked = wanted(job, resource)
+    specs = resource.spec.replica_resource_specs if resource else {}
+    for role, spec in job.spec.roles.items():
+        range_ = job.spec.range_of(role)
+        amounts = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}
+        template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
+        least = range_.lowest + spec.spares
+        most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares
+        largest = (range_.largest if range_.largest is not None else most) + spec.spares
+        yield Role(role, template, least, max(least, most), unit=range_.unit, most=max(largest, most))
+
+
+def _class_of(job: ElasticJob) -> tuple[str, str]:
+    if named := job.metadata.labels.get(PRIORITY_CLASS):
+        return "WorkloadPriorityClass", named
+    own = (str(spec.pod.get("priorityClassName") or "") for spec in job.spec.roles.values())
+    found = next(filter(None, own), "") or job.spec.run_policy.scheduling.priority_class_name
+    return ("PriorityClass", found) if found else ("", "")

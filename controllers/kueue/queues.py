@@ -1,0 +1,155 @@
+"""The seam for controllers of jobs: which queue a job is in, and what it has of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
+from elasticjob.controllers.kueue.demand import Demand, is_slice
+from elasticjob.controllers.kueue.giving import claimed, crowds, giving
+from elasticjob.controllers.kueue.grant import Grant, places_of
+from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
+from elasticjob.controllers.kueue.words import told
+from elasticjob.controllers.kueue.workload import (
+    MULTIKUEUE,
+    QUEUE_NAME,
+    ClusterQueue,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
+from elasticjob.controllers.passes.conclusions import is_ours
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.crd.model import CustomResource
+from elasticjob.kube.objects.kinds import Key
+
+JOB: Final = "job"
+"""The index of Workloads by the job that they are for."""
+LOOK: Final = timedelta(seconds=1)
+"""How long one look at all queues is believed."""
+
+
+def queue_of(job: CustomResource) -> str:
+    """Return the LocalQueue that a job names, "" for none."""
+    named = job.metadata.labels.get(QUEUE_NAME, "")
+    if named or not isinstance(job, ElasticJob):
+        return named
+    scheduling = job.spec.run_policy.scheduling
+    return scheduling.queue if scheduling.gang is Gang.NONE else ""
+
+
+class Look(NamedTuple):
+    """All quota, also with what slices wait for as taken; the slices to give back; the ClusterQueues in which
+    others wait, so that no job grows; and when that may change by time alone."""
+
+    market: Market
+    giving: frozenset[tuple[str, str]]
+    crowded: frozenset[str]
+    again: timedelta | None
+
+
+@dataclass
+class Queues:
+    """Kueue's objects in memory. Without Kueue in the cluster, no job is in a queue."""
+
+    workloads: Cache[Workload]
+    locals: Cache[LocalQueue]
+    clusters: Cache[ClusterQueue]
+    flavors: Cache[ResourceFlavor]
+    gives_back: bool = True
+    _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
+    _looked: datetime | None = None
+    _last: Look = field(default_factory=lambda: Look(Market(), frozenset(), frozenset(), None))
+
+    def __post_init__(self) -> None:
+        self.workloads.add_index(JOB, _job)
+
+    @property
+    def on(self) -> bool:
+        """Whether the cluster has Kueue."""
+        return self.workloads.served
+
+    def admits(self, job: CustomResource) -> bool:
+        """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
+        if not self.on or not queue_of(job):
+            return False
+        return not isinstance(job, ElasticJob) or is_ours(job) or job.spec.managed_by == MULTIKUEUE
+
+    def of(self, key: Key, uid: str = "") -> tuple[Workload, ...]:
+        """Return the Workloads of a job; those of an earlier job of its name have another owner."""
+        found = self.workloads.by_index(JOB, str(key))
+        return tuple(
+            each for each in found if not uid or any(o.uid == uid for o in each.metadata.owner_references)
+        )
+
+    def grant(self, demand: Demand) -> Grant:
+        """Return what the queue gives to a job."""
+        every = self.of(demand.key, demand.uid)
+        base = next((each for each in every if each.metadata.name == demand.base), None)
+        start = f"{demand.base}-"
+        slices = [each for each in every if is_slice(each) and each.metadata.name.startswith(start)]
+        flavors = {each.metadata.name: each for each in self.flavors.list()}
+        admitted = base is not None and base.admitted
+        chosen = [base, *sorted(slices, key=lambda s: s.metadata.name)] if base and admitted else []
+        reason, sentence = told(demand, base, slices)
+        return Grant(
+            queue=demand.queue,
+            admitted=admitted,
+            reason=reason,
+            sentence=sentence,
+            least={role.name: role.least for role in demand.roles},
+            places=tuple(place for each in chosen for place in places_of(each, flavors)),
+        )
+
+    def cluster_queue(self, key: Key, queue: str) -> str:
+        """Return the ClusterQueue behind a queue of a job's namespace, "" if there is none."""
+        found = self.locals.get(Key(key.namespace, queue))
+        return found.spec.cluster_queue if found else ""
+
+    def look(self, now: datetime) -> Look:
+        """Return all quota, and what is to be done about it."""
+        if self._looked is None or not timedelta(0) <= now - self._looked < LOOK:
+            every, found = self.workloads.list(), self.clusters.list()
+            now_used = market(found, every)
+            local = {(q.metadata.namespace, q.metadata.name): q for q in self.locals.list()}
+
+            def queue_of(each: Workload) -> str:
+                return cluster_queue_of(each, local)
+
+            given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
+            crowded = crowds(now_used, market(found, ()), every, queue_of)
+            self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
+            self._looked = now
+        return self._last
+
+    @asynccontextmanager
+    async def turn(self, key: Key) -> AsyncIterator[None]:
+        """Let one pass over a job run at a time, whichever controller it is of.
+
+        What one pass returns to the queue, another may otherwise be about to use.
+        """
+        if not self.on:
+            yield
+            return
+        lock, users = self._turns.get(key, (asyncio.Lock(), 0))
+        self._turns[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._turns[key]
+            if users == 1:
+                del self._turns[key]
+            else:
+                self._turns[key] = (lock, users - 1)
+
+
+def _job(workload: Workload) -> Iterable[str]:
+    job = workload.metadata.labels.get(LABEL_JOB, "")
+    return (str(Key(workload.metadata.namespace, job)),) if job else ()
