@@ -49,6 +49,15 @@ def decoded(text: str | None, reader: JsonReader[T]) -> T | None:
         return None
 
 
+def moment(text: str | None) -> datetime | None:
+    """Return the time with a zone in a text; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
 def counts(text: str | None) -> dict[str, int]:
     """Return the numbers from 0 on in a JSON object, by name; {} for any other text."""
     found = decoded(text, _COUNTS) or {}

@@ -180,7 +180,8 @@ class Scheduling(Part):
     roles."""
 
     queue: str = ""
-    """The queue of the gang; Volcano alone has queues."""
+    """The queue that admits the job: one of Volcano with gang: volcano; without a gang, Kueue's LocalQueue of
+    this name, as with the label kueue.x-k8s.io/queue-name."""
 
     priority_class_name: str = ""
     """The PriorityClass of pods whose template has none."""

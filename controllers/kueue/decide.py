@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.api.readings import after
+from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.quota import Market, needs
@@ -80,8 +80,8 @@ class Seen:
     @cached_property
     def stale(self) -> tuple[Workload, ...]:
         """The Workloads that the job does not need."""
-        kept = {*self.slices, *((self.base,) if self.base else ())}
-        return tuple(each for each in self.workloads if each not in kept)
+        kept = {self.demand.base if self.demand else "", *(each.metadata.name for each in self.slices)}
+        return tuple(each for each in self.workloads if each.metadata.name not in kept)
 
     @cached_property
     def users(self) -> Counter[str]:
@@ -248,7 +248,8 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
         if each.count(role.name) <= surplus and not seen.users[each.metadata.name]:
             surplus -= each.count(role.name)
             yield Step(_gone(each))
-    if have >= role.wanted:
+    leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
+    if have >= role.wanted or leaving:
         return
     if (left := _held_for(base, now)) > timedelta(0):
         yield Step(again_in=left)
@@ -345,11 +346,8 @@ def _age(workload: Workload, now: datetime) -> timedelta:
 
 def _held_for(base: Workload, now: datetime) -> timedelta:
     """Return how long the job does not grow."""
-    try:
-        until = datetime.fromisoformat(base.metadata.annotations.get(HELD, ""))
-        return min(until - now, CALM)
-    except (ValueError, TypeError):  # nothing is written there, or something else
-        return timedelta(0)
+    until = moment(base.metadata.annotations.get(HELD))
+    return min(until - now, CALM) if until else timedelta(0)
 
 
 def _held(base: Workload, now: datetime) -> tuple[Action, ...]:

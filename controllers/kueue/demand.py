@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB
 from elasticjob.controllers.kueue.workload import (
     IN_USE,
@@ -147,8 +148,7 @@ def is_slice(workload: Workload) -> bool:
 
 def number_of(workload: Workload) -> int:
     """Return the number in the name of a slice."""
-    last = workload.metadata.name.rpartition("-")[2]
-    return int(last) if last.isdecimal() else 0
+    return number(workload.metadata.name.rpartition("-")[2])
 
 
 def job_named(workload: Workload) -> str:

@@ -191,13 +191,7 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
         [f"{MAIN_PATH}.args: dlrover.trainer.torch.elastic_run {OTHERS}"],
     ),
     ({f"{MAIN}/command": ["elasticjob", "run", "/code/dlrover/trainer/train.py"]}, []),
-    (
-        {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}},
-        [
-            "metadata.labels[kueue.x-k8s.io/queue-name]: this has no effect: "
-            "Kueue does not know this kind, and the job starts at once: leave it out"
-        ],
-    ),
+    ({"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}}, []),
     (
         {"metadata/annotations": {"scheduling.volcano.sh/queue-name": "team"}},
         [
@@ -246,9 +240,9 @@ def test_advice_about_queues_names_gangs_that_there_are() -> None:
 
 
 async def test_a_queue_that_is_named_later_is_told_once() -> None:
-    queue = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}}
+    queue = {"metadata/labels": {"runai/queue": "team-queue"}}
     assert len((await answer(elasticjob.WEBHOOK, queue, {})).warnings) == 1
-    more = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue", "a": "b"}}
+    more = {"metadata/labels": {"runai/queue": "team-queue", "a": "b"}}
     assert (await answer(elasticjob.WEBHOOK, more, queue)).warnings == []
 
 

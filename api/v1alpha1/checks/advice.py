@@ -34,8 +34,6 @@ def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True
 CONVERTED: Final = "elasticjob convert writes it anew"
 OF_VOLCANO: Final = "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
 QUEUES: Final[Mapping[str, str]] = {
-    "kueue.x-k8s.io/queue-name": "Kueue does not know this kind, and the job starts at once: leave it out",
-    "kueue.x-k8s.io/priority-class": "Kueue does not know this kind: leave it out",
     "volcano.sh/queue-name": OF_VOLCANO,
     "scheduling.volcano.sh/queue-name": OF_VOLCANO,
     "yunikorn.apache.org/queue": "YuniKorn reads it in the template's metadata: write it there",
@@ -72,7 +70,6 @@ def fields_of_a_gang_need_one(job: ElasticJob) -> Iterator[Problem]:
         return
     for field, given in (
         ("minAvailable", scheduling.min_available is not None),
-        ("queue", bool(scheduling.queue)),
         ("timeoutSeconds", scheduling.timeout_seconds is not None),
     ):
         if given:

@@ -181,8 +181,8 @@ def test_what_cannot_change() -> None:
         ({"spec/trainer/entrypoint": "cd /data && python train.py"}, "spec.trainer.entrypoint: is not given"),
         ({"spec/trainer/entrypoint": "mpirun -np 2 train"}, "spec.trainer.entrypoint: mpirun reaches other"),
         (
-            {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team"}},
-            "metadata.labels[kueue.x-k8s.io/queue-name]: this has no effect",
+            {"metadata/labels": {"runai/queue": "team"}},
+            "metadata.labels[runai/queue]: this has no effect",
         ),
     ],
 )

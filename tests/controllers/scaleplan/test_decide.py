@@ -6,8 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from elasticjob.controllers.kueue.grant import Grant, Place
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Action, Apply, Delete
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
@@ -25,8 +29,28 @@ NOT_READY = {
 }
 
 
-def seen(*plans: Any, job_: Any = ELASTIC, **made: Any) -> Seen:
-    return Seen(job_, resource(**made), plans)
+def seen(
+    *plans: Any,
+    job_: Any = ELASTIC,
+    grant: Grant | None = None,
+    lives: tuple[Life, ...] = (),
+    asked: dict[str, int] | None = None,
+    **made: Any,
+) -> Seen:
+    found = resource(**made)
+    if asked:
+        found.metadata.annotations[names.WANTED] = msgspec.json.encode(asked).decode()
+    return Seen(job_, found, plans, grant, lives)
+
+
+def granted(**counts: int) -> Grant:
+    """Places for workers, by the name of their Workload."""
+    places = tuple(Place(name, "worker", count) for name, count in counts.items())
+    return Grant("team", admitted=True, least={"worker": 1}, places=places)
+
+
+def live(index: int, workload: str) -> Life:
+    return Life(f"digits-worker-{index}", f"{index}", "worker", index, running=True, workload=workload)
 
 
 def written(action: Action) -> str:
@@ -123,6 +147,30 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "b Pending",
         ),
         ("a job that was made suspended", Seen(job(suspend=True), None, (up(),)), "PlansWait", "up Pending"),
+    ],
+    rules.follow_the_queue: [
+        (
+            "a slice was taken back",
+            seen(
+                sizes={"worker": 4},
+                grant=granted(base=1, one=1, two=1),
+                lives=(live(1, "gone"), live(3, "one")),
+            ),
+            "QueueFollowed",
+            "worker {'replicas': 3, 'vacant': [1]}",
+        ),
+        (
+            "more was admitted of what is asked for",
+            seen(sizes={"worker": 1}, grant=granted(base=1, one=2), asked={"worker": 4}),
+            "QueueFollowed",
+            "worker {'replicas': 3}",
+        ),
+        (
+            "a job that was evicted begins with its minimum",
+            seen(sizes={"worker": 3}, grant=Grant("team", least={"worker": 1})),
+            "QueueFollowed",
+            "worker {'replicas': 1}",
+        ),
     ],
     rules.finish_plans: [
         ("all are ready", seen(SCALING, sizes={"worker": 3}, status=READY), "PlansFinished", "up Succeeded"),
