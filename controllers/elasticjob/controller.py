@@ -10,7 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.decide import deadline_in, decide
+from elasticjob.controllers.elasticjob.decide import ADDRESS_ASKED, JOB_CREATED, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.measured import master_ready, starved
@@ -26,7 +26,7 @@ from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, Create, Note, Plan
+from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
@@ -93,6 +93,8 @@ class JobReconciler:
             raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
+        if plan.reason in (ADDRESS_ASKED, JOB_CREATED) and self.news.leave(key):
+            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         self.counters.looked(key, master_ready(seen), starved(seen))
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
         held = await self._say(seen, plan)
@@ -117,6 +119,7 @@ class JobReconciler:
             plans=self.caches.plans_of(key),
             provision=self.provision,
             fresh_token=self.new_token(),
+            address=self.caches.master_address(job),
             largest=self.caches.largest(job, lives),
         )
 

@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_replaced
-from elasticjob.controllers.elasticjob.objects import asked, foundation, job_resource, network_policy
+from elasticjob.controllers.elasticjob.objects import address, asked, foundation, job_resource, network_policy
 from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
@@ -66,6 +66,10 @@ VERDICT: Final = timedelta(seconds=30)
 CRITICAL: Final = frozenset({PS, CHIEF})
 """Roles of which every node is needed."""
 NEVER_RAN: Final = "RoleNeverRan"
+ADDRESS_ASKED: Final = "AddressAsked"
+JOB_CREATED: Final = "JobCreated"
+AT_ONCE: Final = timedelta(milliseconds=10)
+"""When a pass is repeated that only began: as soon as the caches show what it wrote."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 """Roles whose end is not the training's end."""
 
@@ -219,7 +223,18 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
 
 def _foundation(seen: Seen) -> tuple[Create, ...]:
     provision = seen.provision
-    return foundation(seen.job, seen.fresh_token, provision.scrapers, provision.brain_key)
+    parts = foundation(seen.job, seen.fresh_token, provision.scrapers, provision.brain_key)
+    return (*parts, address(seen.job)) if seen.job.spec.needs_master and not seen.address else parts
+
+
+def ask_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
+    """The master's Service is made before all else, since an API server allots addresses one after another.
+
+    Of many jobs that are made at once, all ask before the server is busy with the pods of the first.
+    """
+    if seen.resource is not None or seen.address != "" or not seen.job.spec.needs_master:
+        return None
+    return Plan(ADDRESS_ASKED, groups=((address(seen.job),),), again_in=AT_ONCE)
 
 
 def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
@@ -232,7 +247,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
         last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)
     made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in every]
-    note = Note("JobCreated", f"created {len(made)} objects: {', '.join(made)}")
+    note = Note(JOB_CREATED, f"created {len(made)} objects: {', '.join(made)}")
     groups = (*start.groups, parts, tuple(last))
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
@@ -367,6 +382,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     complete_by_the_pods,
     free_everything_when_suspended,
     wait_for_a_gang_scheduler,
+    ask_for_the_masters_address,
     make_what_is_missing,
     follow_the_network_policy,
     follow_the_templates,

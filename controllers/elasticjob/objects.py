@@ -34,10 +34,15 @@ from elasticjob.kube.objects.views import (
 RBAC = "rbac.authorization.k8s.io"
 
 
+def address(job: ElasticJob) -> Create:
+    """Return the Service that gives the master its address."""
+    return _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+
+
 def foundation(
     job: ElasticJob, token: str, scrapers: Sequence[Mapping[str, str]], brain_key: bytes = b""
 ) -> tuple[Create, ...]:
-    """Return the objects that the first pod needs; `token` is used if the job has none yet.
+    """Return the objects that the first pod needs, but for `address`; `token` is used if the job has none yet.
 
     Each of `scrapers` has the labels of namespaces that may read the master's metrics; `brain_key` is the key
     of the tokens with which masters ask Brain.
@@ -52,7 +57,6 @@ def foundation(
             _make(job, SERVICE_ACCOUNT, master, {"automountServiceAccountToken": True}),
             _make(job, ROLE, master, {"rules": rights(job.metadata.name)}),
             _make(job, ROLE_BINDING, master, _binding(job)),
-            _make(job, SERVICE, master, _master_service(job)),
         ]
         if brain_key:
             own = {BRAIN_TOKEN: job_token(brain_key, job.metadata.uid)}

@@ -39,6 +39,7 @@ class Seen:
     fresh_token: str = ""
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+    address: str | None = None  # of the master, "" while it has none; None: it is not asked for beforehand
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property

@@ -30,7 +30,7 @@ from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.controller.gate import PATIENCE, Gates
 from elasticjob.kube.controller.predicates import Predicate, any_change
-from elasticjob.kube.controller.queue import LOW, Bounds, Queue, Taken
+from elasticjob.kube.controller.queue import LOW, NEW, Bounds, Queue, Taken
 from elasticjob.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -170,7 +170,8 @@ class Runner:
 
     def _on_primary(self, change: Change) -> None:
         if self._is_worth(self.controller.when, change):
-            self._add({item.key for item in (change.old, change.new) if item}, change)
+            priority = 0 if change.old else NEW
+            self._add({item.key for item in (change.old, change.new) if item}, change, priority=priority)
 
     def _on_owned(self, change: Change) -> None:
         keys = {key for item in (change.old, change.new) if item for key in self._owners(item)}
@@ -217,9 +218,9 @@ class Runner:
         about = {"controller": self.controller.name, "object": str(item.key) if item else ""}
         log.error("a change could not be looked at", extra=about, exc_info=error)
 
-    def _add(self, keys: Iterable[Key], change: Change, after: float = 0.0) -> None:
+    def _add(self, keys: Iterable[Key], change: Change, after: float = 0.0, priority: int = 0) -> None:
         for key in keys:
-            self._queue.add(key, priority=LOW if change.initial else 0, after=after)
+            self._queue.add(key, priority=LOW if change.initial else priority, after=after)
 
     # running
 
@@ -267,7 +268,7 @@ class Runner:
                 self._meter.settled("success")
             case Result(again_in=timedelta() as delay):
                 queue.forget(key)
-                queue.add(key, priority=priority, after=max(SOONEST, delay.total_seconds()))
+                queue.add(key, priority=min(priority, 0), after=max(SOONEST, delay.total_seconds()))
                 self._meter.settled("requeue_after")
             case NotFound() if self._is_gone(key, outcome):
                 queue.forget(key)

@@ -24,6 +24,9 @@ from elasticjob.kube.metrics import QueueMeter
 
 K = TypeVar("K", bound=Hashable)
 
+NEW = 100
+"""The priority of keys of objects that were just made: each of a crowd begins before any of them goes on."""
+
 LOW = -100
 """The priority of keys from an initial list: a fresh change overtakes them."""
 
