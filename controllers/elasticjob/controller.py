@@ -10,7 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.decide import ADDRESS_ASKED, JOB_CREATED, deadline_in, decide
+from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.measured import master_ready, starved
@@ -93,10 +93,10 @@ class JobReconciler:
             raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
-        if plan.reason in (ADDRESS_ASKED, JOB_CREATED) and self.news.leave(key):
-            return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         self.counters.looked(key, master_ready(seen), starved(seen))
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
+        if plan.reason in BEGINNINGS and self.news.leave(key):  # the pass that sees these writes reports them
+            return Result.again(plan.again_by(left).again_by(SOON).again_in)
         held = await self._say(seen, plan)
         return Result.again(plan.again_by(left).again_by(held).again_in)
 

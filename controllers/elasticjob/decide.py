@@ -68,6 +68,8 @@ CRITICAL: Final = frozenset({PS, CHIEF})
 NEVER_RAN: Final = "RoleNeverRan"
 ADDRESS_ASKED: Final = "AddressAsked"
 JOB_CREATED: Final = "JobCreated"
+BEGINNINGS: Final = frozenset({ADDRESS_ASKED, JOB_CREATED})
+"""Reasons of plans that are followed by another pass."""
 AT_ONCE: Final = timedelta(milliseconds=10)
 """When a pass is repeated that only began: as soon as the caches show what it wrote."""
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})

@@ -72,9 +72,9 @@ def seen(
     masters: Any = MASTERS,
     lives: Any = FULL,
     plans: Any = (),
-    served: Any = frozenset(),
+    **more: Any,
 ) -> Seen:
-    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, "t0ken", served=served)
+    return Seen(job_ or job(), resource_, masters, lives, plans, PROVISION, "t0ken", **more)
 
 
 def together(gang: str = "volcano", roles: Any = None, **more: Any) -> Any:
@@ -290,7 +290,12 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "=JobResource suspend True",
         ),
     ],
+    rules.ask_for_the_masters_address: [
+        (seen(masters=(), address=""), "AddressAsked", "+Service digits-master"),
+    ],
     rules.make_what_is_missing: [
+        (seen(job(networkPolicy=False, **LOCAL), address=""), "JobCreated", "+Service digits", "+JobResource digits"),
+        (seen(masters=(), address="10.0.0.1:50001"), "JobCreated", *ALL - {"+Service digits-master"}),
         (seen(masters=()), "JobCreated", *ALL),
         (
             seen(job(networkPolicy=False, **LOCAL), masters=()),

@@ -233,7 +233,7 @@ async def test_a_job_is_rid_of_its_predecessor_at_once_whatever_fails() -> None:
     site.caches.pods.take(Removed(master))
     site.caches.resources.take(Removed(raw(former)))
     server.fails = {}
-    assert (await site.jobs()(KEY)).again_in == PATIENCE
+    assert (await site.jobs()(KEY)).again_in == SOON
     site.now += PATIENCE
     await site.jobs()(KEY)
     assert server.deleted[2:] == ["NetworkPolicy digits digits-uid"]

@@ -211,7 +211,9 @@ async def test_what_was_collected_with_a_job_is_not_made_anew(fate: str, made: b
     """The cache may show a job long after it went."""
     known = job(status={"phase": "Running"})
     server = knowing(known, fate)
-    await of_jobs(caches((ELASTICJOB, raw(known))), server)(KEY)
+    passes = of_jobs(caches((ELASTICJOB, raw(known))), server)
+    for _ in range(2):  # the second pass reports what the first made
+        await passes(KEY)
     assert bool(server.created) is made
     assert bool(server.statuses) is made
 
