@@ -42,7 +42,7 @@ def address(job: ElasticJob) -> Create:
 def foundation(
     job: ElasticJob, token: str, scrapers: Sequence[Mapping[str, str]], brain_key: bytes = b""
 ) -> tuple[Create, ...]:
-    """Return the objects that the first pod needs, but for `address`; `token` is used if the job has none yet.
+    """Return the objects that the first pod needs beside `address`; `token` is used if the job has none yet.
 
     Each of `scrapers` has the labels of namespaces that may read the master's metrics; `brain_key` is the key
     of the tokens with which masters ask Brain.

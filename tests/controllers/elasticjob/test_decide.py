@@ -294,7 +294,12 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(masters=(), address=""), "AddressAsked", "+Service digits-master"),
     ],
     rules.make_what_is_missing: [
-        (seen(job(networkPolicy=False, **LOCAL), address=""), "JobCreated", "+Service digits", "+JobResource digits"),
+        (
+            seen(job(networkPolicy=False, **LOCAL), address=""),
+            "JobCreated",
+            "+Service digits",
+            "+JobResource digits",
+        ),
         (seen(masters=(), address="10.0.0.1:50001"), "JobCreated", *ALL - {"+Service digits-master"}),
         (seen(masters=()), "JobCreated", *ALL),
         (

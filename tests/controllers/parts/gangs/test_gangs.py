@@ -108,17 +108,17 @@ async def test_where_a_gang_is_only_preferred_the_job_goes_on_without_one(site: 
 
 
 async def test_a_node_whose_device_is_broken_begins_anew(site: Site) -> None:
-    await site.apply({"distributionStrategy": "Local", "replicaSpecs": {"worker": role(2)}})
+    await site.apply({"distributionStrategy": "Local", "replicaSpecs": {"worker": role(2, memory="64Mi")}})
     await site.until(lambda: len(site.running()) == 2)
     seen = await site.client.get(POD.untyped(), "digits-worker-1", site.namespace)
     old, (status,) = seen["metadata"]["uid"], seen["status"]["containerStatuses"]
-    health = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-3", "health": "Unhealthy"}]}]
+    health = [{"name": "memory", "resources": [{"resourceID": "GPU-3", "health": "Unhealthy"}]}]
     patch = {"status": {"containerStatuses": [{**status, "allocatedResourcesStatus": health}]}}
     written = await site.client.merge_patch(
         POD.untyped(), "digits-worker-1", patch, site.namespace, subresource="status"
     )
     if "allocatedResourcesStatus" not in written["status"]["containerStatuses"][0]:
         pytest.skip("this API server has ResourceHealthStatus off, as by default before Kubernetes 1.36")
-    await site.event_on_the_job("DeviceUnhealthy", "nvidia.com/gpu GPU-3 unhealthy")
+    await site.event_on_the_job("DeviceUnhealthy", "memory GPU-3 unhealthy")
     await site.until(lambda: len(site.running()) == 2 and site.pods()["digits-worker-1"].metadata.uid != old)
     assert site.job().status.restarts in (None, 0)
