@@ -34,6 +34,7 @@ from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
+from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.controllers.trainingjob import controller as trainings
@@ -91,7 +92,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     def applier(manager: str) -> Applier:
         return Applier(client, operator.recorder, manager)
 
-    orphans, provision = Orphans(client, caches, now), _provision(settings)
+    orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
 
     def master(job: ElasticJob) -> Manifest:
         spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
@@ -108,9 +109,10 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         new_token,
         Served(client, now),
         admission,
+        rush=rush,
     )
     reconcile_nodes = nodes.NodesReconciler(
-        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
+        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission, rush=rush
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
     reconcile_queue = queue.QueueReconciler(

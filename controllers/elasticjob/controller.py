@@ -24,10 +24,12 @@ from elasticjob.controllers.parts.gangs.choice import possible
 from elasticjob.controllers.parts.gangs.served import Served
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.conclusions import is_over
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
+from elasticjob.controllers.passes.rush import Rush, only_begins
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
     job_of,
@@ -62,6 +64,7 @@ class JobReconciler:
     served: Served
     admission: Admission | None = None
     news: News = field(default_factory=News)
+    rush: Rush = field(default_factory=Rush)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
@@ -75,6 +78,7 @@ class JobReconciler:
         if seen is None:
             self.counters.forget(key)
             self.news.forget(key)
+            self.rush.saw(key, self.now(), begins=False)
             return Result.again(await self.orphans.collect(key))
         self.counters.found(seen.job, self.now())
         self._say_findings(seen.job)
@@ -84,6 +88,7 @@ class JobReconciler:
         if looks_for_an_api(seen):
             seen = replace(seen, served=await self.served.look(possible(seen.job)))
         plan = decide(seen, self.now())
+        self.rush.saw(key, self.now(), begins=_begins(seen, plan))
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
         try:
@@ -140,6 +145,10 @@ class JobReconciler:
         """
         status = describe(seen, plan, self.now())
         new, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
+        if only_begins(old, new) and (
+            left := self.rush.wait(seen.job.metadata.creation_timestamp, self.now())
+        ):
+            return left
         if held := self.news.hold(seen.job.key, old, new, self.now()):
             return held
         if await self.applier.write_status(ELASTICJOB, seen.job, new, old):
@@ -163,6 +172,13 @@ class JobReconciler:
         for obstacle in obstacles(seen, plan, self.now())[:1]:
             if obstacle.reason not in (REFUSED, QUOTA_EXCEEDED) and not seen.job.spec.suspend:
                 self.applier.tell(seen.job, Note(obstacle.reason, obstacle.sentence, warning=True))
+
+
+def _begins(seen: Seen, plan: Plan) -> bool:
+    """Whether nodes of the job are about to get their first pods."""
+    if seen.job.spec.suspend or is_over(seen.job) or plan.outcome is not None:
+        return False
+    return seen.resource is None or not all(node.lives for node in seen.wanted)
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:

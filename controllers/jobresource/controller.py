@@ -24,6 +24,7 @@ from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
+from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
     job_of,
@@ -57,6 +58,7 @@ class NodesReconciler:
     news: News = field(default_factory=News)
     rooms: Rooms | None = None
     admission: Admission | None = None
+    rush: Rush = field(default_factory=Rush)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -92,6 +94,9 @@ class NodesReconciler:
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
         status = describe(seen, plan, self.now(), room, least).manifest()
+        began = seen.resource.metadata.creation_timestamp if plan.reason == CONVERGING else None
+        if left := self.rush.wait(began, self.now()):
+            return Result.again(plan.again_by(left).again_in)
         if held := self.news.hold(key, old, status, self.now()):
             return Result.again(plan.again_by(held).again_in)
         if seen.job and least and least.least != seen.resource.status.min_available:
