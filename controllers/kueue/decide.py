@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-import msgspec
-
 from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import Grant
@@ -29,7 +27,9 @@ from elasticjob.controllers.kueue.workload import (
     REQUEUED,
     REQUEUED_AT_ONCE,
     WORKLOAD,
+    PodSet,
     Workload,
+    WorkloadSpec,
 )
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Note, Patch, Plan, soonest
@@ -268,7 +268,7 @@ def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[St
     while missing >= role.unit:
         count = min(role.step, missing - missing % role.unit)
         wanted = demand.slice_workload(role, next(free), count, seen.priority)
-        amounts = market.assignment(seen.queue, needs(_read(wanted)))
+        amounts = market.assignment(seen.queue, needs(_with(role, count)))
         if amounts is None:
             break
         market = market.with_use(seen.queue, amounts)
@@ -410,5 +410,6 @@ def _condition(workload: Workload, type_: str, true: bool, reason: str, message:
     )
 
 
-def _read(found: Manifest) -> Workload:
-    return msgspec.convert(found, Workload)
+def _with(role: Role, count: int) -> Workload:
+    """Return so many nodes of a role as a Workload asks for them."""
+    return Workload(spec=WorkloadSpec(pod_sets=[PodSet(name=role.name, count=count, template=role.template)]))

@@ -110,6 +110,18 @@ class Guest:
 
         aside(applied())
 
+    def unregister(self) -> None:
+        """Have the API server ask its webhooks no more: a plane that goes on would refuse its kinds."""
+        from elasticjob.kube.client.client import Client
+        from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+
+        async def deleted() -> None:
+            async with Client(self._plane.config()) as client:
+                for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+                    await client.delete(kind, self.recipe.name)
+
+        aside(deleted())
+
     def start(self) -> None:
         """Start the program, unless it runs; returns when it is ready."""
         environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder)}

@@ -1,0 +1,278 @@
+"""Seen → writes to a job's Workloads, a row or more for every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from elasticjob.controllers.kueue import decide as rules
+from elasticjob.controllers.kueue.decide import HELD, PAUSED, Seen, decide, frees
+from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.quota import Market, market
+from elasticjob.controllers.kueue.workload import GIVEN_BACK, Workload
+from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
+from tests.kit.controllers.build import NOW, ended, life
+from tests.kit.controllers.queued import BASE, admitted, cluster_queue, demand, workload
+
+EVICTED = {"Evicted": "Preempted"}
+READY = {"PodsReady": "Started"}
+ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
+
+
+def seen(given: Demand | None, *workloads: Workload, lives: tuple[Any, ...] = (), **more: Any) -> Seen:
+    known: Market = market([cluster_queue("all", "4")], workloads)
+    return Seen(given, workloads, lives, market=known, queue="all", **more)
+
+
+BASES = {demand(3, least, **more).base for least, more in ((1, {}), (2, {}), (2, {"unit": 2}))}
+
+
+def short(name: str) -> str:
+    start, _, number = name.partition("-worker-")
+    return f"slice {number}" if number else "base" if start in BASES else name
+
+
+def written(action: Action) -> str:
+    match action:
+        case Create(_, manifest):
+            [pods] = manifest["spec"]["podSets"]
+            priority = manifest["spec"].get("priority", "")
+            return f"+{short(manifest['metadata']['name'])} {pods['count']} {priority}".strip()
+        case Delete(_, name):
+            return f"-{short(name)}"
+        case Patch(_, name, _, {"status": status}):
+            now = [f"{c['type']}={c['status']}" for c in status["conditions"]]
+            more = [field for field in status if field != "conditions"]
+            return f"{short(name)}: {' '.join([*now, *more])}"
+        case Patch(_, name, _, {"metadata": {"finalizers": []}}):
+            return f"{short(name)} let go"
+        case Patch(_, name, _, {"metadata": {"annotations": found}, **rest}):
+            return f"{short(name)} {' '.join(found)}{rest.get('spec', '')}"
+        case _:
+            raise AssertionError(action)
+
+
+def with_pod(name: str, index: int = 0) -> Any:
+    return life(index, workload=name)
+
+
+RUNS = (with_pod(BASE),)
+BOTH = (with_pod(BASE), with_pod(ONE, 1))
+GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
+PAIR = demand(2, 2)
+FOURS = demand(6, 2, unit=2)
+SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
+HELD_BACK = admitted(true=READY, annotations=SOON)
+GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
+TRUE = "QuotaReserved=True Admitted=True"
+Row = tuple[str, Seen, list[str]]
+ROWS: dict[Callable[..., Any], list[Row]] = {
+    rules.let_go_of_what_no_job_needs: [
+        ("the job is gone", seen(None, admitted()), ["base let go", "-base"]),
+        ("a pod of it is left", seen(None, admitted(), lives=RUNS), []),
+        ("it is being deleted", seen(None, admitted(deleted=True)), ["base let go"]),
+        (
+            "the job asks for something else",
+            seen(demand(2, 2), admitted(), lives=(ended(workload=BASE),)),
+            ["base let go", "-base"],
+        ),
+    ],
+    rules.finish_with_the_job: [
+        (
+            "all pods have ended",
+            seen(demand(ended=True), admitted(), admitted(ONE), lives=(ended(workload=BASE),)),
+            [
+                "slice 1 let go",
+                "-slice 1",
+                "base: QuotaReserved=True Admitted=True Finished=True",
+                "base let go",
+            ],
+        ),
+        ("a pod goes on", seen(demand(ended=True), admitted(), lives=RUNS), []),
+        (
+            "it has been told",
+            seen(demand(ended=False), admitted(true={"Finished": "Failed"}, finalizer=False)),
+            [],
+        ),
+    ],
+    rules.pause_with_the_job: [
+        (
+            "its user suspends it",
+            seen(demand(suspended=True), admitted()),
+            [f"base {PAUSED}{{'active': False}}"],
+        ),
+        ("pods are on their way out", seen(demand(suspended=True), admitted(), lives=RUNS), []),
+        (
+            "its user resumes it",
+            seen(demand(), workload(active=False, annotations={PAUSED: "suspend"})),
+            [f"base {PAUSED}{{'active': True}}"],
+        ),
+        ("an administrator deactivated it", seen(demand(), workload(active=False)), []),
+    ],
+    rules.queue_the_base: [
+        ("a new job", seen(demand(3, 2)), ["+base 2"]),
+        ("with a priority", seen(demand(), priority=5), ["+base 1 5"]),
+        ("suspended by its user", seen(demand(suspended=True)), []),
+    ],
+    rules.return_the_quota_of_an_evicted_base: [
+        (
+            "no pod is left",
+            seen(demand(), admitted(true=EVICTED)),
+            ["base: QuotaReserved=False Admitted=False Evicted=True Requeued=True admission"],
+        ),
+        (
+            "the queue was stopped",
+            seen(demand(), admitted(true={"Evicted": "ClusterQueueStopped"})),
+            ["base: QuotaReserved=False Admitted=False Evicted=True Requeued=False admission"],
+        ),
+        (
+            "a pod of a slice is left",
+            seen(
+                demand(),
+                admitted(true=EVICTED),
+                admitted(ONE, annotations={GIVEN_BACK: "x"}),
+                lives=(with_pod(ONE),),
+            ),
+            [],
+        ),
+    ],
+    rules.return_slices: [
+        (
+            "evicted, its pod is gone",
+            seen(demand(), admitted(true=READY), admitted(ONE, true=EVICTED)),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+        (
+            "evicted, its pod leaves",
+            seen(
+                demand(),
+                admitted(true=READY),
+                admitted(ONE, true=EVICTED),
+                lives=BOTH,
+            ),
+            [],
+        ),
+        (
+            "the base is evicted",
+            seen(demand(), admitted(true=EVICTED), admitted(ONE), lives=(with_pod(ONE, 1),)),
+            [f"slice 1 {GIVEN_BACK}"],
+        ),
+    ],
+    rules.give_back_for_others: [
+        (
+            "others wait",
+            seen(
+                demand(2),
+                admitted(true=READY),
+                admitted(ONE),
+                giving=frozenset({ONE}),
+                lives=BOTH,
+            ),
+            [f"base {HELD}", f"slice 1 {GIVEN_BACK}"],
+        ),
+    ],
+    rules.ask_for_more: [
+        (
+            "all of it is idle",
+            seen(demand(3), admitted(true=READY), lives=RUNS),
+            ["+slice 1 1 -1", "+slice 2 1 -1"],
+        ),
+        (
+            "some of it is idle",
+            seen(demand(9, most=9), admitted(true=READY), lives=RUNS),
+            [f"+slice {n} 1 -1" for n in (1, 2, 3)],
+        ),
+        ("in units", seen(FOURS, admitted(FOURS.base, 2, true=READY)), ["+slice 1 2 -1"]),
+        ("others wait", seen(demand(3), admitted(true=READY), lives=RUNS, crowded=True), []),
+        (
+            "it has grown too soon before",
+            seen(
+                demand(3),
+                HELD_BACK,
+                lives=RUNS,
+            ),
+            [],
+        ),
+        ("not admitted itself", seen(demand(3), workload()), []),
+        (
+            "a slice waits too long",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+        (
+            "a slice waits",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
+            [],
+        ),
+        (
+            "fewer are wanted",
+            seen(
+                demand(2),
+                admitted(true=READY),
+                admitted(ONE, true=READY),
+                admitted(TWO, true=READY),
+                lives=(with_pod(BASE), with_pod(TWO, 1)),
+            ),
+            ["slice 1 let go", "-slice 1"],
+        ),
+    ],
+    rules.report: [
+        (
+            "pods are not ready",
+            seen(demand(), admitted()),
+            [f"base: {TRUE} PodsReady=False"],
+        ),
+        (
+            "pods are ready",
+            seen(demand(), admitted(), lives=RUNS),
+            [f"base: {TRUE} PodsReady=True"],
+        ),
+        (
+            "a pod has done its work",
+            seen(
+                demand(2, 2),
+                admitted(demand(2, 2).base, 2, true=READY),
+                lives=(ended(0, code=0, workload=demand(2, 2).base), life(1, workload=demand(2, 2).base)),
+            ),
+            [f"base: {TRUE} PodsReady=True reclaimablePods"],
+        ),
+        ("it has been told", seen(demand(), admitted(true=READY), lives=RUNS), []),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "row"), [pytest.param(rule, row, id=row[0]) for rule in ROWS for row in ROWS[rule]]
+)
+def test_rule(rule: Callable[..., Any], row: Row) -> None:
+    """A row is its name, what is seen, and the writes of the rule in their order."""
+    _, given, actions = row
+    steps = tuple(rule(given, NOW))
+    assert [written(each) for step in steps for group in step.groups for each in group] == actions
+
+
+def test_every_rule_has_a_row() -> None:
+    assert ROWS.keys() == set(rules.RULES)
+
+
+@pytest.mark.parametrize(
+    ("given", "returned"),
+    [
+        (seen(None, admitted()), True),
+        (seen(demand(), admitted(true=EVICTED)), True),
+        (seen(demand(ended=True), admitted()), True),
+        (seen(demand(), admitted(true=READY), admitted(ONE, true=EVICTED)), True),
+        (seen(demand(suspended=True), admitted()), True),
+        (seen(demand(), admitted(), lives=RUNS), False),
+        (seen(demand(3), admitted(true=READY), lives=RUNS), False),
+    ],
+)
+def test_what_returns_quota_is_known(given: Seen, returned: bool) -> None:
+    assert frees(decide(given, NOW)) is returned
+
+
+def test_growth_that_has_to_wait_is_looked_at_again() -> None:
+    assert decide(seen(demand(3), HELD_BACK, lives=RUNS), NOW).again_in == timedelta(seconds=9)

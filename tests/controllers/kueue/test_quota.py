@@ -1,0 +1,98 @@
+"""What is idle in a cohort, and whom slices are given back for."""
+
+from __future__ import annotations
+
+import pytest
+
+from elasticjob.api.resources import Resources
+from elasticjob.controllers.kueue.giving import claimed, crowds, giving
+from elasticjob.controllers.kueue.quota import market
+from elasticjob.controllers.kueue.workload import Workload
+from tests.kit.controllers.build import NOW
+from tests.kit.controllers.queued import BASE, admitted, cluster_queue, workload
+
+
+@pytest.mark.parametrize(
+    ("queues", "used", "idle"),
+    [
+        ([cluster_queue("a", "4")], {}, 4),
+        ([cluster_queue("a", "4")], {"a": 3}, 1),
+        ([cluster_queue("a", "4"), cluster_queue("b", "6")], {"a": 3}, 1),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c")], {}, 10),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c")], {"a": 6, "b": 2}, 2),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c")], {"b": 8}, 2),
+        ([cluster_queue("a", "4", "c", borrowingLimit="3"), cluster_queue("b", "6", "c")], {"a": 5}, 2),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c", lendingLimit="1")], {}, 5),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c", lendingLimit="1")], {"b": 5}, 5),
+        ([cluster_queue("a", "4", "c"), cluster_queue("b", "6", "c", lendingLimit="1")], {"b": 6}, 4),
+        ([cluster_queue("a", "4", "c", lendingLimit="0"), cluster_queue("b", "6", "c")], {"b": 6}, 4),
+    ],
+)
+def test_what_is_idle_for_queue_a(queues: list[object], used: dict[str, int], idle: int) -> None:
+    every = [admitted(f"w-{queue}", count, queue=queue, job="") for queue, count in used.items()]
+    found = market(queues, every)  # type: ignore[arg-type]
+    assert found.available("a", ("f", "cpu")) == idle
+    assert (found.assignment("a", Resources.parse({"cpu": idle})) is None) == (idle == 0) or idle
+    assert found.assignment("a", Resources.parse({"cpu": idle + 1})) is None
+
+
+def test_a_resource_that_no_flavour_covers_never_fits() -> None:
+    found = market([cluster_queue("a", "4")], [])
+    assert found.assignment("a", Resources.parse({"cpu": 1, "memory": "1Gi"})) is None
+    assert found.assignment("a", Resources.parse({"cpu": 1, "pods": 3})) == {("f", "cpu"): 1}
+
+
+def in_all(each: Workload) -> str:
+    return each.status.admission.cluster_queue if each.status.admission else "all"
+
+
+ONE, TWO, THREE = (f"{BASE}-worker-{number}" for number in (1, 2, 3))
+OTHER = "elasticjob-words-11111"
+
+
+@pytest.mark.parametrize(
+    ("name", "every", "given"),
+    [
+        ("nobody waits", [admitted(ONE), admitted(TWO)], set()),
+        ("the youngest is enough", [admitted(ONE), admitted(TWO), workload("w", job="")], {TWO}),
+        ("both are needed", [admitted(ONE), admitted(TWO), workload("w", 2, job="")], {ONE, TWO}),
+        ("it would not fit even so", [admitted(ONE), admitted(TWO), workload("w", 3, job="")], set()),
+        (
+            "one is on its way back already",
+            [admitted(ONE, true={"Evicted": "Preempted"}), admitted(TWO), workload("w", job="")],
+            set(),
+        ),
+        ("it has just come", [admitted(ONE), admitted(TWO), workload("w", job="", age=1)], set()),
+        ("it is deactivated", [admitted(ONE), admitted(TWO), workload("w", job="", active=False)], set()),
+        ("only growth waits", [admitted(ONE), admitted(TWO), workload(THREE)], set()),
+        ("a base is never given", [admitted(BASE), admitted(TWO), workload("w", 2, job="")], set()),
+    ],
+)
+def test_slices_are_given_back(name: str, every: list[Workload], given: set[str]) -> None:
+    found, _ = giving(market([cluster_queue("all", "2")], every), every, in_all, NOW)
+    assert {slice_ for _, slice_ in found} == given, name
+
+
+def test_jobs_give_evenly() -> None:
+    mine = [admitted(name) for name in (ONE, TWO, THREE)]
+    theirs = [admitted(f"{OTHER}-worker-{n}", job="words", slice_=True) for n in (1, 2)]
+    every = [*mine, *theirs, workload("w", 3, job="")]
+    found, _ = giving(market([cluster_queue("all", "5")], every), every, in_all, NOW)
+    assert {slice_ for _, slice_ in found} == {TWO, THREE, f"{OTHER}-worker-2"}
+
+
+def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None:
+    queues = [cluster_queue("all", "2", "c"), cluster_queue("near", "2", "c"), cluster_queue("far", "9")]
+
+    def crowded(*every: Workload) -> set[str]:
+        return {*crowds(market(queues, every), market(queues, []), every, in_all)}
+
+    assert crowded(workload("w", 3, job="")) == {"all", "near"}
+    assert crowded(workload("w", 5, job="")) == set()  # more than there ever is
+    assert crowded(workload(ONE)) == set()  # growth crowds nobody out
+
+
+def test_quota_that_a_slice_waits_for_is_not_idle() -> None:
+    every = [workload(ONE, 2)]
+    found = claimed(market([cluster_queue("all", "3")], every), every, in_all)
+    assert found.available("all", ("f", "cpu")) == 1
