@@ -14,13 +14,15 @@ from elasticjob.api.paddle.trainingjob import Instance, TrainingJob, TrainingJob
 from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
 from elasticjob.api.v1alpha1.checks.elasticjob import problems as problems_of_a_job
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
-from elasticjob.api.v1alpha1.common import MASTER, PS, WORKER
+from elasticjob.api.v1alpha1.common import MASTER, PRIORITY_CLASS, PS, QUEUE_NAME, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob, OptimizeMode
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
 OLD_GPU: Final = "alpha.kubernetes.io/nvidia-gpu"
 GPU: Final = "nvidia.com/gpu"
+OF_ITS_QUEUE: Final = (QUEUE_NAME, PRIORITY_CLASS)
+"""Labels of a TrainingJob that its ElasticJob has as well."""
 MOST_PORTS: Final = 100
 SHELL: Final = ("&&", "||", "|", ";", ">", ">>", "<", "&")
 """Words that mean something to a shell alone."""
@@ -57,16 +59,22 @@ def elasticjob_of(job: TrainingJob) -> Manifest:
         roles[MASTER] = {"template": {"spec": master}}
     strategy = DistributionStrategy.PARAMETER_SERVER if spec.pserver else DistributionStrategy.ALLREDUCE
     mode = OptimizeMode.CLUSTER if spec.elastic else OptimizeMode.MANUAL
+    labelled = {"labels": labels} if (labels := queue_labels(job)) else {}
     return {
         "apiVersion": ELASTICJOB.api_version,
         "kind": ELASTICJOB.name,
-        "metadata": {"name": job.metadata.name, "namespace": job.metadata.namespace},
+        "metadata": {"name": job.metadata.name, "namespace": job.metadata.namespace, **labelled},
         "spec": {
             "distributionStrategy": strategy.value,
             "optimizeMode": mode.value,
             "replicaSpecs": roles,
         },
     }
+
+
+def queue_labels(job: TrainingJob) -> dict[str, str]:
+    """Return the labels that put a job into a queue of Kueue."""
+    return {name: job.metadata.labels[name] for name in OF_ITS_QUEUE if name in job.metadata.labels}
 
 
 def passes(spec: TrainingJobSpec) -> int:

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from elasticjob.api.readings import counts
-from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, PRIORITY_CLASS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
 from elasticjob.controllers.kueue.queues import queue_of
-from elasticjob.controllers.kueue.workload import PREBUILT, PRIORITY_CLASS
+from elasticjob.controllers.kueue.workload import PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid

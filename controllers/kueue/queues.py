@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, QUEUE_NAME
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
 from elasticjob.controllers.kueue.demand import Demand, is_slice
 from elasticjob.controllers.kueue.giving import claimed, crowds, giving
@@ -18,7 +18,6 @@ from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,
-    QUEUE_NAME,
     ClusterQueue,
     LocalQueue,
     ResourceFlavor,

@@ -12,8 +12,6 @@ from elasticjob.kube.objects.views import Condition, Object, Quantity, View
 GROUP: Final = "kueue.x-k8s.io"
 VERSION: Final = "v1beta2"
 
-QUEUE_NAME: Final = f"{GROUP}/queue-name"
-PRIORITY_CLASS: Final = f"{GROUP}/priority-class"
 PREBUILT: Final = f"{GROUP}/prebuilt-workload-name"
 JOB_UID: Final = f"{GROUP}/job-uid"
 POD_SET: Final = f"{GROUP}/podset"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from elasticjob.api.paddle.convert import elasticjob_of, problems
+from elasticjob.api.paddle.convert import elasticjob_of, problems, queue_labels
 from elasticjob.api.paddle.trainingjob import TrainingJob, TrainingJobPhase, TrainingJobStatus
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
-from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Plan
+from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Patch, Plan
+from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 
 PHASES: Final = {
@@ -24,6 +25,8 @@ PHASES: Final = {
     Phase.FAILED: TrainingJobPhase.FAILED,
 }
 LONGEST: Final = 1024
+ADMITTED: Final = "Admitted"
+"""The condition of ElasticJobs in a queue."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,17 @@ def decide(seen: Seen) -> Plan:
     if job.status.observed_generation not in (None, job.metadata.generation):
         what = f"ElasticJob {job.metadata.name} follows the new spec"
         return Plan("ElasticJobUpdated", what, groups=((_update(job, seen.child),),))
+    if labels := _moved(job, seen.child):
+        what = f"ElasticJob {job.metadata.name} follows into the queue"
+        change = {"metadata": {"labels": labels}}
+        patch = Patch(ELASTICJOB, job.metadata.name, seen.child.metadata.uid, change)
+        return Plan("QueueChanged", what, groups=((patch,),))
     return Plan(quiet=True)
+
+
+def _moved(job: TrainingJob, child: ElasticJob) -> dict[str, str]:
+    """The labels of its queue that the ElasticJob has not got; those that it has got elsewhere stay."""
+    return {n: v for n, v in queue_labels(job).items() if child.metadata.labels.get(n) != v}
 
 
 def _update(job: TrainingJob, child: ElasticJob) -> Apply:
@@ -84,7 +97,14 @@ def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
         return TrainingJobStatus(phase=phase, reason=why, observed_generation=generation)
     return TrainingJobStatus(
         phase=PHASES[child.status.phase] if child.status.phase else TrainingJobPhase.CREATING,
-        reason=f"{plan.reason}: {plan.sentence}"[:LONGEST] if refused else child.status.reason or "",
+        reason=(f"{plan.reason}: {plan.sentence}" if refused else _reason(child))[:LONGEST],
         trainers=child.status.workers,
         observed_generation=before.observed_generation if refused else seen.job.metadata.generation,
     )
+
+
+def _reason(child: ElasticJob) -> str:
+    """Why a job does not run, with the sentence of its queue where it waits in one."""
+    reason, admitted = child.status.reason or "", find(child.status.conditions, ADMITTED)
+    waits = admitted is not None and admitted.status == "False" and admitted.reason == reason
+    return f"{reason}: {admitted.message}" if admitted and waits else reason

@@ -11,7 +11,7 @@ from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
-from elasticjob.controllers.passes.plan import Apply, Create, Plan
+from elasticjob.controllers.passes.plan import Apply, Create, Patch, Plan
 from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, wanted
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Key, Manifest
@@ -28,13 +28,28 @@ def training(**changes: Any) -> TrainingJob:
     return TrainingJob.model_validate(changed(TRAINING, {**about, **written}))
 
 
-def child(phase: str | None = "Running", uid: str = "t", **status: Any) -> ElasticJob:
+QUEUED = {"kueue.x-k8s.io/queue-name": "team-a"}
+IN_A_QUEUE = {"metadata__labels": QUEUED | {"other": "is not passed on"}}
+
+
+def child(
+    phase: str | None = "Running", uid: str = "t", labels: dict[str, str] | None = None, **status: Any
+) -> ElasticJob:
     """The ElasticJob of the TrainingJob with this uid."""
     manifest = wanted(training())
     manifest["metadata"]["ownerReferences"][0]["uid"] = uid
+    manifest["metadata"]["labels"] = labels or {}
     return ElasticJob.model_validate({**manifest, "status": {"phase": phase, **status}})
 
 
+def test_its_elasticjob_is_in_its_queue() -> None:
+    assert wanted(training(**IN_A_QUEUE))["metadata"]["labels"] == QUEUED
+
+
+WAITS = [
+    {"type": "Admitted", "status": "False", "reason": "Queued", "message": "queue team-a: no quota"}
+    | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+]
 DONE = {"phase": "succeeded", "observedGeneration": 2}
 
 
@@ -44,6 +59,15 @@ DONE = {"phase": "succeeded", "observedGeneration": 2}
         (training(), None, "ElasticJobCreated", Create),
         (training(status={"observedGeneration": 2}), child(), "AsSpecified", None),
         (training(status={"observedGeneration": 1}), child(), "ElasticJobUpdated", Apply),
+        (training(**IN_A_QUEUE), None, "ElasticJobCreated", Create),
+        (training(status={"observedGeneration": 2}, **IN_A_QUEUE), child(), "QueueChanged", Patch),
+        (
+            training(status={"observedGeneration": 2}, **IN_A_QUEUE),
+            child(labels=QUEUED | {"kueue.x-k8s.io/priority-class": "a policy's"}),
+            "AsSpecified",
+            None,
+        ),
+        (training(status={"observedGeneration": 2}), child(labels=QUEUED), "AsSpecified", None),
         (training(), child(uid="another"), "NameTaken", None),
         (training(spec__image=""), None, "Refused", None),
         (
@@ -74,6 +98,7 @@ def test_what_is_written(
         (child("Restarting"), "running", ""),
         (child("Scaling"), "scaling", ""),
         (child("Suspended"), "none", ""),
+        (child("Suspended", reason="Queued", conditions=WAITS), "none", "Queued: queue team-a: no quota"),
         (child("Succeeded"), "succeeded", ""),
         (child("Failed", reason="BackoffLimitExceeded"), "failed", "BackoffLimitExceeded"),
     ],
