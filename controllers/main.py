@@ -24,6 +24,7 @@ from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
 from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.dijobs import DIJobs
 from elasticjob.controllers.kueue.kinds import ElasticJobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
@@ -121,20 +122,27 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
     )
+    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
+    admission_of_dijobs = Admission(admission.queues, DIJobs(found.jobs, caches.pods))
+    reconcile_queue_of_dijobs = queue.QueueReconciler(
+        client, admission.queues, admission_of_dijobs.jobs, applier(queue.MANAGER), now
+    )
     reconcile_dijobs = dijobs.DIJobReconciler(
-        DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services),
+        found,
         applier(dijobs.MANAGER),
         now,
         Server(settings.di_server, settings.di_server_version),
         counters.dijobs,
         settings.di_server_key_file,
         settings.di_graceful,
+        admission_of_dijobs,
     )
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
     operator.add(queue.controller(reconcile_queue, settings.concurrency))
     operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
+    operator.add(queue.controller(reconcile_queue_of_dijobs, settings.concurrency))
     operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
     return operator
 

@@ -112,10 +112,10 @@ class ReplicaStatus(Part):
 
 
 class DIJobCondition(Part):
-    """A phase that the job has had."""
+    """A phase that the job has had, or Admitted: what its queue says of it."""
 
     type: Annotated[str, Field(max_length=316)]
-    """The phase."""
+    """The phase, or Admitted."""
 
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
@@ -143,7 +143,7 @@ class DIJobStatus(Part):
     """Created, Running, Succeeded or Failed."""
 
     conditions: Annotated[list[DIJobCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """The phases that the job has had."""
+    """The phases that the job has had; for one in a queue of Kueue, Admitted as well."""
 
     replica_status: Annotated[dict[str, ReplicaStatus], Field(max_length=16)] = {}
     """Pods by role: Coordinator, Collector, Learner, Aggregator, DDPLearner."""
@@ -184,6 +184,12 @@ DECLARATION: Final = Declaration(
             True,
         ),
         Column("Group", ".spec.group", wide=True),
+        Column(
+            "Queue",
+            '.status.conditions[?(@.type=="Admitted")].reason',
+            description="Why the job waits in its queue, or Admitted.",
+            wide=True,
+        ),
         Column("Clean-Up", ".spec.cleanPodPolicy", wide=True),
     ),
 )

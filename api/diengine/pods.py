@@ -11,6 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from elasticjob.api import readings
 from elasticjob.api.diengine import names
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
@@ -25,6 +27,8 @@ from elasticjob.api.diengine.names import (
     PORTS,
     Role,
 )
+from elasticjob.api.v1alpha1.kueue import POD_SET, QUEUE_NAME, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.owner import Named, owner_reference
 from elasticjob.kube.objects.views import POD, ContainerPort, Pod
@@ -37,6 +41,20 @@ STANDARD_LABELS: Final = {
     "app.kubernetes.io/name": "dijob",
     "app.kubernetes.io/managed-by": "elasticjob",
 }
+
+
+PLACED: Final = "elasticjob.dlrover/quota-place"
+"""On pods: what their place in a quota has added to their spec, as JSON."""
+
+
+class Placed(msgspec.Struct, frozen=True, rename="camel"):
+    """What was added to the spec of a pod where it was given a place in a quota."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: list[Manifest] = []
+
+
+_PLACED: Final = JsonReader(Placed)
 
 
 @dataclass(frozen=True)
@@ -102,6 +120,8 @@ def pod(
         spec["volumes"] = [*(spec.get("volumes") or ()), *deepcopy(job.spec.volumes)]
     if role is Role.COORDINATOR:
         spec.setdefault("restartPolicy", "Never")
+    if role is not Role.COORDINATOR and job.metadata.labels.get(QUEUE_NAME):
+        spec["schedulingGates"] = _gates(spec)
     if job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name
     owners = [owner_reference(job, DIJOB)]
@@ -229,24 +249,53 @@ def replacement(old: Manifest, name: str) -> Manifest:
     spec = deepcopy(old["spec"])
     spec.pop("nodeName", None)
     before, about = old["metadata"]["name"], old["metadata"]
+    labels, annotations = dict(about.get("labels") or {}), dict(about.get("annotations") or {})
+    if annotations.pop(WORKLOAD_OF, None):  # the place is still that of the old one
+        _leave_its_place(spec, readings.decoded(annotations.pop(PLACED, None), _PLACED) or Placed())
+        labels.pop(POD_SET, None)
     _forget_account(spec)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for variable in container.get("env") or ():
             if variable["name"] == names.POD_NAME:
                 variable["value"] = name
-    kept = {key: value for key, value in (about.get("annotations") or {}).items() if key != names.UNANSWERED}
+    kept = {key: value for key, value in annotations.items() if key != names.UNANSWERED}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": about["namespace"],
-            "labels": {**about.get("labels", {}), names.LABEL_POD: name},
+            "labels": {**labels, names.LABEL_POD: name},
             "annotations": kept | ({names.REPLACES: before} if before != name else {}),
             "ownerReferences": about.get("ownerReferences", []),
         },
         "spec": spec,
     }
+
+
+def placing(node_selector: Mapping[str, str], tolerations: Iterable[Manifest]) -> dict[str, str]:
+    """Return the annotation that says what the place of a pod adds to its spec."""
+    added = Placed(dict(node_selector), list(tolerations))
+    return {PLACED: msgspec.json.encode(added).decode()} if added != Placed() else {}
+
+
+def placed(pod: Pod) -> Placed:
+    """Return what the place of a pod has added to its spec."""
+    return readings.decoded(pod.metadata.annotations.get(PLACED), _PLACED) or Placed()
+
+
+def _leave_its_place(spec: Manifest, added: Placed) -> None:
+    given: Manifest = spec.get("nodeSelector") or {}
+    spec["nodeSelector"] = {name: value for name, value in given.items() if name not in added.node_selector}
+    spec["tolerations"] = [each for each in spec.get("tolerations") or () if each not in added.tolerations]
+    spec["schedulingGates"] = _gates(spec)
+
+
+def _gates(spec: Manifest) -> list[Manifest]:
+    """The gates of a pod that waits for quota."""
+    ours = (QUOTA_GATE, TOPOLOGY_GATE)  # Kueue's own cannot be added later: it stays where Kueue needs it
+    others = (gate for gate in spec.get("schedulingGates") or () if gate.get("name") not in ours)
+    return [*others, *({"name": gate} for gate in ours)]
 
 
 def _forget_account(spec: Manifest) -> None:

@@ -14,8 +14,9 @@ from elasticjob.api.paddle.trainingjob import Instance, TrainingJob, TrainingJob
 from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
 from elasticjob.api.v1alpha1.checks.elasticjob import problems as problems_of_a_job
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
-from elasticjob.api.v1alpha1.common import MASTER, PRIORITY_CLASS, PS, QUEUE_NAME, WORKER
+from elasticjob.api.v1alpha1.common import MASTER, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob, OptimizeMode
+from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUEUE_NAME
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 

@@ -14,9 +14,11 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
+from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.triggers import those_of
+from elasticjob.controllers.passes.triggers import job_of, those_of
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE
@@ -35,10 +37,17 @@ class DIJobReconciler:
     phases: Phases
     key_file: Path | None = None
     graceful: bool = False
+    admission: Admission | None = None
 
     async def __call__(self, key: Key) -> Result:
         """Bring the coordinator and the services of a job to what they should be, and write its status."""
-        seen = observe(self.caches, key)
+        if self.admission is None:
+            return await self._run(key)
+        async with self.admission.turn(key):
+            return await self._run(key)
+
+    async def _run(self, key: Key) -> Result:
+        seen = observe(self.caches, key, self.admission)
         if seen is None:
             self.phases.show(key, None)
             return Result.done()
@@ -64,4 +73,5 @@ def controller(reconcile: DIJobReconciler, concurrency: int) -> Controller:
         return reconcile.caches.jobs.meta(key) is not None
 
     watched = tuple((kind, those_of(is_known, keys_of)) for kind in (POD, SERVICE))
-    return Controller("dijob", reconcile, for_=DIJOB, watches=watched, concurrency=concurrency)
+    queued = ((WORKLOAD, those_of(is_known, job_of)),) if reconcile.admission else ()
+    return Controller("dijob", reconcile, for_=DIJOB, watches=(*watched, *queued), concurrency=concurrency)

@@ -6,7 +6,7 @@ when the coordinator asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -16,8 +16,10 @@ from elasticjob.api.diengine.checks import problems
 from elasticjob.api.diengine.dijob import CleanPodPolicy, DIJobPhase
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
+from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.dijob.seen import Seen, stays_for_its_logs
 from elasticjob.controllers.dijob.status import Step, step
+from elasticjob.controllers.kueue.dijobs import is_gated, is_leaving, life_of, opened, role_of
 from elasticjob.controllers.parts.owners import controlled_by
 from elasticjob.controllers.passes.plan import (
     AS_SPECIFIED,
@@ -26,6 +28,7 @@ from elasticjob.controllers.passes.plan import (
     Create,
     Delete,
     Note,
+    Patch,
     Plan,
     group,
 )
@@ -35,6 +38,7 @@ from elasticjob.kube.objects.views import POD, SECRET, SERVICE, Pod
 Rule = Callable[[Seen, "Terms"], Iterator[Action]]
 
 CREATED, DELETED, NOT_CREATED = "SuccessfulCreate", "SuccessfulDelete", "FailedCreate"
+REASONS: Final = {Create: CREATED, Delete: DELETED, Patch: "QuotaAdmitted"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def decide(seen: Seen, terms: Terms) -> Plan:
         return Plan(REFUSED, "; ".join(map(str, wrong)), quiet=True)
     entered = step(seen)
     actions = tuple(chain.from_iterable(rule(seen, terms) for rule in _rules(job.status.phase, entered)))
-    notes = [Note(CREATED if isinstance(each, Create) else DELETED, _said(each)) for each in actions]
+    notes = [Note(REASONS[type(each)], _said(each)) for each in actions]
     if entered is not None and entered.phase is not DIJobPhase.RUNNING:
         failed = entered.phase is DIJobPhase.FAILED
         notes.append(Note(entered.reason, entered.sentence, warning=failed))
@@ -74,7 +78,7 @@ def _rules(phase: DIJobPhase | None, entered: Step | None) -> tuple[Rule, ...]:
 
 def make_the_token(seen: Seen, terms: Terms) -> Iterator[Action]:
     """The coordinator needs the Secret that its variables name."""
-    if terms.token and not seen.of(Role.COORDINATOR):
+    if terms.token and seen.may_run and not seen.of(Role.COORDINATOR):
         job = seen.job
         about = {
             "name": names.token(job.metadata.name),
@@ -85,9 +89,37 @@ def make_the_token(seen: Seen, terms: Terms) -> Iterator[Action]:
 
 
 def make_the_coordinator(seen: Seen, terms: Terms) -> Iterator[Action]:
-    """A job has one coordinator; one that vanished is made again under its name."""
-    if not any(pods.role_of(pod) is Role.COORDINATOR for pod in seen.pods):
-        yield Create(POD, pods.coordinator(seen.job, terms.server))
+    """A job has one coordinator, in the place that its queue gives it; one that vanished is made again."""
+    if any(pods.role_of(pod) is Role.COORDINATOR for pod in seen.pods):
+        return
+    made = pods.coordinator(seen.job, terms.server)
+    if seen.grant is None:
+        yield Create(POD, made)
+    elif place := seen.grant.free(map(life_of, seen.pods)).take(Role.COORDINATOR):
+        yield Create(POD, place.fitted(made))
+
+
+def admit_pods(seen: Seen, terms: Terms) -> Iterator[Action]:
+    """Pods that wait for quota go to the free places of their role; in no queue, they need none."""
+    gated = [pod for pod in seen.present if is_gated(pod)]
+    if not gated:
+        return
+    free = seen.grant.free(map(life_of, seen.pods)) if seen.grant else None
+    for pod in gated:
+        place = free.take(role_of(pod)) if free else None
+        if place is not None or free is None:
+            about = pod.metadata
+            yield Patch(POD, about.name, about.uid, opened(pod, place), version=about.resource_version)
+
+
+def delete_pods_without_quota(seen: Seen, terms: Terms) -> Iterator[Action]:
+    """Where the job is not admitted, all pods leave; else those whose Workload is not there, or goes."""
+    if seen.grant is None:
+        return
+    for pod in seen.present:
+        outside = not is_gated(pod) and _workload_of(pod) not in seen.grant.workloads
+        if not is_leaving(pod) and (outside or not seen.grant.admitted):
+            yield _delete(POD, pod)
 
 
 def make_missing_services(seen: Seen, terms: Terms) -> Iterator[Action]:  # rules look alike
@@ -122,22 +154,31 @@ def delete_pods_by_policy(seen: Seen, terms: Terms) -> Iterator[Action]:
     """Running: those that still run or wait, but not those with logs to read; All; None."""
     match seen.job.spec.clean_pod_policy:
         case CleanPodPolicy.NONE:
-            chosen: Iterable[Pod] = ()
+            chosen: Sequence[Pod] = ()
         case CleanPodPolicy.ALL | CleanPodPolicy.ALL_IN_CAPITALS:
             chosen = seen.present
         case CleanPodPolicy.RUNNING:
             chosen = [pod for pod in seen.present if not stays_for_its_logs(pod)]
     yield from (_delete(POD, pod, grace=_grace(terms)) for pod in chosen)
+    for pod in seen.present:  # one that outlives its job uses its quota, until that is taken back
+        if _workload_of(pod) in seen.taken_back and pod not in chosen and not is_leaving(pod):
+            yield _delete(POD, pod)
 
 
 BEFORE: Final[tuple[Rule, ...]] = (
     make_the_token,
     make_the_coordinator,
+    admit_pods,
+    delete_pods_without_quota,
     make_missing_services,
     delete_services_without_pod,
     delete_learners_without_aggregator,
 )
 AFTER: Final[tuple[Rule, ...]] = (delete_all_services, delete_pods_by_policy)
+
+
+def _workload_of(pod: Pod) -> str:
+    return pod.metadata.annotations.get(WORKLOAD_OF, "")
 
 
 def _delete(kind: Kind[Any], thing: Any, grace: int | None = None) -> Delete:
@@ -154,5 +195,7 @@ def _said(action: Action) -> str:
             return f"Created {kind.name.lower()} {manifest['metadata']['name']}"
         case Delete(kind, name):
             return f"Deleted {kind.name.lower()} {name}"
+        case Patch(kind, name):
+            return f"Quota is there for {kind.name.lower()} {name}"
         case _:
             raise AssertionError(action)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.diengine.names import CONTAINER, Role
+from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.kinds import Key
@@ -32,6 +34,13 @@ class Seen:
     job: DIJob
     pods: tuple[Pod, ...]
     services: tuple[Service, ...]
+    grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+    taken_back: frozenset[str] = frozenset()  # names of Workloads whose pods are to leave
+
+    @property
+    def may_run(self) -> bool:
+        """Whether pods of the job may run."""
+        return self.grant is None or self.grant.admitted
 
     @property
     def present(self) -> tuple[Pod, ...]:
@@ -43,7 +52,7 @@ class Seen:
         return [pod for pod in self.present if pods.role_of(pod) is role]
 
 
-def observe(caches: Caches, key: Key) -> Seen | None:
+def observe(caches: Caches, key: Key, admission: Admission | None = None) -> Seen | None:
     """Return what is known of a job; None for one that is gone."""
     job = caches.jobs.get(key)
     if job is None:
@@ -51,7 +60,9 @@ def observe(caches: Caches, key: Key) -> Seen | None:
     uid = job.metadata.uid
     found = (pod for pod in caches.pods.owned_by(uid) if controller_uid(pod.metadata) == uid)
     services = (each for each in caches.services.owned_by(uid) if controller_uid(each.metadata) == uid)
-    return Seen(job, tuple(sorted(found, key=_age)), tuple(services))
+    grant = admission.grant(job) if admission else None
+    taken_back = admission.taken_back(job) if admission else frozenset()
+    return Seen(job, tuple(sorted(found, key=_age)), tuple(services), grant, taken_back)
 
 
 def main_status(pod: Pod) -> ContainerStatus | None:

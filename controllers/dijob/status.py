@@ -29,6 +29,10 @@ REASONS: Final[Mapping[DIJobPhase, str]] = {
 }
 
 
+ADMITTED: Final = "Admitted"
+"""The condition of a job in a queue of Kueue: whether its coordinator may run."""
+
+
 def step(seen: Seen) -> Step | None:
     """Return the phase that a job enters now; None if it stays in its own."""
     job, phase = seen.job, seen.job.status.phase
@@ -42,6 +46,8 @@ def step(seen: Seen) -> Step | None:
     ):
         if count:
             return _entered(job, entered, sentence) if entered is not phase else None
+    if phase is DIJobPhase.RUNNING and not seen.may_run and seen.grant is not None:
+        return _entered(job, DIJobPhase.CREATED, f"it waits in {seen.grant.sentence}")
     return _entered(job, DIJobPhase.CREATED, "the job is created") if phase is None else None
 
 
@@ -61,12 +67,29 @@ def status_of(seen: Seen, entered: Step | None, now: datetime) -> DIJobStatus:
         )
         conditions = _set(conditions, new, seen.job, now)
         running = before.condition(DIJobPhase.RUNNING.value)
-        if entered.phase.finished and running is not None and running.status == TRUE:
+        if entered.phase is not DIJobPhase.RUNNING and running is not None and running.status == TRUE:
             ended = running.model_copy(
                 update={"status": FALSE, "reason": entered.reason, "message": shortened(entered.sentence)}
             )
             conditions = _set(conditions, ended, seen.job, now)
+    if not (phase is not None and phase.finished):
+        conditions = _with_queue(conditions, seen, now)
     return DIJobStatus(phase=phase, conditions=conditions, replica_status=counts)
+
+
+def _with_queue(conditions: list[DIJobCondition], seen: Seen, now: datetime) -> list[DIJobCondition]:
+    """The conditions, with what its queue gives to the job; a job in no queue has none of that."""
+    if seen.grant is None:
+        return [each for each in conditions if each.type != ADMITTED]
+    status, message = TRUE if seen.grant.admitted else FALSE, shortened(seen.grant.sentence)
+    found = DIJobCondition(
+        type=ADMITTED, status=status, reason=seen.grant.reason or "Refused", message=message
+    )
+    before = next((each for each in conditions if each.type == ADMITTED), None)
+    if before is not None and before.message != message:  # the same reason, said anew
+        moved = before.model_copy(update={"message": message, "last_update_time": now.replace(microsecond=0)})
+        conditions = [moved if each is before else each for each in conditions]
+    return _set(conditions, found, seen.job, now)
 
 
 def counted(seen: Seen) -> dict[str, ReplicaStatus]:

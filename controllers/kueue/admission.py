@@ -1,4 +1,4 @@
-"""What the controllers of ElasticJobs ask: may the job run, in which Workloads, and is it its turn."""
+"""What the controllers of jobs ask: may the job run, in which Workloads, and is it its turn."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from datetime import datetime
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds import ElasticJobs
+from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.quota import needs
 from elasticjob.controllers.kueue.workload import PodSet, Workload, WorkloadSpec
+from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
 
 MOST_LOOKED_AT = 64
@@ -20,22 +21,27 @@ MOST_LOOKED_AT = 64
 
 @dataclass(frozen=True)
 class Admission:
-    """Queues, as far as ElasticJobs are concerned."""
+    """Queues, as far as one kind of jobs is concerned."""
 
     queues: Queues
-    jobs: ElasticJobs
+    jobs: Jobs
 
-    def grant(self, job: ElasticJob | None) -> Grant | None:
+    def grant(self, job: CustomResource | None) -> Grant | None:
         """Return what its queue gives to a job; None for a job that is in no queue."""
         if job is None or not self.queues.admits(job):
             return None
         return self.queues.grant(self.jobs.demand(job))
 
+    def taken_back(self, job: CustomResource) -> frozenset[str]:
+        """Return the names of the Workloads of a job whose pods are to leave."""
+        found = self.queues.of(job.key, job.metadata.uid)
+        return frozenset(each.metadata.name for each in found if each.leaving)
+
     def turn(self, key: Key) -> AbstractAsyncContextManager[None]:
         """Let one pass over a job run at a time."""
         return self.queues.turn(key)
 
-    def room(self, job: ElasticJob, now: datetime) -> dict[str, int] | None:
+    def room(self, job: CustomResource, now: datetime) -> dict[str, int] | None:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
         if not self.queues.admits(job):
             return None

@@ -18,7 +18,6 @@ from elasticjob.controllers.kueue.workload import (
     Workload,
 )
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.triggers import job_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.crd.model import CustomResource
@@ -115,7 +114,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         f"queue-{jobs.kind.plural}",
         reconcile,
         for_=jobs.kind,
-        watches=((WORKLOAD, concerned), (POD, job_of)),
+        watches=((WORKLOAD, concerned), (POD, jobs.job_of)),
         concurrency=concurrency,
         settle=SETTLE,
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment
-from elasticjob.controllers.kueue.demand import Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.quota import Market, needs
 from elasticjob.controllers.kueue.workload import (
@@ -197,9 +197,11 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or demand.ended is not None:
         return
     runs = base is not None and base.admitted and not demand.suspended
+    known = {role.name for role in demand.roles}
     for each in seen.slices:
         name = each.metadata.name
-        if not (each.leaving or each.finished or not runs):
+        needed = runs and each.metadata.labels.get(SLICE) in known
+        if not (each.leaving or each.finished or not needed):
             continue
         if not seen.users[name]:
             hold = _held(base, now) if base is not None and each.evicted and runs else ()

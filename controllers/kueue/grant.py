@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from elasticjob.api.v1alpha1.kueue import POD_SET, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.controllers.kueue.workload import (
-    POD_SET,
-    TOPOLOGY_GATE,
-    WORKLOAD_OF,
     Assignment,
     ResourceFlavor,
     Workload,

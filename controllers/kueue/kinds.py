@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from elasticjob.api.readings import counts
-from elasticjob.api.v1alpha1.common import LABEL_JOB, PRIORITY_CLASS
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
 from elasticjob.controllers.kueue.queues import queue_of
@@ -20,6 +21,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_over
 from elasticjob.controllers.passes.observe import Caches
+from elasticjob.controllers.passes.triggers import job_of
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
@@ -45,6 +47,9 @@ class Jobs(Protocol):
 
     def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
         """Return all pods of a job: from memory, or as they were read from the server."""
+
+    def job_of(self, pod: Pod) -> Iterable[Key]:
+        """Return the job of a pod, as a key."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ class ElasticJobs:
         found = self.caches.pods.list(key.namespace, {LABEL_JOB: key.name}) if pods is None else pods
         lives = (self.caches.life(pod) for pod in found)
         return tuple(life.as_of(now) for life in lives if life is not None)
+
+    def job_of(self, pod: Pod) -> Iterable[Key]:
+        """Return the job of a pod, as a key."""
+        return job_of(pod)
 
 
 def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:

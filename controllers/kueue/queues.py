@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB, QUEUE_NAME
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.kueue.demand import Demand, is_slice
 from elasticjob.controllers.kueue.giving import claimed, crowds, giving
 from elasticjob.controllers.kueue.grant import Grant, places_of

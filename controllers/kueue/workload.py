@@ -14,9 +14,6 @@ VERSION: Final = "v1beta2"
 
 PREBUILT: Final = f"{GROUP}/prebuilt-workload-name"
 JOB_UID: Final = f"{GROUP}/job-uid"
-POD_SET: Final = f"{GROUP}/podset"
-WORKLOAD_OF: Final = f"{GROUP}/workload"
-TOPOLOGY_GATE: Final = f"{GROUP}/topology"
 IN_USE: Final = f"{GROUP}/resource-in-use"
 MULTIKUEUE: Final = f"{GROUP}/multikueue"
 TOPOLOGY: Final = {

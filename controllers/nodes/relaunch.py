@@ -30,6 +30,7 @@ from elasticjob.api.readings import after, by_index, is_number, number
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.controllers.parts import names
@@ -350,7 +351,7 @@ def life_of(
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
         stands_in=None if given is None else number(given),
         broken=broken_devices(pod),
-        workload=annotations.get(names.WORKLOAD, ""),
+        workload=annotations.get(WORKLOAD_OF, ""),
     )
 
 

@@ -1,0 +1,157 @@
+"""A DIJob in a queue of the real Kueue: its coordinator is the base, and each other pod waits for a slice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from elasticjob.api.diengine.dijob import DIJOB, DIJobPhase
+from elasticjob.api.diengine.names import Role
+from elasticjob.api.diengine.pods import role_of
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.controllers.install import install
+from elasticjob.controllers.kueue.dijobs import is_gated
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
+from hack.cluster import queues
+from hack.cluster.controlplane import ControlPlane
+from hack.cluster.kueue import Kueue, why_missing
+from tests.kit.dijob.jobs import Caller, di_server
+from tests.kit.manifests import DIJOB as MANIFEST
+from tests.kit.manifests import changed
+from tests.kit.waiting import until
+
+TEAM, POOL = "team", {"pool": "games"}
+ON_KWOK = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+MACHINE: Manifest = {
+    "metadata": {
+        "name": "n1",
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"type": "kwok", **POOL},
+    },
+    "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
+}
+
+
+async def set_up(client: Client) -> None:
+    """A queue with 3 processors of machines with a label, and a DIJob whose pods have one each."""
+    await install(client)
+    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
+    await client.create(NODE.untyped(), MACHINE)
+    await client.create(queues.RESOURCE_FLAVOR, queues.flavor(labels=POOL))
+    await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("games", {"cpu": "3"}))
+    await client.create(queues.LOCAL_QUEUE, queues.local_queue("queue", TEAM, "games"))
+
+
+def job() -> Manifest:
+    container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"containers": [container], "tolerations": ON_KWOK}}
+    roles = {f"spec/{role}/template": template for role in ("coordinator", "collector", "learner")}
+    about = {"name": "cartpole", "namespace": TEAM, "labels": {QUEUE_NAME: "queue"}}
+    return changed(MANIFEST, {**roles, "metadata": about})
+
+
+@asynccontextmanager
+async def at_work(client: Client) -> AsyncIterator[Caller]:
+    """The operator and di-server in this process."""
+    settings = Settings.model_validate({"probes": "", "webhooks": False})
+    operator = compose(client, settings, signals=False)
+    running = asyncio.create_task(operator.run())
+    await operator.wait_started()
+    try:
+        async with di_server(client) as url, aiohttp.ClientSession() as session:
+            yield Caller(session, url, TEAM)
+    finally:
+        operator.stop()
+        await running
+
+
+async def pods(client: Client) -> list[Pod]:
+    return [p for p in await client.list(POD, TEAM) if p.metadata.deletion_timestamp is None]
+
+
+async def counted(client: Client) -> tuple[int, int, int]:
+    """How many coordinators and collectors run, and how many collectors wait."""
+    found = [(role_of(p), p.status.phase == "Running", is_gated(p)) for p in await pods(client)]
+    return (
+        found.count((Role.COORDINATOR, True, False)),
+        found.count((Role.COLLECTOR, True, False)),
+        found.count((Role.COLLECTOR, False, True)),
+    )
+
+
+async def come_to(client: Client, *wanted: int) -> None:
+    async def holds() -> bool:
+        return await counted(client) == wanted
+
+    await until(holds, f"coordinators, collectors, waiting collectors are {wanted}")
+
+
+async def is_admitted(client: Client, name: str) -> None:
+    async def seen() -> bool:
+        found = await client.get(queues.WORKLOAD, name, TEAM)
+        return "Admitted" in queues.conditions(found)
+
+    await until(seen, f"Workload {name} is admitted")
+
+
+async def waits(client: Client) -> bool:
+    status = (await client.get(DIJOB, "cartpole", TEAM)).status
+    admitted = status.condition("Admitted")
+    why = (admitted.status, admitted.reason, admitted.message[:29]) if admitted else ()
+    return status.phase is DIJobPhase.CREATED and why == (
+        "False",
+        "Queued",
+        "queue queue: after Preempted,",
+    )
+
+
+async def has_finished(client: Client) -> bool:
+    [base] = await client.list(queues.WORKLOAD, TEAM)
+    [usage] = (await client.get(queues.CLUSTER_QUEUE, "games", ""))["status"]["flavorsUsage"]
+    used = [each["total"] for each in usage["resources"]]
+    kept = base["metadata"].get("finalizers")
+    return "Finished" in queues.conditions(base) and not kept and used == ["0"]
+
+
+@pytest.mark.plane
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_its_pods_take_turns_with_others_and_its_end_returns_all_quota(tmp_path: Path) -> None:
+    with (
+        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
+        Kueue(plane, tmp_path / "kueue"),
+    ):
+        async with Client(plane.config()) as client:
+            await set_up(client)
+            async with at_work(client) as caller:
+                await client.create(DIJOB.untyped(), job())
+                await come_to(client, 1, 0, 0)
+                assert (await caller.add(collectors=3)).success
+                await come_to(client, 1, 2, 1)
+                assert all(p.spec.node_selector == POOL for p in await pods(client) if not is_gated(p))
+
+                other = queues.workload("other", TEAM, "queue", 1, {"cpu": "1"})
+                await client.create(queues.WORKLOAD, other)
+                await is_admitted(client, "other")
+                await come_to(client, 1, 1, 1)
+
+                big = queues.workload("big", TEAM, "queue", 3, {"cpu": "1"}, priority=100)
+                await client.delete(queues.WORKLOAD, "other", TEAM)
+                await client.create(queues.WORKLOAD, big)
+                await is_admitted(client, "big")
+                await come_to(client, 0, 0, 0)
+                await until(lambda: waits(client), "the DIJob says that it waits in its queue")
+
+                await client.delete(queues.WORKLOAD, "big", TEAM)
+                await come_to(client, 1, 0, 0)
+                done = {"status": {"phase": "Succeeded"}}
+                await client.merge_patch(POD, "cartpole-coordinator", done, TEAM, subresource="status")
+                await until(lambda: has_finished(client), "its Workload is Finished, and no quota is used")
