@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost
 from elasticjob.cli.story.watched import NAME, Watched
-from elasticjob.controllers.kueue.workload import QUEUE_NAME
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from hack.cluster import queues
