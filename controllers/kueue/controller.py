@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.controllers.kueue.decide import Seen, decide, frees
+from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
@@ -51,6 +51,9 @@ class QueueReconciler:
         if not seen.workloads and seen.demand is None:
             return Result.done()
         plan = decide(seen, self.now())
+        if grows(plan) and self.queues.look_anew():
+            seen, job = await self._observe(key)
+            plan = decide(seen, self.now())
         if frees(plan):  # what memory shows may be old: the server itself has the last word about pods
             pods = await self.client.list(POD, key.namespace, labels=self.jobs.selector(key))
             seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))

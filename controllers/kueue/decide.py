@@ -21,6 +21,7 @@ from elasticjob.controllers.kueue.workload import (
     EVICTED,
     FINISHED,
     GIVEN_BACK,
+    HELD,
     IN_USE,
     PODS_READY,
     QUOTA_RESERVED,
@@ -44,8 +45,6 @@ IDLE: Final = timedelta(seconds=5)
 """Time between two looks for idle quota, while a job wants more."""
 CALM: Final = timedelta(seconds=60)
 """How long a job does not grow after a slice was withdrawn, evicted or given back."""
-HELD: Final = "elasticjob.dlrover/grows-after"
-"""On the base: when the job may grow again."""
 PAUSED: Final = "elasticjob.dlrover/deactivated-by"
 """On the base: `suspend` where the operator has deactivated it, since the user has suspended the job."""
 
@@ -112,6 +111,12 @@ def decide(seen: Seen, now: datetime) -> Plan:
 def frees(plan: Plan) -> bool:
     """Whether quota is returned: by then no pod may use it."""
     return any(isinstance(action, Patch) and action.frees for action in plan.actions)
+
+
+def grows(plan: Plan) -> bool:
+    """Whether quota is asked for because it looks idle."""
+    made = (action for action in plan.actions if isinstance(action, Create))
+    return any(SLICE in each.manifest["metadata"]["labels"] for each in made)
 
 
 def let_go_of_what_no_job_needs(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -217,7 +222,8 @@ def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
     if base is None or not chosen:
         return
     count = sum(each.count(pods.name) for each in chosen for pods in each.spec.pod_sets)
-    sentence = f"{count} nodes are given back: others wait in the cohort of ClusterQueue {seen.queue}"
+    word = "node is" if count == 1 else "nodes are"
+    sentence = f"{count} {word} given back: others wait in the cohort of ClusterQueue {seen.queue}"
     patches = tuple(_given(each, "others") for each in chosen)
     yield Step((_held(base, now), patches), Note("QuotaGivenBack", sentence))
 

@@ -25,6 +25,7 @@ from elasticjob.controllers.kueue.workload import (
     Workload,
 )
 from elasticjob.controllers.passes.conclusions import is_ours
+from elasticjob.controllers.passes.plan import soonest
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
@@ -65,6 +66,7 @@ class Queues:
     gives_back: bool = True
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
+    _version: int = 0
     _last: Look = field(default_factory=lambda: Look(Market(), frozenset(), frozenset(), None))
 
     def __post_init__(self) -> None:
@@ -125,8 +127,18 @@ class Queues:
             given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
             crowded = crowds(now_used, market(found, ()), every, queue_of)
             self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
-            self._looked = now
+            self._looked, self._version = now, self.workloads.version
+        elif self._version != self.workloads.version:  # there is news that this look has not
+            left = LOOK - (now - self._looked)
+            return self._last._replace(again=soonest((self._last.again, left)))
         return self._last
+
+    def look_anew(self) -> bool:
+        """Forget the last look if there is news since; returns whether there is."""
+        stale = self._version != self.workloads.version
+        if stale:
+            self._looked = None
+        return stale
 
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:

@@ -25,6 +25,9 @@ UNCONSTRAINED: Final = f"{GROUP}/podset-unconstrained-topology"
 GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 """On slices: for whom they are given back. Their quota is free once no pod uses it."""
 
+HELD: Final = "elasticjob.dlrover/grows-after"
+"""On the base: when the job may grow again."""
+
 QUOTA_RESERVED, ADMITTED, EVICTED, FINISHED = "QuotaReserved", "Admitted", "Evicted", "Finished"
 PODS_READY, REQUEUED = "PodsReady", "Requeued"
 PREEMPTED: Final = "Preempted"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from elasticjob.controllers.kueue import decide as rules
-from elasticjob.controllers.kueue.decide import HELD, PAUSED, Seen, decide, frees
+from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees
 from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GIVEN_BACK, Workload
+from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from tests.kit.controllers.build import NOW, ended, life
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, demand, workload
