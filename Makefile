@@ -84,9 +84,9 @@ bench-kube: $(DEV) ## cache, watch and reconcile figures on a real API server, o
 	@hack/setup "$(PYTHON)" "$(VENV)" bench
 	$(BIN)/python -m benchmarks.clients.framework
 
-bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us
+bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us (LARGE=1: a restart amid 20,000 pods, one job of 2,000; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok
-	$(BIN)/python -m benchmarks.services.scale
+	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos.control_plane

@@ -31,9 +31,9 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -167,10 +167,17 @@ async def stage(folder: Path, *, operator: bool = True) -> AsyncIterator[Stage]:
             if not operator:
                 yield Stage(plane, server, client, None, "")
                 return
-            probes = f"127.0.0.1:{free_port()}"
-            with running("elasticjob.cli", "operator", *_flags(plane, probes)) as program:
-                await asyncio.to_thread(wait_until_ready, program, f"http://{probes}/readyz")
-                yield Stage(plane, server, client, program, probes)
+            with serving(Stage(plane, server, client, None, "")) as on:
+                yield on
+
+
+@contextmanager
+def serving(on: Stage) -> Iterator[Stage]:
+    """Run the operator while the block lasts; it is ready."""
+    probes = f"127.0.0.1:{free_port()}"
+    with running("elasticjob.cli", "operator", *_flags(on.plane, probes)) as program:
+        wait_until_ready(program, f"http://{probes}/readyz")
+        yield replace(on, operator=program, probes=probes)
 
 
 def _flags(plane: ControlPlane, probes: str) -> list[str]:
@@ -193,7 +200,7 @@ def _machine(server: Plain, number: int) -> Callable[[], Any]:
 async def _machines_ready(client: Client) -> None:
     """Wait for what the control plane does with new machines: no pod is placed before."""
     ready = Awaited(MACHINES, "machines")
-    async with _followed(client, NODE, ready.seen(_takes_pods)):
+    async with followed(client, NODE, ready.seen(_takes_pods)):
         await ready.all()
 
 
@@ -208,9 +215,9 @@ async def many(on: Stage, crowd: Crowd, jobs: int) -> Taken:
     all_say = Awaited(jobs if isinstance(crowd, Shape) else 0, "jobs")
     async with AsyncExitStack() as following:
         of_pods = pods.seen(lambda pod: bool(pod.status.phase == "Running"))
-        await following.enter_async_context(_followed(on.client, POD, of_pods))
+        await following.enter_async_context(followed(on.client, POD, of_pods))
         if on.operator:
-            await following.enter_async_context(_followed(on.client, ELASTICJOB, all_say.seen(runs)))
+            await following.enter_async_context(followed(on.client, ELASTICJOB, all_say.seen(runs)))
         say(f"  {jobs} jobs, {crowd.name}")
         began = time.monotonic()
         creating = await all_of(
@@ -255,8 +262,12 @@ class Awaited:
 
     async def all(self) -> float:
         """Wait until it is true of all; returns when that was, or for none at all 0. Raises TimeoutError."""
-        await _within(self._all, lambda: f"{len(self._found)} of {self._number} {self._what} are ready")
+        await _within(self._all, self.progress)
         return self._at
+
+    def progress(self) -> str:
+        """Return how many there are, in words."""
+        return f"{len(self._found)} of {self._number} {self._what} are ready"
 
     def _look(self) -> None:
         if len(self._found) >= self._number and not self._all.is_set():
@@ -296,7 +307,7 @@ async def lose(on: Stage, shape: Shape) -> Lost:
         if len(running) == wanted:
             all_run.set()
 
-    async with _followed(on.client, POD, changed):
+    async with followed(on.client, POD, changed):
         await on.server.send("POST", ELASTICJOB.path(NAMESPACE), shape.manifest(name, size))
         await _within(all_run, lambda: f"{len(running)} of {size} pods run")
         chosen, wanted = sorted(running)[:LOST], LOST
@@ -316,7 +327,7 @@ async def lose(on: Stage, shape: Shape) -> Lost:
 
 
 @asynccontextmanager
-async def _followed(
+async def followed(
     client: Client, kind: Any, changed: Callable[[Cache[Any], Change], None]
 ) -> AsyncIterator[Cache[Any]]:
     """A cache of a kind that is told of, while the block lasts."""
