@@ -37,12 +37,12 @@ di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
 
 test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them; KUBE=1.37: that server)
-	@hack/kube-binaries control-plane kwok kubectl
+	@hack/kube-binaries control-plane kwok kubectl kueue
 	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
 
 e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
-	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm || exit 1; \
+	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm kueue || exit 1; \
 	$(PYTEST) tests/node --node --on "$$on" -m node
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -21,7 +21,15 @@ from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, is_over, why_impossible
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan, soonest
 from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
-from elasticjob.controllers.scaleplan.fold import COUNTED, Folded, Impossible, fold, touches
+from elasticjob.controllers.scaleplan.fold import (
+    COUNTED,
+    Folded,
+    Impossible,
+    as_it_is,
+    fold,
+    sizes_of,
+    touches,
+)
 from elasticjob.controllers.scaleplan.queue import FOLLOWED, asked_with, followed, written
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
@@ -151,7 +159,21 @@ def say_what_plans_wait_for(seen: Seen, now: datetime) -> Plan | None:
 def finish_plans(seen: Seen, now: datetime) -> Plan | None:
     """A plan has succeeded when the nodes it changed are ready, and failed when that takes too long."""
     ends = tuple(end for plan in seen.going if (end := _finish(seen, plan, now)) is not None)
-    return ending("PlansFinished", ends, now) if ends else None
+    if not ends:
+        return None
+    ended = ending("PlansFinished", ends, now)
+    given_up = [end.plan for end in ends if end.reason == NOT_ADMITTED and not end.plan.manual]
+    return replace(ended, groups=(*(_given_up(seen, plan) for plan in given_up), *ended.groups))
+
+
+def _given_up(seen: Seen, plan: ScalePlan) -> tuple[Apply, ...]:
+    """The write after which the queue is not asked any more for what an optimizer wanted."""
+    if seen.job is None or seen.resource is None:
+        return ()
+    have = {role: size.replicas or 0 for role, size in sizes_of(seen.resource).items()}
+    roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
+    asked = {**wanted(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
+    return (_applied(seen.resource, as_it_is(seen.resource), _kept(seen.resource), asked),)
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:

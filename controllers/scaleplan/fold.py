@@ -88,6 +88,12 @@ def sizes_of(resource: JobResource) -> dict[str, Size]:
     }
 
 
+def as_it_is(resource: JobResource) -> Folded:
+    """Return a JobResource without a change."""
+    nodes = {node.name: _text(node.resource) for node in resource.spec.nodes}
+    return Folded(sizes_of(resource), nodes, ())
+
+
 def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan, grant: Grant | None = None) -> Folded:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 

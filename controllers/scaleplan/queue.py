@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds import wanted
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.scaleplan.fold import Folded, Size, sizes_of
+from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, sizes_of
 
 FOLLOWED: Final = "QueueFollowed"
 
@@ -41,8 +41,8 @@ def followed(job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[
         f"{role} replicas {old[role].replicas} to {size.replicas} (queue {grant.queue})"
         for role, size in new.items()
     )
-    nodes = {each.name: {n: str(a) for n, a in each.resource.items()} for each in resource.spec.nodes}
-    return Folded({**old, **new}, nodes, changes)
+    now = as_it_is(resource)
+    return replace(now, sizes={**old, **new}, changes=changes)
 
 
 def _followed(

@@ -181,6 +181,29 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "up Failed",
         ),
         ("the job is suspended", seen(SCALING, suspend=True), "PlansFinished", "up Succeeded"),
+        (
+            "the queue has not admitted what an optimizer asked for",
+            seen(
+                up(phase="Scaling", started=LONG_AGO),
+                status=READY,
+                grant=granted(base=1, one=1),
+                asked={"worker": 3},
+            ),
+            "PlansFinished",
+            "worker {'replicas': 2}",
+            "up Failed",
+        ),
+        (
+            "nor what a user asked for, which is wanted even so",
+            seen(
+                up(phase="Scaling", started=LONG_AGO, manual=True),
+                status=READY,
+                grant=granted(base=1, one=1),
+                asked={"worker": 3},
+            ),
+            "PlansFinished",
+            "up Failed",
+        ),
     ],
     rules.forget_the_oldest: [
         ("a long history", seen(*old(12)), "PlansForgotten", "-old-0", "-old-1"),

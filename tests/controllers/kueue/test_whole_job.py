@@ -1,0 +1,134 @@
+"""An ElasticJob in a queue of the real Kueue: it grows into idle quota, and gives back what others need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.controllers.install import install
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.conditions import find
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
+from hack.cluster import queues
+from hack.cluster.controlplane import ControlPlane
+from hack.cluster.kueue import Kueue, why_missing
+from tests.kit.waiting import until
+
+TEAM = "team"
+QUOTA = {"ours": "3", "theirs": "3"}
+MACHINE: Manifest = {
+    "metadata": {"name": "n1", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
+    "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
+}
+
+
+async def set_up(client: Client) -> None:
+    """Two queues of 3 processors each in one cohort; the second one takes back what it lends."""
+    await install(client)
+    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
+    await client.create(NODE.untyped(), MACHINE)
+    await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
+    for name, cpu in QUOTA.items():
+        await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue(name, {"cpu": cpu}, cohort="all"))
+        await client.create(queues.LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
+
+
+def job(workers: int) -> Manifest:
+    """A job of one to so many workers with a processor each."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    template = {"spec": {"containers": [container], "tolerations": tolerations}}
+    worker = {"replicas": workers, "minReplicas": 1, "maxReplicas": workers, "template": template}
+    spec = {"distributionStrategy": "Local", "optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
+    return {"metadata": {"name": "digits", "namespace": TEAM, "labels": {QUEUE_NAME: "ours"}}, "spec": spec}
+
+
+@asynccontextmanager
+async def operator(client: Client) -> AsyncIterator[None]:
+    """The operator in this process."""
+    found = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
+    running = asyncio.create_task(found.run())
+    await found.wait_started()
+    try:
+        yield
+    finally:
+        found.stop()
+        await running
+
+
+async def comes_to(client: Client, workers: str, reason: str = "Admitted") -> None:
+    """Wait until the job shows so many workers, and this reason of its condition Admitted."""
+
+    async def holds() -> bool:
+        status = (await client.get(ELASTICJOB, "digits", TEAM)).status
+        admitted = find(status.conditions, "Admitted")
+        return status.workers == workers and admitted is not None and admitted.reason == reason
+
+    await until(holds, f"workers {workers}, {reason}")
+
+
+async def is_admitted(client: Client, name: str) -> None:
+    async def seen() -> bool:
+        found = await client.get(queues.WORKLOAD, name, TEAM)
+        return "Admitted" in queues.conditions(found)
+
+    await until(seen, f"Workload {name} is admitted")
+
+
+async def nothing_is_used(client: Client) -> bool:
+    every = [await client.get(queues.CLUSTER_QUEUE, name, "") for name in QUOTA]
+    used = [each["total"] for one in every for each in one["status"]["flavorsUsage"][0]["resources"]]
+    left = [each for each in await client.list(queues.WORKLOAD, TEAM) if each["metadata"].get("finalizers")]
+    return used == ["0", "0"] and not left
+
+
+async def stop(client: Client, policy: str) -> None:
+    await client.merge_patch(queues.CLUSTER_QUEUE, "ours", {"spec": {"stopPolicy": policy}}, "")
+
+
+@pytest.mark.plane
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Path) -> None:
+    with (
+        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
+        Kueue(plane, tmp_path / "kueue"),
+    ):
+        async with Client(plane.config()) as client:
+            await set_up(client)
+            async with operator(client):
+                await client.create(ELASTICJOB.untyped(), job(5))
+                await comes_to(client, "5/5")
+                other = queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"})
+                await client.create(queues.WORKLOAD, other)
+                await is_admitted(client, "other")
+                await comes_to(client, "4/4")
+
+                same = queues.workload("same", TEAM, "ours", 1, {"cpu": "1"}, priority=-1)
+                await client.create(queues.WORKLOAD, same)  # for which Kueue takes nothing back
+                await is_admitted(client, "same")
+                await comes_to(client, "3/3")
+
+                await stop(client, "HoldAndDrain")
+                await comes_to(client, "0/1", "QueueUnavailable")
+                assert await client.list(POD, TEAM) == []
+                await stop(client, "None")
+                await comes_to(client, "1/1")
+                kept = await client.get(ELASTICJOB, "digits", TEAM)
+                assert isinstance(kept, ElasticJob)
+                assert not kept.spec.suspend
+
+                for name in ("other", "same"):
+                    await client.delete(queues.WORKLOAD, name, TEAM)
+                done = {"status": {"phase": "Succeeded"}}
+                for pod in await client.list(POD, TEAM):
+                    await client.merge_patch(POD, pod.metadata.name, done, TEAM, subresource="status")
+                await until(lambda: nothing_is_used(client), "no quota is used, and no finalizer is left")
