@@ -1,6 +1,6 @@
 """Another project's controller beside a `ControlPlane`: its kinds, its program, its webhooks on loopback.
 
-    with Guest(plane, Recipe("jobset", definitions, webhooks, command), ports) as jobset: ...
+    with Guest(plane, folder, Recipe("jobset", …)) as jobset: ...
 
 Its manifests name a Service for the webhooks; here they are registered by URL, so that the API server asks
 the program itself, and refuses what it refuses, or everything while the program is down.
@@ -15,13 +15,14 @@ import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
 
+from hack.cluster.pki import Pair, write_private
 from hack.cluster.processes import Programs
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ MANAGER: Final = "hack-cluster"
 class Recipe:
     """A controller: its name, manifests of CRDs and of webhooks, and the command that runs it.
 
-    `probes` is its port on loopback for `/readyz`, `webhook_port` that of its webhooks.
+    `probes` is its port on loopback for `/readyz`, `webhook_port` that of its webhooks; `environ` is added to
+    its environment.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Recipe:
     command: Sequence[str]
     probes: int
     webhook_port: int
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 class Guest:
@@ -124,7 +127,8 @@ class Guest:
 
     def start(self) -> None:
         """Start the program, unless it runs; returns when it is ready."""
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder)}
+        own = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder)}
+        environ = {**own, **self.recipe.environ}
         self.programs.start(self.recipe.name, self.recipe.command, environ)
         self.programs.wait_ready(self.recipe.name, self._is_ready)
 
@@ -183,6 +187,14 @@ def by_url(configurations: Iterable[Manifest], owner: str, port: int, ca_pem: st
         {**one, "metadata": {"name": owner}, "webhooks": [asked(hook) for hook in one["webhooks"]]}
         for one in configurations
     ]
+
+
+def as_secret(pair: Pair, folder: Path) -> Path:
+    """A folder with the pair under the names that it has in a Secret that is mounted."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(folder / "tls.crt", pair.certificate.read_bytes())
+    write_private(folder / "tls.key", pair.key.read_bytes())
+    return folder
 
 
 def aside(work: Coroutine[Any, Any, None]) -> None:

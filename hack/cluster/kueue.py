@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from elasticjob.cli.laptop.ports import free_port
 from hack.cluster import binaries
-from hack.cluster.guest import HOST, Guest, Recipe, definitions, manifests, webhooks
-from hack.cluster.pki import Pair, write_private
+from hack.cluster.guest import HOST, Guest, Recipe, as_secret, definitions, manifests, webhooks
+from hack.cluster.pki import write_private
 
 if TYPE_CHECKING:
     from hack.cluster.controlplane import ControlPlane
@@ -56,7 +56,7 @@ class Kueue(Guest):
         folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         serving = plane.pki.server("kueue", [HOST, "localhost"])
-        certificates = _as_secret(serving, folder / "certs")
+        certificates = as_secret(serving, folder / "certs")
         probes, port = free_port(), free_port()
         chosen = configuration(
             certificates,
@@ -120,14 +120,6 @@ def configuration(
     if wait_for_pods_ready is not None:
         found["waitForPodsReady"] = dict(wait_for_pods_ready)
     return found
-
-
-def _as_secret(pair: Pair, folder: Path) -> Path:
-    """The pair under the names that it has in a Secret that is mounted."""
-    folder.mkdir(exist_ok=True, mode=0o700)
-    write_private(folder / "tls.crt", pair.certificate.read_bytes())
-    write_private(folder / "tls.key", pair.key.read_bytes())
-    return folder
 
 
 def _with_certificates(certificates: Path, command: Sequence[str]) -> list[str]:

@@ -1,0 +1,170 @@
+"""The scene: a control plane, machines that only pretend, Kueue with its queues, one of the systems."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.clients.load import Plain, plain
+from benchmarks.programs import say
+from benchmarks.shared.pods import Pods, TooLate, watched
+from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import ApiError
+from elasticjob.kube.objects.views import NODE
+from hack.cluster import queues
+from hack.cluster.audit import Audited
+from hack.cluster.controlplane import KWOK_STAGES, ControlPlane
+from hack.cluster.kueue import Kueue
+
+MACHINES, GPUS = 12, 8
+ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"
+"""Queues: one of 40 GPUs by itself; two of two GPUs each that lend to each other."""
+QUOTAS: Final = {ONE: ("40", ""), TEAM_A: ("2", "lab"), TEAM_B: ("2", "lab")}
+STAGES: Final = Path(__file__).with_name("stages.yaml")
+AGENT: Final = "bench-user"
+GPUS_ONLY: Final = {"resources": {"excludeResourcePrefixes": ["cpu", "memory", "ephemeral-storage"]}}
+"""Quota is in GPUs, as in most clusters that train: our master, which has none, needs no quota."""
+PATIENCE: Final = 90.0
+
+
+class Refused(Exception):
+    """The system does not do what was asked; the message is its own, or says what did not come."""
+
+
+@dataclass
+class Taken:
+    """The figures of one run of a scenario."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    pods_made: int = 0
+    writes: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Scene:
+    """What a scenario plays on."""
+
+    system: System
+    plane: ControlPlane
+    client: Client
+    server: Plain
+    pods: Pods
+
+    @asynccontextmanager
+    async def job(self, asked: Asked, runs: int | None = None) -> AsyncIterator[None]:
+        """A job, all of whose pods run (or `runs` of them, or with 0 whatever there is); gone afterwards."""
+        await self.create(asked)
+        try:
+            wanted = asked.workers if runs is None else runs
+            if wanted:
+                await self.runs(asked.name, wanted)
+            yield
+        finally:
+            await self.end(asked.name)
+
+    async def create(self, asked: Asked) -> None:
+        manifest = self.system.manifest(asked)
+        await self.server.send("POST", self.system.kind.path(NAMESPACE), manifest)
+
+    async def end(self, job: str) -> None:
+        """Delete a job and wait until nothing of it is left."""
+        await self.client.delete(self.system.kind, job, NAMESPACE)
+        await self.pods.until(lambda: not self.pods.named(job), f"no pod of {job} is left", PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while await self.client.find(self.system.kind, job, NAMESPACE):
+            if time.monotonic() > until:
+                raise TooLate(f"{job} was deleted and is still there")
+            await asyncio.sleep(0.1)
+
+    async def runs(
+        self, job: str, workers: int, without: Iterable[str] = (), patience: float = PATIENCE
+    ) -> float:
+        """When so many of a job's workers ran, none of them `without`. Raises TooLate."""
+        gone = {*without}
+
+        def holds() -> bool:
+            found = self.pods.running(job)
+            return len(found) == workers and not found & gone
+
+        return await self.pods.until(holds, f"{workers} workers of {job} run", patience)
+
+    async def resize(self, job: str, workers: int) -> None:
+        """As a user does. Raises Refused with what the system answers."""
+        try:
+            patch = self.system.sized(workers)
+            await self.client.merge_patch(self.system.kind, job, patch, NAMESPACE)
+        except ApiError as error:
+            raise Refused(str(error)) from error
+
+    @asynccontextmanager
+    async def measured(self) -> AsyncIterator[Taken]:
+        """Count the pods that are made and the writes to the API server within the block."""
+        taken, before, logged = Taken(), len(self.pods.made), self.plane.audit_end()
+        self.pods.most = 0
+        try:
+            yield taken
+        finally:
+            taken.pods_made = len(self.pods.made) - before
+            taken.writes = writes_in(await asyncio.to_thread(self.plane.audit, logged))
+
+
+def writes_in(audited: Iterable[Audited]) -> Counter[str]:
+    """The writes by program; without the benchmark's own, and without the leases of machines."""
+    return Counter(
+        request.agent.partition("/")[0]
+        for request in audited
+        if not request.agent.startswith((AGENT, "elasticjob-kube")) and request.resource != "leases"
+    )
+
+
+@asynccontextmanager
+async def scene(system: System, folder: Path) -> AsyncIterator[Scene]:
+    """Start everything for one system."""
+    say(f"{system.name}: starting a control plane, Kueue and its controllers")
+    flags = [f"--config={KWOK_STAGES}", f"--config={STAGES}"]
+    with ControlPlane(folder / "plane", scheduler=True, kwok=True, kwok_flags=flags) as plane:
+        async with (
+            plain(plane.kubeconfig, AGENT) as server,
+            Client(plane.config(), user_agent=AGENT) as client,
+        ):
+            await server.namespace(NAMESPACE)
+            for number in range(MACHINES):
+                await server.send("POST", NODE.path(), machine(number))
+            async with system.beside(plane, folder):
+                kueue = Kueue(plane, folder / "kueue", integrations=system.frameworks, settings=GPUS_ONLY)
+                for step in (kueue.install, kueue.start, kueue.register):
+                    await asyncio.to_thread(step)
+                try:
+                    await _queues(client)
+                    async with watched(client, NAMESPACE, system.trains) as pods:
+                        yield Scene(system, plane, client, server, pods)
+                finally:
+                    await asyncio.to_thread(kueue.stop)
+
+
+async def _queues(client: Client) -> None:
+    await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
+    for name, (gpus, cohort) in QUOTAS.items():
+        await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue(name, {GPU: gpus}, cohort=cohort))
+        await client.create(queues.LOCAL_QUEUE, queues.local_queue(name, NAMESPACE, name))
+
+
+def machine(number: int) -> dict[str, object]:
+    """A machine with GPUs, played by kwok."""
+    name = f"machine-{number:02}"
+    has = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(GPUS)}
+    metadata = {
+        "name": name,
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/hostname": name},
+    }
+    status = {"allocatable": has, "capacity": has}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}

@@ -1,0 +1,65 @@
+"""From the runs of all scenarios to a table, and to JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.figures import NONE, Sheet, spread
+from benchmarks.shared.scene import Taken
+
+REFUSED = "refused"
+
+
+@dataclass
+class Runs:
+    """The runs of one scenario with one system; `refusals` are its own words, or what did not come."""
+
+    taken: list[Taken] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+
+Results = Mapping[str, Mapping[str, Runs]]
+"""By scenario's title, by system's name."""
+
+
+def figures(runs: Runs) -> dict[str, list[float]]:
+    """The samples of each figure."""
+    found: dict[str, list[float]] = {}
+    for one in runs.taken:
+        counted = {**one.seconds, **one.counts, "pods made": float(one.pods_made)}
+        counted["writes to the API server"] = float(one.writes.total())
+        for name, value in counted.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def sheet(results: Results, systems: Sequence[str]) -> Sheet:
+    """A row for each figure of each scenario; a refusal is a cell of its own, its words a note."""
+    rows: list[list[str]] = []
+    notes: list[str] = []
+    for title, by_system in results.items():
+        samples = {name: figures(runs) for name, runs in by_system.items()}
+        rows.append([title, *(_refused(by_system.get(name), notes, title, name) for name in systems)])
+        names = dict.fromkeys(figure for found in samples.values() for figure in found)
+        for figure in names:
+            rows.append([f"  {figure}", *(spread(samples.get(name, {}).get(figure, [])) for name in systems)])
+    return Sheet(["", *systems], rows, notes)
+
+
+def _refused(runs: Runs | None, notes: list[str], title: str, name: str) -> str:
+    if runs is None:
+        return NONE
+    if not runs.refusals:
+        return ""
+    notes += [f"{name}, {title}: {words}" for words in dict.fromkeys(runs.refusals)]
+    return f"{REFUSED} {len(runs.refusals)} of {len(runs.refusals) + len(runs.taken)}"
+
+
+def as_json(results: Results) -> dict[str, Any]:
+    """All samples, and who wrote how often."""
+    return {
+        title: {name: asdict(runs) for name, runs in by_system.items()}
+        for title, by_system in results.items()
+    }
