@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale chaos chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e conformance check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ bench-kube: $(DEV) ## cache, watch and reconcile figures on a real API server, o
 bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us (LARGE=1: a restart amid 20,000 pods, one job of 2,000; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
+
+bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (15 minutes; FLAGS=--help)
+	@hack/kube-binaries control-plane kwok kueue peers-of-queue
+	$(BIN)/python -m benchmarks.shared $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
 	$(BIN)/python -m benchmarks.chaos.control_plane

@@ -30,12 +30,14 @@ from typing import Final
 
 from benchmarks import figures
 from benchmarks.programs import end_on_sigterm, say
-from benchmarks.shared.scenarios import QUEUED, SCENARIOS, Scenario, played, queued
+from benchmarks.shared.scenarios import QUEUED, SCENARIOS, Scenario, played, queued, started
 from benchmarks.shared.scene import Refused, Scene, scene
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import SYSTEMS, System
 from elasticjob.controllers.logs import configure
 
+WARMING: Final = 99
+"""The number of a round that is not measured: the first job of a cluster finds cold caches."""
 QUICK: Final = 20
 """Jobs through the queue where only tried is whether it works."""
 
@@ -44,6 +46,7 @@ async def measure(system: System, args: Namespace, found: dict[str, dict[str, Ru
     """All scenarios with one system; what is found is added as it is found."""
     with tempfile.TemporaryDirectory(prefix="bench-shared-") as folder:
         async with scene(system, Path(folder)) as on:
+            await played(started, on, WARMING)
             for word in chosen(args.only):
                 title, scenario = SCENARIOS[word]
                 runs = found.setdefault(title, {}).setdefault(system.name, Runs())
