@@ -71,6 +71,8 @@ class QueueReconciler:
             return Seen(None, mine, lives), job
         demand = self.jobs.demand(job)
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
+        if demand.prebuilt and (made := self.queues.prebuilt(demand)):
+            mine = (made, *mine)
         base = next((each for each in mine if each.metadata.name == demand.base), None)
         priority = base.spec.priority if base is not None else await self._priority(demand)
         seen = Seen(

@@ -159,6 +159,19 @@ def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
         yield Step(_gone(seen.base))
 
 
+def own_the_prebuilt_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """The Workload that MultiKueue has made for a job here belongs to that job."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or not demand.prebuilt or base.metadata.owner_references:
+        return
+    about = {
+        "labels": demand.labels,
+        "finalizers": sorted({*base.metadata.finalizers, IN_USE}),
+        "ownerReferences": [demand.owner],
+    }
+    yield Step(((_patch(base, {"metadata": about}, versioned=True),),))
+
+
 def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     """A job that its user has suspended asks for nothing: its base is deactivated, and activated again."""
     demand, base = seen.demand, seen.base
@@ -190,6 +203,7 @@ def return_the_quota_of_an_evicted_base(seen: Seen, now: datetime) -> Iterator[S
         _condition(base, QUOTA_RESERVED, False, "Pending", evicted.message),
         _condition(base, ADMITTED, False, "NoReservation", "The workload has no reservation"),
         _condition(base, REQUEUED, at_once, evicted.reason, evicted.message),
+        _readiness(base, None, ready=False),
     ]
     change = _status(base, conditions, now, frees=True, admission=None)
     sentence = f"the quota of queue {seen.demand.queue if seen.demand else ''} is returned: {evicted.message}"
@@ -295,17 +309,14 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
         if not workload.admitted or workload.metadata.name in seen.giving:
             continue
-        ready, done = _ready(workload, seen.lives), _done(workload, seen.lives)
+        ready = demand.ready if demand.elsewhere else _ready(workload, seen.lives)
+        done = _done(workload, seen.lives)
         changes: Manifest = {}
         if done != {each.name: each.count for each in workload.status.reclaimable_pods} and done:
             changes["reclaimablePods"] = [{"name": n, "count": c} for n, c in sorted(done.items())]
         before = workload.condition(PODS_READY)
         if (before is not None and before.status == "True") != ready or before is None:
-            word = "Started" if ready else "WaitForStart"
-            if before is not None:
-                word = "Recovered" if ready else "WaitForRecovery"
-            told = "All pods are ready" if ready else "Not all pods are ready"
-            conditions = [_condition(workload, PODS_READY, ready, word, told)]
+            conditions = [_readiness(workload, before, ready)]
         else:
             conditions = []
         if changes or conditions:
@@ -315,6 +326,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
 RULES: Final[tuple[Rule, ...]] = (
     let_go_of_what_no_job_needs,
     finish_with_the_job,
+    own_the_prebuilt_base,
     pause_with_the_job,
     queue_the_base,
     return_the_quota_of_an_evicted_base,
@@ -323,6 +335,16 @@ RULES: Final[tuple[Rule, ...]] = (
     ask_for_more,
     report,
 )
+
+
+def _readiness(workload: Workload, before: Condition | None, ready: bool) -> Condition:
+    """PodsReady; by its reason Kueue tells a start from a recovery: each has a time limit of its own."""
+    recovers = before is not None and (before.status == "True" or before.reason == "WaitForRecovery")
+    word = (
+        ("Recovered" if ready else "WaitForRecovery") if recovers else "Started" if ready else "WaitForStart"
+    )
+    told = "All pods are ready" if ready else "Not all pods are ready"
+    return _condition(workload, PODS_READY, ready, word, told)
 
 
 def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
@@ -382,9 +404,9 @@ def _unfinalized(workload: Workload) -> Patch:
     return _patch(workload, {"metadata": {"finalizers": kept}}, frees=True)
 
 
-def _patch(workload: Workload, body: Manifest, *, frees: bool = False) -> Patch:
+def _patch(workload: Workload, body: Manifest, *, frees: bool = False, versioned: bool = False) -> Patch:
     about = workload.metadata
-    version = about.resource_version if frees else None
+    version = about.resource_version if frees or versioned else None
     return Patch(WORKLOAD, about.name, about.uid, body, version=version, frees=frees)
 
 

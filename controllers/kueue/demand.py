@@ -76,6 +76,11 @@ class Demand:
     priority_class: tuple[str, str] = ("", "")
     """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
     prebuilt: str = ""
+    """The Workload that was made for it beforehand: in a worker cluster of MultiKueue, by the manager's."""
+    elsewhere: bool = False
+    """Whether its pods run in a worker cluster of MultiKueue, and its status comes from there."""
+    ready: bool = False
+    """Of such a job: whether it runs."""
     suspended: bool = False
     ended: bool | None = None
     """Whether it has ended, and with success; None while it has not."""
@@ -92,6 +97,11 @@ class Demand:
         identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, self._shape))
         mark = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
         return f"{self.kind.name.lower()}-{self.key.name}-{mark}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its Workloads."""
+        return {**names.job_labels(self.key.name, "queue"), JOB_UID: self.uid}
 
     def slice(self, role: str, number: int) -> str:
         """Return the name of a slice."""
@@ -133,7 +143,7 @@ class Demand:
             "metadata": {
                 "name": name,
                 "namespace": self.key.namespace,
-                "labels": {**names.job_labels(self.key.name, "queue"), JOB_UID: self.uid},
+                "labels": self.labels,
                 "finalizers": [IN_USE],
                 "ownerReferences": [self.owner],
             },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from elasticjob.api.readings import counts
 from elasticjob.api.v1alpha1.common import LABEL_JOB
@@ -19,7 +19,7 @@ from elasticjob.controllers.kueue.workload import PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
-from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_over
+from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_ours, is_over
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.triggers import job_of
 from elasticjob.kube.crd.model import CustomResource
@@ -27,6 +27,7 @@ from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Pod
 
+RUNNING: Final = "Running"
 Template = Callable[[ElasticJob], Manifest]
 
 
@@ -89,7 +90,7 @@ class ElasticJobs:
 
 def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:
     """Return what an ElasticJob asks of its queue, with the resources that plans gave its roles."""
-    labels = job.metadata.labels
+    about = job.metadata
     ended = is_over(job)
     condition = find(job.status.conditions, COMPLETE if is_true(job.status.conditions, COMPLETE) else FAILED)
     specs = resource.spec.replica_resource_specs if resource else {}
@@ -101,7 +102,9 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         queue=queue_of(job),
         roles=tuple(_roles(job, resource, master)),
         priority_class=_class_of(job),
-        prebuilt=labels.get(PREBUILT, ""),
+        prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
+        elsewhere=not is_ours(job),
+        ready=is_true(job.status.conditions, RUNNING),
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,
         words=condition.message if condition and ended else "",
@@ -126,7 +129,7 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         amounts = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}
         template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
         least = range_.lowest + spec.spares
-        most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares
+        most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
         largest = (range_.largest if range_.largest is not None else most) + spec.spares
         yield Role(role, template, least, max(least, most), unit=range_.unit, most=max(largest, most))
 

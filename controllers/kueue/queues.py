@@ -90,6 +90,11 @@ class Queues:
             each for each in found if not uid or any(o.uid == uid for o in each.metadata.owner_references)
         )
 
+    def prebuilt(self, demand: Demand) -> Workload | None:
+        """Return the Workload that was made for a job beforehand, as long as nobody owns it."""
+        found = self.workloads.get(Key(demand.key.namespace, demand.prebuilt))
+        return found if found and not found.metadata.owner_references else None
+
     def grant(self, demand: Demand) -> Grant:
         """Return what the queue gives to a job."""
         every = self.of(demand.key, demand.uid)

@@ -23,6 +23,8 @@ def told(demand: Demand, base: Workload | None, slices: Sequence[Workload]) -> t
     queue = f"queue {demand.queue}"
     if demand.suspended:
         return "", f"{queue}: the job is suspended, and asks for nothing"
+    if base is None and demand.prebuilt:
+        return QUEUED, f"{queue}: Workload {demand.prebuilt}, made beforehand, is not there for this job"
     if base is None:
         return QUEUED, f"{queue}: Workload {demand.base} is to be made"
     if base.admitted:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees
 from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.quota import Market, market
 from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
+from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, demand, workload
 
@@ -47,6 +50,9 @@ def written(action: Action) -> str:
             now = [f"{c['type']}={c['status']}" for c in status["conditions"]]
             more = [field for field in status if field != "conditions"]
             return f"{short(name)}: {' '.join([*now, *more])}"
+        case Patch(_, name, _, {"metadata": {"ownerReferences": [owner], "labels": labels}}):
+            assert labels[LABEL_JOB] == "digits"
+            return f"{name} is owned by {owner['uid']}"
         case Patch(_, name, _, {"metadata": {"finalizers": []}}):
             return f"{short(name)} let go"
         case Patch(_, name, _, {"metadata": {"annotations": found}, **rest}):
@@ -64,9 +70,13 @@ BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
 PAIR = demand(2, 2)
 FOURS = demand(6, 2, unit=2)
+ELSEWHERE = demand(elsewhere=True, ready=True)
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
+OWNER = OwnerReference("elastic.iml.github.io/v1alpha1", "ElasticJob", "digits", "job-1")
+OWNED = msgspec.structs.replace(admitted("made").metadata, owner_references=[OWNER])
+RETURNED = "QuotaReserved=False Admitted=False Evicted=True"
 TRUE = "QuotaReserved=True Admitted=True"
 Row = tuple[str, Seen, list[str]]
 ROWS: dict[Callable[..., Any], list[Row]] = {
@@ -98,6 +108,15 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [],
         ),
     ],
+    rules.own_the_prebuilt_base: [
+        ("MultiKueue made it", seen(demand(prebuilt="made"), admitted("made")), ["made is owned by job-1"]),
+        (
+            "it is owned",
+            seen(demand(prebuilt="made"), msgspec.structs.replace(admitted("made"), metadata=OWNED)),
+            [],
+        ),
+        ("it is our own", seen(demand(), admitted()), []),
+    ],
     rules.pause_with_the_job: [
         (
             "its user suspends it",
@@ -121,12 +140,12 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         (
             "no pod is left",
             seen(demand(), admitted(true=EVICTED)),
-            ["base: QuotaReserved=False Admitted=False Evicted=True Requeued=True admission"],
+            [f"base: {RETURNED} Requeued=True PodsReady=False admission"],
         ),
         (
             "the queue was stopped",
             seen(demand(), admitted(true={"Evicted": "ClusterQueueStopped"})),
-            ["base: QuotaReserved=False Admitted=False Evicted=True Requeued=False admission"],
+            [f"base: {RETURNED} Requeued=False PodsReady=False admission"],
         ),
         (
             "a pod of a slice is left",
@@ -240,6 +259,7 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [f"base: {TRUE} PodsReady=True reclaimablePods"],
         ),
         ("it has been told", seen(demand(), admitted(true=READY), lives=RUNS), []),
+        ("it runs elsewhere", seen(ELSEWHERE, admitted()), [f"base: {TRUE} PodsReady=True"]),
     ],
 }
 
@@ -272,6 +292,23 @@ def test_every_rule_has_a_row() -> None:
 )
 def test_what_returns_quota_is_known(given: Seen, returned: bool) -> None:
     assert frees(decide(given, NOW)) is returned
+
+
+@pytest.mark.parametrize(
+    ("before", "pods", "reason"),
+    [
+        ({}, (), "WaitForStart"),
+        ({}, RUNS, "Started"),
+        ({"PodsReady": "Started"}, (), "WaitForRecovery"),
+    ],
+)
+def test_kueue_is_told_whether_a_job_starts_or_recovers(
+    before: dict[str, str], pods: tuple[Any, ...], reason: str
+) -> None:
+    [step] = rules.report(seen(demand(), admitted(true=before), lives=pods), NOW)
+    [[patch]] = step.groups
+    assert isinstance(patch, Patch)
+    assert patch.body["status"]["conditions"][-1]["reason"] == reason
 
 
 def test_growth_that_has_to_wait_is_looked_at_again() -> None:
