@@ -271,7 +271,7 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
             surplus -= each.count(role.name)
             yield Step(_gone(each))
     leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
-    if have >= role.wanted or leaving:
+    if have >= role.wanted or leaving or _is_stuck(base, now):
         return
     if (left := _held_for(base, now)) > timedelta(0):
         yield Step(again_in=left)
@@ -372,6 +372,15 @@ def _has_succeeded(life: Life) -> bool:
 def _age(workload: Workload, now: datetime) -> timedelta:
     created = workload.metadata.creation_timestamp
     return now - created if created else timedelta(0)
+
+
+def _is_stuck(base: Workload, now: datetime) -> bool:
+    """Whether the pods of what runs at least have not become ready for a while: more would not either."""
+    admitted, ready = base.condition(ADMITTED), base.condition(PODS_READY)
+    if ready is not None and ready.status == "True":
+        return False
+    since = admitted.last_transition_time if admitted else None
+    return since is not None and now - since >= PATIENCE
 
 
 def _held_for(base: Workload, now: datetime) -> timedelta:

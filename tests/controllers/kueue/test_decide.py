@@ -215,6 +215,7 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             ),
             [],
         ),
+        ("its own pods do not start", seen(demand(3), admitted(age=31)), []),
         ("not admitted itself", seen(demand(3), workload()), []),
         (
             "a slice waits too long",
