@@ -43,8 +43,10 @@ PATIENCE: Final = timedelta(seconds=30)
 """How long a slice waits for quota that looked idle, before it is withdrawn."""
 IDLE: Final = timedelta(seconds=5)
 """Time between two looks for idle quota, while a job wants more."""
-CALM: Final = timedelta(seconds=60)
-"""How long a job does not grow after a slice was withdrawn, evicted or given back."""
+CALM: Final = timedelta(seconds=15)
+"""How long a job does not grow after a slice was evicted or given back."""
+WITHDRAWN: Final = timedelta(seconds=60)
+"""The same after a slice was withdrawn: what looks idle is not to be had."""
 PAUSED: Final = "elasticjob.dlrover/deactivated-by"
 """On the base: `suspend` where the operator has deactivated it, since the user has suspended the job."""
 
@@ -259,7 +261,7 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
         sentence = (
             f"queue {demand.queue} has no quota for {sum(e.count(role.name) for e in late)} {role.name} more"
         )
-        groups = [_held(base, now), *(group for each in late for group in _gone(each))]
+        groups = [_held(base, now, WITHDRAWN), *(group for each in late for group in _gone(each))]
         yield Step(tuple(groups), Note("QuotaNotIdle", sentence))
         return
     waiting = [each for each in mine if each.pending]
@@ -386,11 +388,11 @@ def _is_stuck(base: Workload, now: datetime) -> bool:
 def _held_for(base: Workload, now: datetime) -> timedelta:
     """Return how long the job does not grow."""
     until = moment(base.metadata.annotations.get(HELD))
-    return min(until - now, CALM) if until else timedelta(0)
+    return min(until - now, WITHDRAWN) if until else timedelta(0)
 
 
-def _held(base: Workload, now: datetime) -> tuple[Action, ...]:
-    until = after(now, CALM).isoformat()
+def _held(base: Workload, now: datetime, calm: timedelta = CALM) -> tuple[Action, ...]:
+    until = after(now, calm).isoformat()
     return (_patch(base, {"metadata": {"annotations": {HELD: until}}}),)
 
 

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
+from typing import Final
 
 from elasticjob.api.resources import Amount, MalformedQuantity, Resources, pod_requests, unit
 from elasticjob.controllers.kueue.workload import ClusterQueue, LocalQueue, Workload
 from elasticjob.kube.objects.views import Quantity
 
+PODS: Final = "pods"
 Number = Fraction | int | float
 Cell = tuple[str, str]
 """A flavour and a resource."""
@@ -57,6 +59,8 @@ class Market:
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
     used: Mapping[str, Amounts] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset({PODS})
+    """Resources that need no quota where a queue has none of them."""
 
     def available(self, queue: str, cell: Cell) -> Number:
         """Return how much more of a flavour of a resource a queue can get."""
@@ -100,7 +104,7 @@ class Market:
             if flavor is None:
                 return None
             found |= {(flavor, name): value for name, value in wanted.items()}
-        return None if any(name != "pods" for name in left) else found
+        return None if left.keys() - self.ignored else found
 
     def with_use(self, queue: str, amounts: Amounts, sign: int = 1) -> Market:
         """Return the market in which a queue uses so much more, or less."""
@@ -123,6 +127,7 @@ def market(queues: Iterable[ClusterQueue], workloads: Iterable[Workload]) -> Mar
     """Return the queues and what the Workloads that hold quota use of them."""
     found = Market({each.metadata.name: _queue(each) for each in queues})
     used: dict[str, dict[Cell, Number]] = {}
+    ignored = {PODS}
     for workload in workloads:
         admission = workload.status.admission
         if not workload.reserved or admission is None:
@@ -130,7 +135,10 @@ def market(queues: Iterable[ClusterQueue], workloads: Iterable[Workload]) -> Mar
         mine = used.setdefault(admission.cluster_queue, {})
         for cell, value in usage(workload).items():
             mine[cell] = mine.get(cell, 0) + value
-    return replace(found, used=used)
+        if queue := found.queues.get(admission.cluster_queue):
+            # Kueue's settings may leave resources out (excludeResourcePrefixes): those it admitted so
+            ignored |= {*needs(workload)}.difference(*(covered for covered, _ in queue.groups))
+    return replace(found, used=used, ignored=frozenset(ignored))
 
 
 def usage(workload: Workload) -> dict[Cell, Number]:
@@ -153,7 +161,7 @@ def needs(workload: Workload) -> Resources:
             one = pod_requests(each.template.get("spec") or {})
         except MalformedQuantity:  # another system's object: Kueue says what is wrong with it
             continue
-        found = found + one * each.count + Resources({"pods": unit("pods")(each.count)})
+        found = found + one * each.count + Resources({PODS: unit(PODS)(each.count)})
     return found
 
 

@@ -42,6 +42,14 @@ def test_a_resource_that_no_flavour_covers_never_fits() -> None:
     assert found.assignment("a", Resources.parse({"cpu": 1, "pods": 3})) == {("f", "cpu"): 1}
 
 
+def test_a_resource_that_kueue_leaves_out_needs_no_quota() -> None:
+    left_out = cluster_queue("all", "4", resource="nvidia.com/gpu")
+    asks = Resources.parse({"cpu": 1, "nvidia.com/gpu": 1})
+    assert market([left_out], []).assignment("all", asks) is None
+    found = market([left_out], [admitted(BASE)])  # which asks for cores
+    assert found.assignment("all", asks) == {("f", "nvidia.com/gpu"): 1}
+
+
 def in_all(each: Workload) -> str:
     return each.status.admission.cluster_queue if each.status.admission else "all"
 

@@ -92,9 +92,11 @@ def condition(type_: str, reason: str, when: datetime) -> Manifest:
     }
 
 
-def cluster_queue(name: str, cpu: str, cohort: str = "", **limits: str) -> ClusterQueue:
-    """A queue with one flavour of cores."""
-    resource = {"name": "cpu", "nominalQuota": cpu, **limits}
-    group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [resource]}]}
+def cluster_queue(
+    name: str, quota: str, cohort: str = "", *, resource: str = "cpu", **limits: str
+) -> ClusterQueue:
+    """A queue with one flavour of cores, or of another resource."""
+    amount = {"name": resource, "nominalQuota": quota, **limits}
+    group = {"coveredResources": [resource], "flavors": [{"name": "f", "resources": [amount]}]}
     found = {"metadata": {"name": name}, "spec": {"cohortName": cohort, "resourceGroups": [group]}}
     return msgspec.convert(found, ClusterQueue)
