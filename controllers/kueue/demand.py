@@ -37,7 +37,7 @@ _PLACED: Final = (
     "tolerations",
 )
 """What decides about quota and flavours in a pod spec; environments and volumes are left out."""
-_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
+_CONTAINER: Final = ("name", "resources", "restartPolicy")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Role:
     wanted: int
     unit: int = 1
     most: int = 0
+    asked: Manifest | None = None
+    """What of the template the user has asked for; None: all of it."""
 
     @property
     def step(self) -> int:
@@ -109,8 +111,10 @@ class Demand:
 
     @property
     def _shape(self) -> str:
-        asked = [self.queue, list(self.priority_class), list(self._base_sets())]
-        return json.dumps(asked, sort_keys=True)
+        """What another base is needed for: nothing that a new release of the operator changes by itself."""
+        roles = ((each, each.template if each.asked is None else each.asked) for each in self.roles)
+        sets = [[role.name, role.least, asked] for role, asked in roles if role.least]
+        return json.dumps([self.queue, list(self.priority_class), sets], sort_keys=True)
 
     def _base_sets(self) -> Iterator[Manifest]:
         yield from (role.pod_set(role.least) for role in self.roles if role.least)

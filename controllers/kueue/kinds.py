@@ -121,7 +121,8 @@ def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
 
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
     if job.spec.needs_master:
-        yield Role(names.MASTER, counted({}, master(job)), 1, 1)
+        given = counted({}, job.spec.master.pod) if job.spec.master else {}
+        yield Role(names.MASTER, counted({}, master(job)), 1, 1, asked=given)
     asked = wanted(job, resource)
     specs = resource.spec.replica_resource_specs if resource else {}
     for role, spec in job.spec.roles.items():

@@ -1,0 +1,70 @@
+"""What a job asks of its queue, and when another base is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.kinds import demand_of
+from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.controllers.build import job, resource, role
+
+QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+
+
+def asked(
+    found: JobResource | None = None, *, metadata: Manifest = QUEUED, master: str = "100m", **workers: Any
+) -> Demand:
+    """A job whose master's container comes with the operator."""
+    workers = {"replicas": 4, "minReplicas": 1, "maxReplicas": 8, **workers}
+    made = job({"worker": role(None, **workers)}, metadata=metadata)
+    container = {"name": "main", "image": "trainer:1", "resources": {"requests": {"cpu": master}}}
+    return demand_of(made, found, lambda _: {"containers": [container]})
+
+
+def test_the_base_is_the_master_and_each_role_at_its_minimum() -> None:
+    made = asked().base_workload(None)
+    assert [(each["name"], each["count"]) for each in made["spec"]["podSets"]] == [
+        ("master", 1),
+        ("worker", 1),
+    ]
+    worker = made["spec"]["podSets"][1]["template"]["spec"]["containers"]
+    assert worker == [
+        {"name": "main", "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "512Mi"}}}
+    ]
+    assert made["spec"]["queueName"] == "team"
+    assert made["metadata"]["ownerReferences"][0]["controller"]
+
+
+def test_what_is_wanted_is_what_was_asked_for_last() -> None:
+    found = resource({"worker": 2})
+    assert asked(found).roles[1].wanted == 4
+    found.metadata.annotations[names.WANTED] = '{"worker": 6}'
+    assert asked(found).roles[1].wanted == 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "another"),
+    [
+        (asked(master="2"), False),  # a setting of the operator
+        (asked(resource({"worker": 3})), False),
+        (asked(replicas=6), False),
+        (asked(resource({"worker": 3}, resources={"worker": {"memory": "1Gi"}})), True),
+        (asked(minReplicas=2), True),
+        (asked(metadata={"labels": {"kueue.x-k8s.io/queue-name": "other"}}), True),
+        (asked(metadata={**QUEUED, "uid": "job-2"}), True),
+    ],
+)
+def test_another_base_is_needed_where_what_runs_at_least_changes(changed: Demand, another: bool) -> None:
+    assert (changed.base != asked().base) is another
+
+
+def test_many_nodes_are_asked_for_in_few_slices() -> None:
+    [_, worker] = asked(maxReplicas=100).roles
+    assert worker.step == 4
+    assert replace(worker, unit=8).step == 8
