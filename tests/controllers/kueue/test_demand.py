@@ -12,7 +12,7 @@ from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.kinds import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, resource, role
+from tests.kit.controllers.build import job, resource, template
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
 
@@ -22,7 +22,7 @@ def asked(
 ) -> Demand:
     """A job whose master's container comes with the operator."""
     workers = {"replicas": 4, "minReplicas": 1, "maxReplicas": 8, **workers}
-    made = job({"worker": role(None, **workers)}, metadata=metadata)
+    made = job({"worker": {"template": template(), **workers}}, metadata=metadata)
     container = {"name": "main", "image": "trainer:1", "resources": {"requests": {"cpu": master}}}
     return demand_of(made, found, lambda _: {"containers": [container]})
 
