@@ -167,6 +167,7 @@ def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
         "image.repository": "registry.local/operator",
         "scrapers[0].team": "monitoring",
         "gangScheduler": "second",
+        "kueue.givesBack": "false",
         "replicas": "1",
         "webhook.failurePolicy": "Ignore",
         "webhook.timeoutSeconds": "3",

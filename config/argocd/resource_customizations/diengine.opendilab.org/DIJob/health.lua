@@ -1,4 +1,4 @@
--- In this order: deleted, not yet seen by the operator, failed, succeeded, under way.
+-- In this order: deleted, not yet seen by the operator, in a queue of Kueue, failed, succeeded, under way.
 -- The status has no observedGeneration: the coordinator's pod alone moves the phase.
 local function health(status, message)
   return { status = status, message = message or "" }
@@ -12,6 +12,12 @@ local status = obj.status or {}
 local phase = status.phase or ""
 if phase == "" then
   return health("Progressing", "waiting for the operator")
+end
+
+for _, condition in ipairs(status.conditions or {}) do
+  if condition.type == "Admitted" and condition.status == "False" and phase == "Created" then
+    return health("Suspended", condition.message)
+  end
 end
 
 local message = ""

@@ -12,7 +12,9 @@ if status.observedGeneration == nil then
   local manager = obj.spec.managedBy or ""
   return health("Progressing", "waiting for " .. (manager ~= "" and manager or "the operator"))
 end
-if obj.metadata.generation ~= nil and status.observedGeneration < obj.metadata.generation then
+-- The status of a job in another cluster (MultiKueue) counts the generations of the object there.
+local here = (obj.spec.managedBy or "elasticjob") == "elasticjob"
+if here and obj.metadata.generation ~= nil and status.observedGeneration < obj.metadata.generation then
   return health("Progressing", "waiting for the operator to see the newest spec")
 end
 
@@ -29,7 +31,8 @@ if is("Failed", "True") then
   return health("Degraded", (failed.reason or "Failed") .. ": " .. (failed.message or ""))
 end
 if is("Suspended", "True") then
-  return health("Suspended", conditions.Suspended.message)
+  local waits = is("Admitted", "False") and conditions.Admitted.reason ~= "Suspended" -- in a queue of Kueue
+  return health("Suspended", waits and conditions.Admitted.message or conditions.Suspended.message)
 end
 if is("Complete", "True") then
   return health("Healthy", conditions.Complete.message)

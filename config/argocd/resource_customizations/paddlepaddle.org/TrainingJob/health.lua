@@ -27,7 +27,7 @@ if status.observedGeneration == nil
   return health("Progressing", reason ~= "" and reason or "waiting for the operator to see the newest spec")
 end
 if status.phase == "none" then
-  return health("Suspended", "the ElasticJob of this name is suspended")
+  return health("Suspended", reason ~= "" and reason or "the ElasticJob of this name is suspended")
 end
 
 local message = status.phase
