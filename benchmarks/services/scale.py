@@ -260,9 +260,9 @@ class Awaited:
 
         return changed
 
-    async def all(self) -> float:
+    async def all(self, patience: float = PATIENCE) -> float:
         """Wait until it is true of all; returns when that was, or for none at all 0. Raises TimeoutError."""
-        await _within(self._all, self.progress)
+        await _within(self._all, self.progress, patience)
         return self._at
 
     def progress(self) -> str:
@@ -342,11 +342,11 @@ async def followed(
         await asyncio.wait({watching})
 
 
-async def _within(event: asyncio.Event, late: Callable[[], str]) -> None:
+async def _within(event: asyncio.Event, late: Callable[[], str], patience: float = PATIENCE) -> None:
     try:
-        await asyncio.wait_for(event.wait(), PATIENCE)
+        await asyncio.wait_for(event.wait(), patience)
     except TimeoutError:
-        raise TimeoutError(f"after {PATIENCE:.0f} s {late()}") from None
+        raise TimeoutError(f"after {patience:.0f} s {late()}") from None
 
 
 def sheet(shape: Shape, runs: Sequence[Taken], peers: Mapping[str, Taken] | None = None) -> Sheet:

@@ -38,6 +38,7 @@ from elasticjob.controllers.passes.triggers import (
     life_changed,
     machine_changed,
     more_than_reports,
+    settled,
 )
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
@@ -201,5 +202,5 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),
-        settle=SETTLE,
+        settle=settled(SETTLE, reconcile.caches),
     )

@@ -126,7 +126,13 @@ class Seen:
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""
-        return rules.policy(self.job, role)
+        found = self._policies.get(role)
+        return rules.policy(self.job, role) if found is None else found
+
+    @cached_property
+    def _policies(self) -> Mapping[str, Policy]:
+        """The policies of the roles of the job: each node asks, and a job may have thousands."""
+        return {role: rules.policy(self.job, role) for role in self.job.spec.roles}
 
     def is_spent(self, node: Node) -> bool:
         """Whether a node failed for good."""

@@ -35,6 +35,7 @@ from elasticjob.controllers.passes.triggers import (
     more_than_reports,
     request_of,
     same_name,
+    settled,
     those_of,
 )
 from elasticjob.kube.controller.controller import Controller, Result
@@ -182,5 +183,5 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,
-        settle=SETTLE,
+        settle=settled(SETTLE, reconcile.caches),
     )

@@ -153,7 +153,13 @@ class Seen:
 
     def policy(self, role: str) -> Policy:
         """How often nodes of a role are created again."""
-        return rules.policy(self.job, role)
+        found = self._policies.get(role)
+        return rules.policy(self.job, role) if found is None else found
+
+    @cached_property
+    def _policies(self) -> Mapping[str, Policy]:
+        """The policies of the roles of the job: each node asks, and a job may have thousands."""
+        return {role: rules.policy(self.job, role) for role in (self.job.spec.roles if self.job else ())}
 
     def resource_of(self, role: str, index: int) -> dict[str, str]:
         """The resource of a node beside its template: the role's, with the node's own exceptions."""

@@ -23,7 +23,7 @@ from elasticjob.controllers.nodes.relaunch import Life, life_of
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_named, owner_of
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.wire import Meta
+from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
@@ -33,6 +33,8 @@ MACHINE = "machine"
 """The index of pods by the machine that they are on."""
 JOB = "job"
 """The index of plans by the job that they are about."""
+MOST_LIVES = 4096
+"""Lives that are remembered: pods of large jobs are looked at in pass after pass, and few of them change."""
 OWNER = "owner"
 """The index of objects by kind and name of their only owner, whichever uid it has."""
 
@@ -59,6 +61,16 @@ class Silent:
 
 
 @dataclass(frozen=True)
+class Remembered:
+    """A pod as a life, and the versions of pod and Node that it was read from."""
+
+    life: Life | None
+    controller: str
+    machine: str
+    versions: tuple[int, str, str | None]
+
+
+@dataclass(frozen=True)
 class Caches:
     """The kinds that are listed and watched; Secrets and RBAC objects are only read one by one."""
 
@@ -69,6 +81,7 @@ class Caches:
     services: Cache[Service]
     machines: Cache[Node]
     taints: tuple[str, ...] = field(default=(), kw_only=True)  # more keys, of machines that end in minutes
+    _lives: dict[str, Remembered] = field(default_factory=dict, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
@@ -78,9 +91,38 @@ class Caches:
 
     def lives(self, uid: str, now: datetime) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
-        pods = (pod for pod in self.pods.owned_by(uid) if controller_uid(pod.metadata) == uid)
-        found = (life.as_of(now) for pod in pods if (life := self.life(pod)) is not None)
+        lives = (self._life_of(item, uid) for item in self.pods.items_owned_by(uid))
+        found = (life.as_of(now) for life in lives if life is not None)
         return tuple(sorted(found, key=lambda life: life.name))
+
+    def _life_of(self, item: Item, controller: str) -> Life | None:
+        """Return a pod of this controller as a life, anew only if the pod or its Node has changed."""
+        known = self._lives.get(item.meta.uid)
+        if known is None or known.versions != self._versions(item, known.machine):
+            known = self._look_at(item)
+        return known.life if known and known.controller == controller else None
+
+    def _look_at(self, item: Item) -> Remembered | None:
+        """Read a pod and remember it; None for one that does not fit its model."""
+        self._lives.pop(item.meta.uid, None)
+        if (pod := self.pods.fitting(item)) is None:
+            return None
+        machine = pod.spec.node_name
+        versions = self._versions(item, machine)
+        found = Remembered(self.life(pod), controller_uid(pod.metadata), machine, versions)
+        self._lives[item.meta.uid] = found
+        if len(self._lives) > MOST_LIVES:
+            del self._lives[next(iter(self._lives))]
+        return found
+
+    def _versions(self, item: Item, machine: str) -> tuple[int, str, str | None]:
+        node = self.machines.meta(Key("", machine)) if machine else None
+        return self.pods.eras, item.meta.resource_version, node.resource_version if node else None
+
+    def pods_of(self, key: Key) -> int:
+        """Return how many pods of nodes a job has, ended ones too."""
+        resource = self.resources.meta(key)
+        return self.pods.count_owned_by(resource.uid) if resource else 0
 
     def life(self, pod: Pod) -> Life | None:
         """Return a pod as a life, None without role and index labels."""

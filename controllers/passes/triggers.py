@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -31,6 +32,15 @@ from elasticjob.kube.objects.views import Node, Object
 _LOOKED_UP: Final = ("machine", "version", "start", "since", "needs")
 _DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
+
+
+EACH_POD: Final = timedelta(microseconds=200)
+"""What a pod adds to the time in which changes gather: a pass looks at all pods of its job."""
+
+
+def settled(least: timedelta, caches: Caches) -> Callable[[Key], timedelta]:
+    """Return how long a change of a job's pods waits for others, longer the more pods the job has."""
+    return lambda key: least + EACH_POD * caches.pods_of(key)
 
 
 def job_of(labelled: Object) -> list[Key]:

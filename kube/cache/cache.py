@@ -92,6 +92,14 @@ class Cache(Generic[T]):
         """The objects that name the owner `uid` in their ownerReferences; undecodable ones are left out."""
         return self._decodable(self._store.indexed(OWNER, uid))
 
+    def items_owned_by(self, uid: str) -> builtins.list[Item]:
+        """The objects that name the owner `uid`, as bytes and metadata."""
+        return self._store.indexed(OWNER, uid)
+
+    def count_owned_by(self, uid: str) -> int:
+        """How many objects name the owner `uid`."""
+        return self._store.count(OWNER, uid)
+
     def by_index(self, name: str, value: str) -> builtins.list[T]:
         """The objects that have `value` in an index made with `add_index`; undecodable ones are left out."""
         return self._decodable(self._store.indexed(name, value))
@@ -155,6 +163,10 @@ class Cache(Generic[T]):
     def view(self, item: Item) -> T:
         """An item of a change, decoded. Raises Undecodable."""
         return self._decode(item)
+
+    def fitting(self, item: Item) -> T | None:
+        """An item, decoded; None for one that does not fit the model, which is logged once."""
+        return next(iter(self._decodable((item,))), None)
 
     # feeding (by the informer)
 

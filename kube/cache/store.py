@@ -64,6 +64,10 @@ class Index:
         """The keys that have a value, in the order in which they came to it."""
         return tuple(self._keys.get(value, ()))
 
+    def count(self, value: str) -> int:
+        """How many keys have a value."""
+        return len(self._keys.get(value, ()))
+
 
 class Store:
     """One kind's objects.
@@ -105,6 +109,10 @@ class Store:
     def indexed(self, name: str, value: str) -> list[Item]:
         """The objects that have `value` in the index `name`. Raises KeyError for an unknown index."""
         return [self._items[key] for key in self._indexes[name].keys(value)]
+
+    def count(self, name: str, value: str) -> int:
+        """How many objects have `value` in the index `name`. Raises KeyError for an unknown index."""
+        return self._indexes[name].count(value)
 
     def apply(self, event: Event) -> list[Change]:
         """Take over one event of the watch; the changes it made, in order."""

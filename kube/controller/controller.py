@@ -84,6 +84,9 @@ class Reconcile(Protocol):
 MapToKeys = Callable[[Any], Iterable[Key]]
 """Which keys an object of a watched kind concerns; asked for the object before and after a change."""
 
+Settle = Callable[[Key], timedelta]
+"""How long a change of an owned or watched object waits for others of its key."""
+
 Watch = tuple[Kind[Any], MapToKeys] | tuple[Kind[Any], MapToKeys, Predicate]
 """A kind, the keys that an object of it concerns, and which of its changes are worth a run (all)."""
 
@@ -96,7 +99,8 @@ class Controller:
     """A reconcile function and its triggers. `owns` follows controller references to the primary kind.
 
     Changes of owned and watched objects often come in flocks: such a change waits for `settle` before its key
-    runs, and those that come meanwhile make no further run. Changes of the primary kind do not wait.
+    runs, and those that come meanwhile make no further run. Changes of the primary kind do not wait. Where
+    some keys take longer than others, `settle` says how long each waits.
     """
 
     name: str
@@ -107,7 +111,7 @@ class Controller:
     concurrency: int = 4
     when: Predicate = any_change
     timeout: timedelta | None = None
-    settle: timedelta = timedelta(0)
+    settle: timedelta | Settle = timedelta(0)
 
     @property
     def kinds(self) -> list[Kind[Any]]:
@@ -135,7 +139,6 @@ class Runner:
         self._clock = clock
         self._meter = RunMeter(metrics, controller.name, controller.concurrency)
         self._warn = warn
-        self._settle_seconds = controller.settle.total_seconds()
         self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
         self._gates = Gates(
             self._queue, caches, clock, timed_out=self._meter.gate_timeouts.inc, patience=gate
@@ -175,7 +178,7 @@ class Runner:
 
     def _on_owned(self, change: Change) -> None:
         keys = {key for item in (change.old, change.new) if item for key in self._owners(item)}
-        self._add(keys, change, self._settle_seconds)
+        self._add_later(keys, change)
 
     def _owners(self, item: Item) -> list[Key]:
         kind = self.controller.for_
@@ -192,7 +195,7 @@ class Runner:
                 return
             items = (item for item in (change.old, change.new) if item)
             found = {key for item in items for key in self._mapped(cache, item, keys)}
-            self._add(found, change, self._settle_seconds)
+            self._add_later(found, change)
 
         return listener
 
@@ -218,9 +221,15 @@ class Runner:
         about = {"controller": self.controller.name, "object": str(item.key) if item else ""}
         log.error("a change could not be looked at", extra=about, exc_info=error)
 
-    def _add(self, keys: Iterable[Key], change: Change, after: float = 0.0, priority: int = 0) -> None:
+    def _add(self, keys: Iterable[Key], change: Change, priority: int = 0) -> None:
         for key in keys:
-            self._queue.add(key, priority=LOW if change.initial else priority, after=after)
+            self._queue.add(key, priority=LOW if change.initial else priority)
+
+    def _add_later(self, keys: Iterable[Key], change: Change) -> None:
+        settle = self.controller.settle
+        for key in keys:
+            after = settle if isinstance(settle, timedelta) else settle(key)
+            self._queue.add(key, priority=LOW if change.initial else 0, after=after.total_seconds())
 
     # running
 

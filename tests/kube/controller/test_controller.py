@@ -141,6 +141,33 @@ async def test_a_flock_of_changes_of_owned_objects_makes_one_run_when_it_has_set
         assert it.runs == [A]
 
 
+async def test_keys_may_settle_for_different_times() -> None:
+    async with bench(settle=lambda at: timedelta(seconds=1 if at == A else 2)) as it:
+        for version, name in enumerate("ab", 1):
+            await it.feed(it.secrets, Upserted(as_item(owned(f"s-{name}", name, version))))
+        await it.clock.advance(1)
+        assert it.runs == [A]
+        await it.clock.advance(1)
+        assert it.runs == [A, B]
+
+
+async def test_objects_that_are_new_run_before_those_that_go_on() -> None:
+    """Also before one that was new, and asked to go on at once."""
+
+    async def act(at: Key) -> Result:
+        if it.runs.count(at) > 1:
+            return Result.done()
+        await it.changed(item("b"))
+        return Result.again(timedelta(0))
+
+    async with bench(act, concurrency=1) as it:
+        await it.feed(it.secrets, Upserted(as_item(owned("s", "c", 1))))
+        await it.changed(item("a"))
+        await it.clock.advance(1)
+        assert it.runs[-3:].count(B) == 1
+        assert it.runs.index(B) < len(it.runs) - 1 - it.runs[::-1].index(A)
+
+
 async def test_a_change_of_the_object_itself_does_not_wait_for_the_flock() -> None:
     async with bench(settle=timedelta(seconds=1)) as it:
         await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 1))))
