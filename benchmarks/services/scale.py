@@ -413,6 +413,12 @@ def writers(taken: Taken, whose: str = "jobs") -> Sheet:
     return Sheet([f"writes at {taken.jobs:,} {whose}", "per job"], rows)
 
 
+def compared(taken: Taken, title: str, peer: Taken) -> str:
+    """Return the time until all pods run, in words, as a multiple of that of a peer."""
+    times = taken.pods_seconds / peer.pods_seconds
+    return f"{taken.pods_seconds:.1f} s, {times:.1f} × {peer.pods_seconds:.1f} s of {title}"
+
+
 async def measured(crowd: Crowd, jobs: int, *, lost: bool = False) -> tuple[Taken, Lost | None]:
     """Measure one number of jobs on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
@@ -453,7 +459,9 @@ class Found:
             figures.show(sheet(SHAPES[name], taken, self.peers))
             print()
             figures.show(writers(taken[-1]))
-            print()
+            print(
+                *(f"\nall pods run after {compared(taken[-1], *peer)}" for peer in self.peers.items()), "\n"
+            )
         for title, run in self.peers.items():
             figures.show(writers(run, f"× {title}"))
             print()

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from benchmarks.services.crowds import PEERS, SHAPES, Peer, worker
-from benchmarks.services.scale import PASSES, PROGRAMS, REQUESTS, Taken, counted, sheet, writes_in
+from benchmarks.services.scale import PASSES, PROGRAMS, REQUESTS, Taken, compared, counted, sheet, writes_in
 from elasticjob.kube.metrics import Metrics
 from hack.cluster.audit import Audited
 
@@ -60,3 +60,7 @@ def test_a_peer_makes_the_pods_of_our_jobs(peer: Peer) -> None:
     assert pods == 3 * SHAPES["master"].pods == 3 * peer.pods
     assert specs[0] == worker("job-0000", 0)["spec"]
     assert len({manifest["metadata"]["name"] for manifest in made}) == len(made)
+
+
+def test_the_time_until_all_pods_run_is_told_as_a_multiple_of_a_peer() -> None:
+    assert compared(taken(10, 12.0), "4 bare pods", taken(10, 6.0)) == "12.0 s, 2.0 × 6.0 s of 4 bare pods"
