@@ -203,4 +203,5 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),
         settle=settled(SETTLE, reconcile.caches),
+        new_first=True,
     )

@@ -160,7 +160,7 @@ async def test_objects_that_are_new_run_before_those_that_go_on() -> None:
         await it.changed(item("b"))
         return Result.again(timedelta(0))
 
-    async with bench(act, concurrency=1) as it:
+    async with bench(act, concurrency=1, new_first=True) as it:
         await it.feed(it.secrets, Upserted(as_item(owned("s", "c", 1))))
         await it.changed(item("a"))
         await it.clock.advance(1)
