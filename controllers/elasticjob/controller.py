@@ -75,6 +75,8 @@ class JobReconciler:
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
+        if self.admission and not await self.admission.shows_all_pods(key, self.now(), self.applier):
+            return Result.again(SOON)
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)

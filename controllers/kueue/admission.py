@@ -12,6 +12,7 @@ from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.quota import needs
 from elasticjob.controllers.kueue.workload import PodSet, Workload, WorkloadSpec
+from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
 
@@ -36,6 +37,19 @@ class Admission:
         """Return the names of the Workloads of a job whose pods are to leave."""
         found = self.queues.of(job.key, job.metadata.uid)
         return frozenset(each.metadata.name for each in found if each.leaving)
+
+    async def shows_all_pods(self, key: Key, now: datetime, applier: Applier) -> bool:
+        """Whether the cache has all pods of a job, as far as that is in doubt: after a pass that failed.
+
+        The answer to a write may have been lost, and a second pod would have no place.
+        """
+        if key in self.queues.doubtful:
+            there = await applier.pods(key.namespace, self.jobs.selector(key))
+            known = {life.uid for life in self.jobs.lives(key, None, now)}
+            if any(life.uid not in known for life in self.jobs.lives(key, there, now)):
+                return False
+            self.queues.doubtful.discard(key)
+        return True
 
     def turn(self, key: Key) -> AbstractAsyncContextManager[None]:
         """Let one pass over a job run at a time."""

@@ -180,7 +180,7 @@ def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or base is None or demand.ended is not None or base.finished:
         return
     paused = base.metadata.annotations.get(PAUSED) == "suspend"
-    if demand.suspended and not paused:
+    if demand.suspended and (base.spec.active or not paused):
         if any(seen.users[each.metadata.name] for each in (base, *seen.slices)):
             return  # Kueue counts nothing for a Workload that is not active
         change = {"metadata": {"annotations": {PAUSED: "suspend"}}, "spec": {"active": False}}
@@ -224,11 +224,11 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
         needed = runs and each.metadata.labels.get(SLICE) in known
         if not (each.leaving or each.finished or not needed):
             continue
-        if not seen.users[name]:
+        if each.admitted:
+            yield Step(((_given(each, "the base"),),))
+        elif not seen.users[name]:
             hold = _held(base, now) if base is not None and each.evicted and runs else ()
             yield Step((*((hold,) if hold else ()), *_gone(each)))
-        elif not each.leaving:
-            yield Step(((_given(each, "the base"),),))
 
 
 def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -242,6 +242,17 @@ def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
     sentence = f"{count} {word} given back: others wait in the cohort of ClusterQueue {seen.queue}"
     patches = tuple(_given(each, "others") for each in chosen)
     yield Step((_held(base, now), patches), Note("QuotaGivenBack", sentence))
+
+
+def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Quota of pods that have succeeded is returned for good: where such a pod is gone, more is asked for."""
+    demand = seen.demand
+    if demand is None or demand.ended is not None or demand.elsewhere:
+        return
+    for each in (*((seen.base,) if seen.base else ()), *seen.slices):
+        lost = any(one.count > _succeeded(each, seen.lives)[one.name] for one in each.status.reclaimable_pods)
+        if lost and each.admitted and not seen.users[each.metadata.name]:
+            yield Step(((_given(each, "the job"),),) if is_slice(each) else _gone(each))
 
 
 def ask_for_more(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -271,7 +282,7 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
     for each in sorted(mine, key=lambda e: (not e.pending, -number_of(e))):
         if each.count(role.name) <= surplus and not seen.users[each.metadata.name]:
             surplus -= each.count(role.name)
-            yield Step(_gone(each))
+            yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
     leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
     if have >= role.wanted or leaving or _is_stuck(base, now):
         return
@@ -312,7 +323,8 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
         if not workload.admitted or workload.metadata.name in seen.giving:
             continue
         ready = demand.ready if demand.elsewhere else _ready(workload, seen.lives)
-        done = _done(workload, seen.lives)
+        repeat = {role.name for role in demand.roles if role.repeats}
+        done = {name: n for name, n in _done(workload, seen.lives).items() if name not in repeat}
         changes: Manifest = {}
         if done != {each.name: each.count for each in workload.status.reclaimable_pods} and done:
             changes["reclaimablePods"] = [{"name": n, "count": c} for n, c in sorted(done.items())]
@@ -334,6 +346,7 @@ RULES: Final[tuple[Rule, ...]] = (
     return_the_quota_of_an_evicted_base,
     return_slices,
     give_back_for_others,
+    renew_what_was_returned,
     ask_for_more,
     report,
 )
@@ -360,11 +373,15 @@ def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
 
 def _done(workload: Workload, lives: Iterable[Life]) -> dict[str, int]:
     """Return how many pods of each pod set have succeeded, never fewer than before."""
-    mine = (life for life in lives if life.workload == workload.metadata.name)
-    found = Counter(life.role for life in mine if life.over and _has_succeeded(life))
+    found = _succeeded(workload, lives)
     before = {each.name: each.count for each in workload.status.reclaimable_pods}
     counts = {each.name: max(found[each.name], before.get(each.name, 0)) for each in workload.spec.pod_sets}
     return {name: min(count, workload.count(name)) for name, count in counts.items() if count}
+
+
+def _succeeded(workload: Workload, lives: Iterable[Life]) -> Counter[str]:
+    mine = (life for life in lives if life.workload == workload.metadata.name)
+    return Counter(life.role for life in mine if life.over and _has_succeeded(life))
 
 
 def _has_succeeded(life: Life) -> bool:
@@ -406,7 +423,10 @@ def _gone(workload: Workload) -> tuple[tuple[Action, ...], ...]:
 
 
 def _given(workload: Workload, whom: str) -> Patch:
-    """The write that marks a slice as on its way back; Kueue counts nothing for one that is not active."""
+    """The write that marks a slice as on its way back: where that is seen, no pod is made in it.
+
+    Kueue counts nothing for one that is not active.
+    """
     return _patch(workload, {"metadata": {"annotations": {GIVEN_BACK: whom}}})
 
 

@@ -52,6 +52,8 @@ class Role:
     most: int = 0
     asked: Manifest | None = None
     """What of the template the user has asked for; None: all of it."""
+    repeats: bool = False
+    """Whether pods that have succeeded are made again."""
 
     @property
     def step(self) -> int:

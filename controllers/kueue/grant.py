@@ -25,6 +25,7 @@ class Place:
     workload: str
     role: str
     count: int
+    done: int = 0  # of `count`: they will not run again, and their quota is returned
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Free:
         """Return a place for one more pod of a role; None where none is left."""
         for place in self.grant.places if self.grant.admitted else ():
             key = (place.workload, role)
-            if place.role == role and self.taken.get(key, 0) < place.count:
+            if place.role == role and self.taken.get(key, 0) < place.count - place.done:
                 self.taken[key] = self.taken.get(key, 0) + 1
                 return place
         return None
@@ -126,6 +127,7 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
         workload=name,
         role=given.name,
         count=given.count if given.count is not None else workload.count(given.name),
+        done=sum(each.count for each in workload.status.reclaimable_pods if each.name == given.name),
         labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},
         annotations={WORKLOAD_OF: name, **{k: v for u in updates for k, v in u.annotations.items()}},
         node_selector=selector,

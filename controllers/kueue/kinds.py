@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from elasticjob.api.readings import counts
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS
 from elasticjob.api.v1alpha1.placing import sized
@@ -21,6 +21,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_ours, is_over
 from elasticjob.controllers.passes.observe import Caches
+from elasticjob.controllers.passes.rules import policy
 from elasticjob.controllers.passes.triggers import job_of
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.conditions import find, is_true
@@ -122,7 +123,7 @@ def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
     if job.spec.needs_master:
         given = counted({}, job.spec.master.pod) if job.spec.master else {}
-        yield Role(names.MASTER, counted({}, master(job)), 1, 1, asked=given)
+        yield Role(names.MASTER, counted({}, master(job)), 1, 1, asked=given, repeats=True)
     asked = wanted(job, resource)
     specs = resource.spec.replica_resource_specs if resource else {}
     for role, spec in job.spec.roles.items():
@@ -132,7 +133,9 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
         largest = (range_.largest if range_.largest is not None else most) + spec.spares
-        yield Role(role, template, least, max(least, most), unit=range_.unit, most=max(largest, most))
+        repeats = policy(job, role).restart is RestartPolicy.ALWAYS
+        most = max(least, most)
+        yield Role(role, template, least, most, unit=range_.unit, most=max(largest, most), repeats=repeats)
 
 
 def _class_of(job: ElasticJob) -> tuple[str, str]:

@@ -64,6 +64,8 @@ class Queues:
     clusters: Cache[ClusterQueue]
     flavors: Cache[ResourceFlavor]
     gives_back: bool = True
+    doubtful: set[Key] = field(default_factory=set)
+    """Jobs of which a pass failed: it may have made pods that no cache shows yet."""
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0
@@ -102,7 +104,7 @@ class Queues:
         start = f"{demand.base}-"
         slices = [each for each in every if is_slice(each) and each.metadata.name.startswith(start)]
         flavors = {each.metadata.name: each for each in self.flavors.list()}
-        admitted = base is not None and base.admitted
+        admitted = base is not None and base.admitted and not demand.suspended
         chosen = [base, *sorted(slices, key=lambda s: s.metadata.name)] if base and admitted else []
         reason, sentence = told(demand, base, slices)
         return Grant(
@@ -159,6 +161,9 @@ class Queues:
         try:
             async with lock:
                 yield
+        except Exception:
+            self.doubtful.add(key)
+            raise
         finally:
             lock, users = self._turns[key]
             if users == 1:

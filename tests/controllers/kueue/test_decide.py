@@ -14,7 +14,7 @@ from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees
 from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Workload
+from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Reclaimable, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
@@ -76,6 +76,10 @@ HELD_BACK = admitted(true=READY, annotations=SOON)
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
 OWNER = OwnerReference("elastic.iml.github.io/v1alpha1", "ElasticJob", "digits", "job-1")
 OWNED = msgspec.structs.replace(admitted("made").metadata, owner_references=[OWNER])
+DONE = msgspec.structs.replace(
+    admitted(), status=msgspec.structs.replace(admitted().status, reclaimable_pods=[Reclaimable("worker", 1)])
+)
+DONE_ONE = msgspec.structs.replace(admitted(ONE), status=DONE.status)
 RETURNED = "QuotaReserved=False Admitted=False Evicted=True"
 TRUE = "QuotaReserved=True Admitted=True"
 Row = tuple[str, Seen, list[str]]
@@ -236,7 +240,19 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
                 admitted(TWO, true=READY),
                 lives=(with_pod(BASE), with_pod(TWO, 1)),
             ),
-            ["slice 1 let go", "-slice 1"],
+            ["slice 1 elasticjob.dlrover/given-back"],
+        ),
+    ],
+    rules.renew_what_was_returned: [
+        ("a pod has succeeded", seen(demand(), DONE, lives=(ended(code=0, workload=BASE),)), []),
+        ("it is gone", seen(demand(), DONE), ["base let go", "-base"]),
+        ("another runs", seen(demand(), DONE, lives=RUNS), []),
+        (
+            "the pod of a slice is gone",
+            seen(
+                demand(2), admitted(), msgspec.structs.replace(admitted(ONE), status=DONE.status), lives=RUNS
+            ),
+            ["slice 1 elasticjob.dlrover/given-back"],
         ),
     ],
     rules.report: [

@@ -1,0 +1,152 @@
+"""What pods use and Workloads hold, at one instant: the rules that no interleaving may break. Pure.
+
+    each pod that holds resources is in a Workload of its job, which holds quota for it
+    the pods of each Workload, and of each of its pod sets, ask for no more than that holds
+    the pods of all Workloads of a ClusterQueue ask for no more than its quota and what it may borrow
+    the pods of a cohort ask for no more than its quotas
+
+A Workload that someone else has deactivated is excused: Kueue counts nothing for it from that instant on, and
+its pods need a moment to leave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from typing import Any, Final
+
+from elasticjob.api.resources import Amount, pod_requests
+
+Object = Mapping[str, Any]
+Number = Fraction | int | float
+
+RESOURCE: Final = "cpu"
+WORKLOAD_OF: Final = "kueue.x-k8s.io/workload"
+POD_SET: Final = "kueue.x-k8s.io/podset"
+ENDED: Final = ("Succeeded", "Failed")
+LABEL_JOB: Final = "elasticjob.dlrover/name"
+"""Of our Workloads, of which the pods are counted; all that others hold is counted as used."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A ClusterQueue of one flavour of one resource."""
+
+    name: str
+    nominal: Number
+    cohort: str = ""
+    borrowing: Number = inf
+
+
+def breaches(
+    pods: Iterable[Object],
+    workloads: Iterable[Object],
+    queues: Iterable[Queue],
+    excused: Collection[str] = (),
+) -> list[str]:
+    """Return what is wrong, in sentences; `excused` are names of Workloads."""
+    held = {each["metadata"]["name"]: each for each in workloads}
+    live = [p for p in pods if _phase(p) not in ENDED and workload_of(p) not in excused]
+    found = [sentence for pod in live if (sentence := _homeless(pod, held.get(workload_of(pod))))]
+    used = dict[tuple[str, str], Number]()
+    counts = Counter[tuple[str, str]]()
+    for pod in live:
+        place = workload_of(pod), pod["metadata"].get("labels", {}).get(POD_SET, "")
+        if place[0] in held and holds(held[place[0]]):
+            counts[place] += 1
+            used[place] = used.get(place, 0) + request(pod["spec"])
+    found += [s for place, n in counts.items() for s in _crowded(held[place[0]], place[1], n, used[place])]
+    total = dict[str, Number]()
+    for name, workload in held.items():
+        if holds(workload):
+            queue = workload["status"]["admission"]["clusterQueue"]
+            ours = LABEL_JOB in workload["metadata"].get("labels", {})
+            amount = sum(v for (of, _), v in used.items() if of == name) if ours else usage(workload)
+            total[queue] = total.get(queue, 0) + amount
+    return [*found, *_beyond(total, tuple(queues))]
+
+
+def _homeless(pod: Object, workload: Object | None) -> str:
+    name, of = pod["metadata"]["name"], workload_of(pod)
+    if workload is None:
+        return f"pod {name} is in Workload {of!r}, which is not there"
+    return "" if holds(workload) else f"pod {name} is in Workload {of}, which holds nothing: {told(workload)}"
+
+
+def _crowded(workload: Object, role: str, count: int, used: Number) -> Iterator[str]:
+    name, most, amount = workload["metadata"]["name"], places(workload, role), amounts(workload).get(role, 0)
+    if count > most:
+        yield f"{count} pods of {role} are in Workload {name}, which is for {most}"
+    if used > amount:
+        yield f"pods of {role} ask for {used} in Workload {name}, which holds {amount}"
+
+
+def _beyond(total: Mapping[str, Number], queues: tuple[Queue, ...]) -> Iterator[str]:
+    for each in queues:
+        most, used = each.nominal + (each.borrowing if each.cohort else 0), total.get(each.name, 0)
+        if used > most:
+            yield f"{used} is used of ClusterQueue {each.name}, which has {most}"
+    for cohort in sorted({each.cohort for each in queues if each.cohort}):
+        mine = [each for each in queues if each.cohort == cohort]
+        most, used = sum(each.nominal for each in mine), sum(total.get(each.name, 0) for each in mine)
+        if used > most:
+            yield f"{used} is used of cohort {cohort}, which has {most}"
+
+
+def workload_of(pod: Object) -> str:
+    """Return the name of the Workload that a pod is in, "" for none."""
+    return str(pod["metadata"].get("annotations", {}).get(WORKLOAD_OF, ""))
+
+
+def _phase(pod: Object) -> str:
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+def holds(workload: Object) -> bool:
+    """Whether Kueue counts quota for a Workload."""
+    reserved = is_true(workload, "QuotaReserved") and bool(workload["status"].get("admission"))
+    return reserved and not is_true(workload, "Finished") and workload["spec"].get("active", True)
+
+
+def usage(workload: Object) -> Number:
+    """Return what a Workload that holds quota uses."""
+    return sum(amounts(workload).values())
+
+
+def amounts(workload: Object) -> dict[str, Number]:
+    """Return what each pod set of a Workload that holds quota uses."""
+    found = dict[str, Number]()
+    for given in workload["status"]["admission"]["podSetAssignments"]:
+        one = Amount.parse(given.get("resourceUsage", {}).get(RESOURCE, 0)).value
+        count = given.get("count") or 0
+        found[given["name"]] = one * places(workload, given["name"]) / count if count else 0
+    return found
+
+
+def places(workload: Object, role: str) -> int:
+    """Return for how many pods of a pod set a Workload holds quota."""
+    asked = {each["name"]: each.get("count", 1) for each in workload["spec"]["podSets"]}
+    given = {e["name"]: e.get("count", 0) for e in workload["status"]["admission"]["podSetAssignments"]}
+    done = {each["name"]: each["count"] for each in workload["status"].get("reclaimablePods", [])}
+    return int(max(0, min(asked.get(role, 0), given.get(role, 0)) - done.get(role, 0)))
+
+
+def request(spec: Object) -> Number:
+    """Return what a pod asks for."""
+    amount = pod_requests(dict(spec)).get(RESOURCE)
+    return amount.value if amount else 0
+
+
+def is_true(thing: Object, type_: str) -> bool:
+    """Whether a condition is True."""
+    found = thing.get("status", {}).get("conditions", ())
+    return any(each["type"] == type_ and each["status"] == "True" for each in found)
+
+
+def told(thing: Object) -> str:
+    """Return the conditions of an object in words."""
+    found = thing.get("status", {}).get("conditions", ())
+    return ", ".join(f"{each['type']}={each['status']}/{each['reason']}" for each in found) or "no condition"

@@ -1,0 +1,375 @@
+"""Random stories of a world: what happens, when; and what must be true once nothing happens any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Final
+
+from benchmarks.chaos.quota import Number, holds, is_true, told, usage
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
+from tests.kit.queues.kueue import needs
+from tests.kit.queues.world import TEAM, Broken, World, job
+
+QUIET: Final = 200.0
+"""Seconds without a write after which a world is at rest: jobs look for quota again after a minute."""
+LONGEST: Final = 900.0
+SLICE: Final = "elasticjob.dlrover/slice"
+
+Event = Callable[[World], Awaitable[None] | None]
+
+
+async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
+    """Let a story happen, and check it. Raises Broken."""
+    chance = Random(seed)
+    world = World(chance, verbose=verbose)
+    world.start()
+    try:
+        for number in range(events):
+            name, happens = chance.choice(EVENTS) if number > 1 else EVENTS[0]
+            await _happen(world, name, happens)
+            if world.broken:
+                raise _broken(world, seed, "at an instant", world.broken)
+            await asyncio.sleep(chance.choice((0.0, 0.02, 0.3, 1, 5, 40)))
+        _heal(world)
+        await _rest(world, seed)
+        if wrong := at_rest(world):
+            raise _broken(world, seed, "at rest", wrong)
+        for each in world.jobs():
+            world.server.remove(ELASTICJOB, each)
+        for each in world.foreign():
+            world.go(each["metadata"]["name"])
+        await _rest(world, seed)
+        if wrong := at_the_end(world):
+            raise _broken(world, seed, "at the end", wrong)
+    finally:
+        await world.kill()
+    return world
+
+
+async def _happen(world: World, name: str, happens: Event) -> None:
+    before = len(world.diary)
+    world.note(f"--- {name}")
+    if awaited := happens(world):
+        await awaited
+    if len(world.diary) == before:
+        world.note(name)
+
+
+def _broken(world: World, seed: int, when: str, wrong: list[str]) -> Broken:
+    told = "\n".join(world.diary[-400:])
+    return Broken(f"seed {seed}, {when}: {'; '.join(wrong)}\n{told}")
+
+
+async def _rest(world: World, seed: int) -> None:
+    """Run on until nothing changes."""
+    began = asyncio.get_running_loop().time()
+    version, since = -1, began
+    while (now := asyncio.get_running_loop().time()) - since < QUIET:
+        if now - began > LONGEST:
+            raise _broken(world, seed, "at rest", ["it never comes to rest"])
+        await asyncio.sleep(10)
+        if world.broken:
+            raise _broken(world, seed, "at an instant", world.broken)
+        if world.server.version != version:
+            version, since = world.server.version, asyncio.get_running_loop().time()
+
+
+def _heal(world: World) -> None:
+    """Nothing more goes wrong."""
+    world.note("--- all is well from now on")
+    world.server.away, world.server.trouble = False, 0.0
+    world.kueue_starts()
+    if world.operator is None:
+        world.start()
+    for name in ("n1", "n2", "n3"):
+        world.find(name)
+    for name in ("a", "b"):
+        world.stop_queue(LOCAL_QUEUE, name, "None")
+        world.stop_queue(CLUSTER_QUEUE, name, "None")
+    for each in world.server.every(WORKLOAD):
+        if not each["spec"].get("active", True) and LABEL_JOB not in each["metadata"].get("labels", {}):
+            world.activate(each["metadata"]["name"], True)
+
+
+# what must hold at rest
+
+
+def at_rest(world: World) -> list[str]:
+    """Return what is wrong where nothing happens any more."""
+    every = world.server.every(WORKLOAD)
+    wrong = [
+        f"Workload {each['metadata']['name']} is Admitted and Evicted: {told(each)}"
+        for each in every
+        if is_true(each, "Admitted") and is_true(each, "Evicted")
+    ]
+    wrong += [
+        f"Workload {each['metadata']['name']} never goes"
+        for each in every
+        if "deletionTimestamp" in each["metadata"]
+    ]
+    if not wrong:
+        for each in world.jobs():
+            wrong += _about(world, each)
+    return wrong
+
+
+def _about(world: World, found: Manifest) -> list[str]:
+    """Return what is wrong with a job."""
+    name = found["metadata"]["name"]
+    if found["spec"].get("suspend") or is_true(found, "Complete") or is_true(found, "Failed"):
+        mine = [e for e in _of(world, name) if holds(e)]
+        return [f"job {name} is over or suspended, and {_names(mine)} hold quota"] if mine else []
+    every = _of(world, name)
+    bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
+    if len(bases) != 1:
+        return [f"job {name} has the bases {_names(bases)}"]
+    [base], slices = bases, [each for each in every if SLICE in each["metadata"]["labels"]]
+    if not base["spec"].get("active", True):
+        return [f"job {name} is deactivated, and {_names(slices)} are there"] if slices else []
+    pods = [
+        p
+        for p in world.server.every(POD)
+        if _job(p) == name and p["status"]["phase"] in ("Running", "Succeeded")
+    ]
+    if not holds(base):
+        live = [each for each in pods if each["status"]["phase"] == "Running"]
+        wrong = [f"job {name} has no quota, and pods"] if live else []
+        if (idle := _idle(world, base, with_slices=True)) >= needs(base):
+            wrong.append(f"job {name} waits, though {idle} is idle or surplus: {told(base)}")
+        return wrong
+    return _about_size(world, found, base, slices, pods)
+
+
+def _about_size(
+    world: World, found: Manifest, base: Manifest, slices: list[Manifest], pods: list[Manifest]
+) -> list[str]:
+    name, wrong = found["metadata"]["name"], []
+    resource = world.server.found(JOBRESOURCE, name, TEAM)
+    if resource is None:
+        return [f"job {name} has no JobResource"]
+    size = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas", 0)
+    worker = found["spec"]["replicaSpecs"]["worker"]
+    least = next((s["count"] for s in base["spec"]["podSets"] if s["name"] == "worker"), 0)
+    have = least + sum(s["podSets"][0]["count"] for s in (e["spec"] for e in slices if holds(e)))
+    if any(not holds(each) for each in slices):
+        wrong.append(f"job {name}: slices wait for ever")
+    asked = wanted(found, resource)
+    unit = worker.get("nodeUnit", 1)
+    if size > have or have > max(least, asked):
+        wrong.append(
+            f"job {name} has {size} nodes and {have} admitted, {asked} are wanted: {resource} {worker}"
+        )
+    if size < min(have, asked):
+        wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
+    running = len(
+        {
+            p["metadata"]["labels"][LABEL_INDEX]
+            for p in pods
+            if p["metadata"]["labels"][LABEL_ROLE] == "worker"
+        }
+    )
+    if running != size:
+        wrong.append(f"job {name} has {running} pods, {size} are in its JobResource")
+    crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
+    if asked - have >= unit and not crowded and _idle(world, base) >= unit:
+        wrong.append(f"job {name} has {have} of {asked} nodes, though {_idle(world, base)} is idle")
+    return wrong
+
+
+def wanted(found: Manifest, resource: Manifest) -> int:
+    """The nodes that were asked for last."""
+    kept = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/wanted")
+    worker = found["spec"]["replicaSpecs"]["worker"]
+    asked = json.loads(kept)["worker"] if kept else worker["replicas"]
+    unit = worker.get("nodeUnit", 1)
+    most = worker.get("maxReplicas")
+    asked = min(asked, most) if most is not None else asked
+    return int(max(asked // unit * unit, worker["minReplicas"]))
+
+
+def _pending(world: World) -> list[Manifest]:
+    return [
+        each
+        for each in world.server.every(WORKLOAD)
+        if not is_true(each, "QuotaReserved")
+        and each["spec"].get("active", True)
+        and SLICE not in each["metadata"].get("labels", {})
+        and not is_true(each, "Finished")
+    ]
+
+
+def _could(world: World, workload: Manifest) -> bool:
+    """Whether a Workload would fit into empty queues."""
+    queue = world.kueue.queues()[world.kueue.queue_of(workload)]
+    total = sum(each.nominal for each in world.kueue.queues().values())
+    return needs(workload) <= min(total, queue.nominal + queue.borrowing)
+
+
+def _idle(world: World, workload: Manifest, *, with_slices: bool = False) -> Number:
+    """What a Workload could get, if slices were given back too."""
+    counted = [e for e in world.server.every(WORKLOAD) if holds(e)]
+    kept = [e for e in counted if not (with_slices and SLICE in e["metadata"].get("labels", {}))]
+    queues = world.kueue.queues()
+    own = queues[world.kueue.queue_of(workload)]
+    used = sum(usage(e) for e in kept)
+    mine = sum(usage(e) for e in kept if world.kueue.queue_of(e) == own.name)
+    return min(sum(q.nominal for q in queues.values()) - used, own.nominal + own.borrowing - mine)
+
+
+def at_the_end(world: World) -> list[str]:
+    """Return what is left after everything was deleted."""
+    wrong = [
+        f"Workload {each['metadata']['name']} is left: {each['metadata'].get('finalizers')} {told(each)}"
+        for each in world.server.every(WORKLOAD)
+    ]
+    return wrong + [f"pod {each['metadata']['name']} is left" for each in world.server.every(POD)]
+
+
+def _of(world: World, name: str) -> list[Manifest]:
+    return [each for each in world.server.every(WORKLOAD) if _job(each) == name]
+
+
+def _job(found: Manifest) -> str:
+    return str(found["metadata"].get("labels", {}).get(LABEL_JOB, ""))
+
+
+def _names(found: list[Manifest]) -> str:
+    return ", ".join(each["metadata"]["name"] for each in found) or "none"
+
+
+# what happens
+
+
+def _arrive(world: World) -> None:
+    chance = world.chance
+    unit = 2 if chance.random() < 0.15 else 1
+    least = unit * chance.randint(1, 2)
+    world.arrive(
+        job(
+            f"j{chance.randint(0, 3)}",
+            chance.choice("ab"),
+            least + unit * chance.randint(0, 4),
+            least,
+            chance.choice((None, None, 8)),
+            unit=unit,
+            master=chance.random() < 0.25,
+            priority="high" if chance.random() < 0.2 else "",
+        )
+    )
+
+
+def _any(world: World, kind: Any) -> str:
+    found = sorted(each["metadata"]["name"] for each in world.server.every(kind))
+    return world.chance.choice(found) if found else ""
+
+
+def _resize(world: World) -> None:
+    world.resize(_any(world, ELASTICJOB), world.chance.randint(1, 7))
+
+
+def _resume(world: World) -> None:
+    for each in world.jobs():
+        world.change_job(each["metadata"]["name"], suspend=False)
+
+
+def _plan(world: World) -> None:
+    if name := _any(world, ELASTICJOB):
+        world.plan(name, world.chance.randint(1, 7), world.chance.random() < 0.5)
+
+
+def _come(world: World) -> None:
+    chance = world.chance
+    priority = chance.choice((-5, 0, 0, 5))
+    world.come(f"f{chance.randint(0, 2)}", chance.choice("ab"), chance.randint(1, 5), priority)
+
+
+def _go(world: World) -> None:
+    if found := world.foreign():
+        world.go(world.chance.choice(found)["metadata"]["name"])
+
+
+def _activate(world: World) -> None:
+    if name := _any(world, WORKLOAD):
+        world.activate(name, world.chance.random() < 0.6)
+
+
+def _stop(world: World) -> None:
+    kind = world.chance.choice((LOCAL_QUEUE, CLUSTER_QUEUE))
+    world.stop_queue(kind, world.chance.choice("ab"), world.chance.choice(("Hold", "HoldAndDrain")))
+
+
+def _go_on(world: World) -> None:
+    for name in "ab":
+        for kind in (LOCAL_QUEUE, CLUSTER_QUEUE):
+            world.stop_queue(kind, name, "None")
+
+
+async def _restart(world: World) -> None:
+    await world.kill()
+    await asyncio.sleep(world.chance.choice((0.0, 0.1, 5, 60)))
+    world.start()
+
+
+def _kueue(world: World) -> None:
+    world.kueue_stops()
+    asyncio.get_running_loop().call_later(world.chance.choice((0.3, 3, 30)), world.kueue_starts)
+
+
+def _server(world: World) -> None:
+    def back() -> None:
+        world.server.away = False
+
+    world.server.away = True
+    asyncio.get_running_loop().call_later(world.chance.choice((0.1, 1, 10)), back)
+
+
+def _trouble(world: World) -> None:
+    world.server.trouble = world.chance.choice((0.0, 0.1, 0.3))
+
+
+def _stall(world: World) -> None:
+    if world.operator:
+        name = world.chance.choice(sorted(world.operator.watches))
+        world.operator.watches[name].stall(world.chance.choice((0.5, 2, 4)))
+
+
+def _lose(world: World) -> None:
+    machine = world.chance.choice(("n1", "n2", "n3"))
+    world.lose(machine)
+    asyncio.get_running_loop().call_later(world.chance.choice((0.5, 5, 60)), world.find, machine)
+
+
+def _end_pod(world: World) -> None:
+    if name := _any(world, POD):
+        world.end_pod(name, world.chance.choice((137, 137, 143, 1, 0)))
+
+
+EVENTS: Final[tuple[tuple[str, Event], ...]] = (
+    *(("a job arrives", _arrive),) * 4,
+    *(("a user resizes", _resize),) * 3,
+    *(("a plan", _plan),) * 2,
+    ("a user suspends", lambda world: world.change_job(_any(world, ELASTICJOB), suspend=True)),
+    *(("a user resumes", _resume),) * 2,
+    ("a job is deleted", lambda world: world.delete_job(_any(world, ELASTICJOB))),
+    *(("another Workload comes", _come),) * 3,
+    *(("another Workload goes", _go),) * 2,
+    ("a Workload is deactivated or activated", _activate),
+    ("a queue stops", _stop),
+    *(("the queues go on", _go_on),) * 2,
+    *(("the operator is killed", _restart),) * 2,
+    ("Kueue is down", _kueue),
+    ("the API server is away", _server),
+    ("requests fail", _trouble),
+    *(("a watch stalls", _stall),) * 2,
+    ("a machine is lost", _lose),
+    ("a pod ends", _end_pod),
+    ("a pod is deleted", lambda world: world.delete_pod(_any(world, POD))),
+)
