@@ -1,7 +1,8 @@
 """Parts of `make bench-scale`: an operator that starts amid many pods, and one job with very many.
 
-- *restart*: jobs without a master until all of their pods run; then the operator is ended and started again.
-  It is in step when it is ready, each job and JobResource had its pass, and none waits for another.
+- *restart*: jobs without a master until all of their pods are made, many of which have still to run; then
+  the operator is ended and started again. It is in step when it is ready and each job and JobResource had its
+  pass.
 - *one*: a job with a master. All of its workers run; a quarter of them are evicted at once; all run again.
 
     python -m benchmarks.services.large [--restart 5000x4] [--one 2000]
@@ -20,8 +21,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import figures
 from benchmarks.clients.load import MERGE, all_of
@@ -49,11 +48,10 @@ EVICTED: Final = {"status": {"phase": "Failed", "reason": "Evicted", "message": 
 """The end of lost pods. Of deleted ones kwok, which deletes by name, takes the successors, too, for ever."""
 HOUR: Final = 3600.0
 STILL: Final = 1.0
-"""Seconds without a pass after which an operator has nothing to do."""
+"""Seconds in which a job that has begun comes to rest."""
 LOOK: Final = 0.1
 TOLD: Final = 10.0
 """Seconds between lines of progress."""
-WAITING: Final = ("workqueue_depth", "controller_runtime_active_workers")
 
 
 @dataclass(frozen=True)
@@ -124,40 +122,33 @@ async def restart(folder: Path, jobs: int, pods: int) -> Large:
         with serving(bare) as on:
             say(f"  {jobs:,} jobs of {pods:,} pods")
             made = Meter.start(on)
-            whole = Awaited(jobs, "jobs")
-            async with followed(on.client, ELASTICJOB, whole.seen(runs)), told(whole.progress):
+            whole = Awaited(jobs * pods, "pods")
+            async with followed(on.client, POD, whole.seen(lambda pod: True)), told(whole.progress):
                 path = ELASTICJOB.path(NAMESPACE)
                 manifests = [shape.manifest(f"job-{n:05}", pods) for n in range(jobs)]
                 await all_of([partial(on.server.send, "POST", path, manifest) for manifest in manifests])
                 ended = await whole.all(HOUR)
-            first = made.cost("made: all pods run", ended)
+            first = made.cost("made: all pods", ended)
         began = time.monotonic()
         with serving(bare) as on:
             again = Meter.start(on, anew=True)
             again.began = began
             second = again.cost("started again: ready")
-            ended = await _in_step(on, 2 * jobs)
+            ended = await _in_step(on, jobs)
             third = again.cost("… in step", ended)
         return Large(f"{jobs:,} jobs × {pods:,} pods", (first, second, third))
 
 
-async def _in_step(on: Stage, least: int) -> float:
-    """Wait until the operator had so many passes and then had nothing to do; returns when that began."""
-    last, since = -1, time.monotonic()
-    async with told(lambda: f"{last:,} passes"):
-        while last < least or time.monotonic() - since < STILL:
-            says = await asyncio.to_thread(on.metrics)
-            passes = sum(counted(says, *PASSES).values())
-            if passes != last or _busy(says):
-                last, since = passes, time.monotonic()
+async def _in_step(on: Stage, jobs: int) -> float:
+    """Wait until each job and each JobResource had a pass; returns when that was."""
+    done = 0
+    async with told(lambda: f"{done:,} jobs and JobResources had a pass"):
+        while True:
+            passes = counted(await asyncio.to_thread(on.metrics), *PASSES)
+            done = min(passes["elasticjob"], jobs) + min(passes["jobresource"], jobs)
+            if done == 2 * jobs:
+                return time.monotonic()
             await asyncio.sleep(LOOK)
-    return since
-
-
-def _busy(exposition: str) -> bool:
-    """Whether keys are worked on or ready to be."""
-    families = text_string_to_metric_families(exposition)
-    return any(each.value > 0 for family in families for each in family.samples if each.name in WAITING)
 
 
 async def one(folder: Path, workers: int) -> Large:

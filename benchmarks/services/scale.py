@@ -127,7 +127,7 @@ class Stage:
         """Return what the operator says of itself, as Prometheus reads it."""
         if not self.operator:
             return ""
-        with urlopen(f"http://{self.probes}/metrics", timeout=10) as answer:
+        with urlopen(f"http://{self.probes}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
 
