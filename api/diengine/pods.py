@@ -43,18 +43,18 @@ STANDARD_LABELS: Final = {
 }
 
 
-PLACED: Final = "elasticjob.dlrover/quota-place"
-"""On pods: what their place in a quota has added to their spec, as JSON."""
+BEFORE: Final = "elasticjob.dlrover/before-quota"
+"""On pods that have a place in a quota: what their spec said before, as JSON. Kueue adds to it, too."""
 
 
-class Placed(msgspec.Struct, frozen=True, rename="camel"):
-    """What was added to the spec of a pod where it was given a place in a quota."""
+class Before(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a pod could run before it was given a place in a quota."""
 
     node_selector: dict[str, str] = {}
     tolerations: list[Manifest] = []
 
 
-_PLACED: Final = JsonReader(Placed)
+_BEFORE: Final = JsonReader(Before)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,9 @@ def replacement(old: Manifest, name: str) -> Manifest:
     before, about = old["metadata"]["name"], old["metadata"]
     labels, annotations = dict(about.get("labels") or {}), dict(about.get("annotations") or {})
     if annotations.pop(WORKLOAD_OF, None):  # the place is still that of the old one
-        _leave_its_place(spec, readings.decoded(annotations.pop(PLACED, None), _PLACED) or Placed())
+        if before_it := readings.decoded(annotations.pop(BEFORE, None), _BEFORE):
+            spec |= {"nodeSelector": before_it.node_selector, "tolerations": before_it.tolerations}
+        spec["schedulingGates"] = _gates(spec)
         labels.pop(POD_SET, None)
     _forget_account(spec)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -273,22 +275,16 @@ def replacement(old: Manifest, name: str) -> Manifest:
     }
 
 
-def placing(node_selector: Mapping[str, str], tolerations: Iterable[Manifest]) -> dict[str, str]:
-    """Return the annotation that says what the place of a pod adds to its spec."""
-    added = Placed(dict(node_selector), list(tolerations))
-    return {PLACED: msgspec.json.encode(added).decode()} if added != Placed() else {}
+def kept(pod: Pod) -> dict[str, str]:
+    """Return the annotation that keeps where a pod could run before it is given a place."""
+    now = Before(pod.spec.node_selector, pod.spec.tolerations)
+    return {BEFORE: msgspec.json.encode(now).decode()}
 
 
-def placed(pod: Pod) -> Placed:
-    """Return what the place of a pod has added to its spec."""
-    return readings.decoded(pod.metadata.annotations.get(PLACED), _PLACED) or Placed()
-
-
-def _leave_its_place(spec: Manifest, added: Placed) -> None:
-    given: Manifest = spec.get("nodeSelector") or {}
-    spec["nodeSelector"] = {name: value for name, value in given.items() if name not in added.node_selector}
-    spec["tolerations"] = [each for each in spec.get("tolerations") or () if each not in added.tolerations]
-    spec["schedulingGates"] = _gates(spec)
+def before(pod: Pod) -> Before:
+    """Return where a pod could run before it was given a place."""
+    found = readings.decoded(pod.metadata.annotations.get(BEFORE), _BEFORE)
+    return found or Before(pod.spec.node_selector, pod.spec.tolerations)
 
 
 def _gates(spec: Manifest) -> list[Manifest]:

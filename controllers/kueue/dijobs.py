@@ -17,7 +17,7 @@ from elasticjob.api.diengine import names as di
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems
 from elasticjob.api.diengine.dijob import DIJOB, DIJob, DIJobPhase
-from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
+from elasticjob.api.v1alpha1.kueue import POD_SET, PRIORITY_CLASS, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
 from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.queues import queue_of
@@ -115,8 +115,13 @@ def life_of(pod: Pod) -> Life:
 
 
 def role_of(pod: Pod) -> str:
-    """Return the role of a pod in Workloads: the coordinator, or all pods that ask for the same."""
-    role = pods.role_of(pod)
+    """Return the role of a pod in Workloads: the coordinator, or all pods that ask for the same.
+
+    One that has a place keeps the role of that place, whatever is added to its spec there.
+    """
+    about, role = pod.metadata, pods.role_of(pod)
+    if WORKLOAD_OF in about.annotations and (named := about.labels.get(POD_SET)):
+        return named
     if role is None or role is di.Role.COORDINATOR:
         return role or ""
     text = json.dumps(asked_by(pod), sort_keys=True)
@@ -124,13 +129,13 @@ def role_of(pod: Pod) -> str:
 
 
 def asked_by(pod: Pod) -> Manifest:
-    """Return what a pod asks for, without what its place has added."""
-    spec, added = pod.spec, pods.placed(pod)
+    """Return what a pod asks for, as it was before it had a place."""
+    spec, before = pod.spec, pods.before(pod)
     written: Manifest = {
         "affinity": spec.affinity,
-        "nodeSelector": {n: v for n, v in spec.node_selector.items() if n not in added.node_selector},
+        "nodeSelector": before.node_selector,
         "priorityClassName": spec.priority_class_name,
-        "tolerations": [each for each in spec.tolerations if each not in added.tolerations],
+        "tolerations": before.tolerations,
         "containers": [_container(each) for each in spec.containers],
         "initContainers": [_container(each) for each in spec.init_containers],
     }
@@ -156,13 +161,11 @@ def opened(pod: Pod, place: Place | None) -> Manifest:
     spec: Manifest = {"schedulingGates": gates or None}
     if place is None:
         return {"spec": spec}
-    selector = {n: v for n, v in place.node_selector.items() if n not in pod.spec.node_selector}
-    tolerations = [each for each in place.tolerations if each not in pod.spec.tolerations]
-    if selector:
-        spec["nodeSelector"] = selector
-    if tolerations:
-        spec["tolerations"] = [*pod.spec.tolerations, *tolerations]
-    annotations = {**place.annotations, **pods.placing(selector, tolerations)}
+    if place.node_selector:
+        spec["nodeSelector"] = dict(place.node_selector)
+    if place.tolerations:
+        spec["tolerations"] = [*pod.spec.tolerations, *place.tolerations]
+    annotations = {**place.annotations, **pods.kept(pod)}
     return {"metadata": {"labels": dict(place.labels), "annotations": annotations}, "spec": spec}
 
 

@@ -22,7 +22,7 @@ from elasticjob.api.v1alpha1.kueue import (
 from elasticjob.controllers.dijob.decide import Terms, decide
 from elasticjob.controllers.dijob.seen import Seen
 from elasticjob.controllers.dijob.status import ADMITTED, status_of, step
-from elasticjob.controllers.kueue.dijobs import demand_of, life_of, opened, role_of
+from elasticjob.controllers.kueue.dijobs import asked_by, demand_of, life_of, opened, role_of
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.kinds import Manifest
@@ -212,8 +212,10 @@ def test_a_pod_keeps_its_role_in_its_place_and_its_replacement_waits_for_another
         "metadata": {**about, "labels": {**about["labels"], **patch["metadata"]["labels"]}, **annotated},
         "spec": {**before["spec"], **patch["spec"], "schedulingGates": []},
     }
+    placed["spec"]["nodeSelector"] = {**PLACED.node_selector, "kubernetes.io/hostname": "n1"}  # by Kueue
     seen = POD.convert(placed)
-    assert (seen.spec.node_selector, len(seen.spec.tolerations)) == ({"pool": "games"}, 1)
+    assert len(seen.spec.tolerations) == 1
+    assert asked_by(seen) == asked_by(GATED)
     assert (life_of(seen).role, life_of(seen).workload) == (COLLECTOR, SLICE)
     again = POD.convert(pods.replacement(placed, "cartpole-collector-z"))
     assert [gate["name"] for gate in again.spec.scheduling_gates] == [QUOTA_GATE, TOPOLOGY_GATE]

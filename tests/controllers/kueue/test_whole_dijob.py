@@ -19,7 +19,7 @@ from elasticjob.controllers.kueue.dijobs import is_gated
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
 from hack.cluster import queues
 from hack.cluster.controlplane import ControlPlane
@@ -29,24 +29,28 @@ from tests.kit.manifests import DIJOB as MANIFEST
 from tests.kit.manifests import changed
 from tests.kit.waiting import until
 
+TOPOLOGY = Kind(queues.GROUP, queues.VERSION, "Topology", "topologies", dict, namespaced=False)
 TEAM, POOL = "team", {"pool": "games"}
 ON_KWOK = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
 MACHINE: Manifest = {
     "metadata": {
         "name": "n1",
         "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"type": "kwok", **POOL},
+        "labels": {"type": "kwok", "kubernetes.io/hostname": "n1", **POOL},
     },
     "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
 }
 
 
 async def set_up(client: Client) -> None:
-    """A queue with 3 processors of machines with a label, and a DIJob whose pods have one each."""
+    """A queue with 3 processors, on machines that Kueue chooses, and a DIJob whose pods have one each."""
     await install(client)
     await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
     await client.create(NODE.untyped(), MACHINE)
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor(labels=POOL))
+    levels = {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}
+    await client.create(TOPOLOGY, {"metadata": {"name": "machines"}, "spec": levels})
+    spec = {"nodeLabels": POOL, "topologyName": "machines"}
+    await client.create(queues.RESOURCE_FLAVOR, {"metadata": {"name": "default"}, "spec": spec})
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("games", {"cpu": "3"}))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("queue", TEAM, "games"))
 
@@ -136,7 +140,8 @@ async def test_its_pods_take_turns_with_others_and_its_end_returns_all_quota(tmp
                 await come_to(client, 1, 0, 0)
                 assert (await caller.add(collectors=3)).success
                 await come_to(client, 1, 2, 1)
-                assert all(p.spec.node_selector == POOL for p in await pods(client) if not is_gated(p))
+                chosen = [p.spec.node_selector for p in await pods(client) if not is_gated(p)]
+                assert chosen == [{**POOL, "kubernetes.io/hostname": "n1"}] * 3
 
                 other = queues.workload("other", TEAM, "queue", 1, {"cpu": "1"})
                 await client.create(queues.WORKLOAD, other)
