@@ -72,7 +72,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
     spec = {**(template.get("spec") or {}), **({"priorityClassName": class_} if class_ else {})}
     roles = [Role(di.Role.COORDINATOR, counted(template.get("metadata") or {}, spec), 1, 1)]
     counts, templates = Counter[str](), dict[str, Manifest]()
-    for pod in found:
+    for pod in sorted(found, key=is_gated):  # what those that wait ask for is asked of the queue
         if pods.role_of(pod) in (None, di.Role.COORDINATOR) or is_leaving(pod):
             continue
         templates[role_of(pod)] = asked_by(pod)

@@ -10,6 +10,8 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.kueue import POD_SET, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.controllers.kueue.workload import (
+    TOPOLOGY,
+    UNCONSTRAINED,
     Assignment,
     ResourceFlavor,
     Workload,
@@ -129,8 +131,21 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
         count=given.count if given.count is not None else workload.count(given.name),
         done=sum(each.count for each in workload.status.reclaimable_pods if each.name == given.name),
         labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},
-        annotations={WORKLOAD_OF: name, **{k: v for u in updates for k, v in u.annotations.items()}},
+        annotations={
+            WORKLOAD_OF: name,
+            **_topology(workload, given),
+            **{k: v for u in updates for k, v in u.annotations.items()},
+        },
         node_selector=selector,
         tolerations=tuple(tolerations),
         gates=(TOPOLOGY_GATE,) if given.topology_assignment is not None else (),
     )
+
+
+def _topology(workload: Workload, given: Assignment) -> dict[str, str]:
+    """The annotation of pods whose machine Kueue chooses unasked: it overlooks those that have none."""
+    if given.topology_assignment is None:
+        return {}
+    templates = (each.template for each in workload.spec.pod_sets if each.name == given.name)
+    asked = {name for each in templates for name in (each.get("metadata") or {}).get("annotations") or {}}
+    return {} if asked & {*TOPOLOGY, UNCONSTRAINED} else {UNCONSTRAINED: "true"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from elasticjob.api.diengine import pods
@@ -23,7 +24,8 @@ from elasticjob.controllers.dijob.decide import Terms, decide
 from elasticjob.controllers.dijob.seen import Seen
 from elasticjob.controllers.dijob.status import ADMITTED, status_of, step
 from elasticjob.controllers.kueue.dijobs import asked_by, demand_of, life_of, opened, role_of
-from elasticjob.controllers.kueue.grant import Grant, Place
+from elasticjob.controllers.kueue.grant import Grant, Place, places_of
+from elasticjob.controllers.kueue.workload import UNCONSTRAINED, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
@@ -255,3 +257,29 @@ def test_the_status_says_why_a_job_waits(
     told = status.condition(ADMITTED)
     assert (status.phase, told.status if told else "", told.reason if told else "") == expected
     assert status_of(Seen(job().model_copy(update={"status": status}), found, (), given), None, NOW) == status
+
+
+@pytest.mark.parametrize(
+    ("chosen", "annotations", "added"),
+    [
+        (True, {}, {UNCONSTRAINED: "true"}),
+        (True, {"kueue.x-k8s.io/podset-required-topology": "rack"}, {}),
+        (False, {}, {}),
+    ],
+)
+def test_kueue_sees_pods_whose_machine_it_chooses(
+    chosen: bool, annotations: dict[str, str], added: dict[str, str]
+) -> None:
+    given = {"name": "worker", "count": 1, **({"topologyAssignment": {"levels": []}} if chosen else {})}
+    conditions = [{"type": each, "status": "True"} for each in ("QuotaReserved", "Admitted")]
+    workload = msgspec.convert(
+        {
+            "metadata": {"name": SLICE},
+            "spec": {"podSets": [{"name": "worker", "template": {"metadata": {"annotations": annotations}}}]},
+            "status": {"admission": {"podSetAssignments": [given]}, "conditions": conditions},
+        },
+        Workload,
+    )
+    [place] = places_of(workload, {})
+    assert place.annotations == {WORKLOAD_OF: SLICE, **added}
+    assert place.gates == ((TOPOLOGY_GATE,) if chosen else ())
