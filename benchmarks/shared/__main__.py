@@ -66,7 +66,7 @@ async def _once(on: Scene, scenario: Scenario, title: str, round_: int, runs: Ru
         return
     runs.taken.append(taken)
     told = ", ".join(f"{name} {value:.2f}" for name, value in taken.seconds.items())
-    say(f"  {title}: {told}, {taken.pods_made} pods made, {taken.writes.total()} writes")
+    say(f"  {title}: {told}, {taken.pods_made} pods made, {sum(taken.writes.values())} writes")
 
 
 def chosen(words: str) -> list[str]:

@@ -60,6 +60,7 @@ def trainer(plane: ControlPlane, folder: Path) -> Guest:
         "webhook": {"host": HOST, "port": port},
         "leaderElection": {"leaderElect": False},
         "certManagement": {"enable": False},
+        "controller": {"groupKindConcurrency": {f"TrainJob.{TRAINER}": 5}},  # as released
         "clientConnection": {"qps": 500, "burst": 500},
         "featureGates": {"TrainJobStatus": False},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ class Taken:
 
     seconds: dict[str, float] = field(default_factory=dict)
     pods_made: int = 0
-    writes: Counter[str] = field(default_factory=Counter)
+    writes: Mapping[str, int] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
 
 
@@ -113,7 +113,7 @@ class Scene:
             yield taken
         finally:
             taken.pods_made = len(self.pods.made) - before
-            taken.writes = writes_in(await asyncio.to_thread(self.plane.audit, logged))
+            taken.writes = dict(writes_in(await asyncio.to_thread(self.plane.audit, logged)))
 
 
 def writes_in(audited: Iterable[Audited]) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ def figures(runs: Runs) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for one in runs.taken:
         counted = {**one.seconds, **one.counts, "pods made": float(one.pods_made)}
-        counted["writes to the API server"] = float(one.writes.total())
+        counted["writes to the API server"] = float(sum(one.writes.values()))
         for name, value in counted.items():
             found.setdefault(name, []).append(value)
     return found
@@ -53,7 +54,8 @@ def _refused(runs: Runs | None, notes: list[str], title: str, name: str) -> str:
         return NONE
     if not runs.refusals:
         return ""
-    notes += [f"{name}, {title}: {words}" for words in dict.fromkeys(runs.refusals)]
+    alike = {re.sub(r"\d+", "#", words): words for words in reversed(runs.refusals)}  # the first of each
+    notes += [f"{name}, {title}: {words}" for words in alike.values()]
     return f"{REFUSED} {len(runs.refusals)} of {len(runs.refusals) + len(runs.taken)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ import pytest
 from benchmarks.shared.__main__ import chosen
 from benchmarks.shared.scenarios import SCENARIOS
 from benchmarks.shared.scene import AGENT, Taken, writes_in
-from benchmarks.shared.sheet import Runs, sheet
+from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import OURS, QUEUE, TRAINER, Asked, System
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from hack.cluster.audit import Audited
@@ -50,16 +51,18 @@ def test_writes_are_counted_by_program_without_our_own_and_without_leases() -> N
 
 
 def test_a_refusal_is_a_cell_and_its_words_a_note() -> None:
-    good = Runs([Taken({"seconds": 2.0}, 1, Counter(kueue=3)), Taken({"seconds": 4.0}, 1, Counter(kueue=5))])
-    bad = Runs(refusals=["spec.trainer: field is immutable"] * 2)
-    made = sheet({"resize": {"ours": good, "theirs": bad}}, ["ours", "theirs"])
+    good = Runs([Taken({"seconds": 2.0}, 1, {"kueue": 3}), Taken({"seconds": 4.0}, 1, {"kueue": 5})])
+    bad = Runs(refusals=["resized-0: field is immutable", "resized-1: field is immutable"])
+    found = {"resize": {"ours": good, "theirs": bad}}
+    made = sheet(found, ["ours", "theirs"])
     assert made.rows == [
         ["resize", "", "refused 2 of 2"],
         ["  seconds", "3.00 (2.00–4.00)", "–"],
         ["  pods made", "1.00 (1.00–1.00)", "–"],
         ["  writes to the API server", "4.00 (3.00–5.00)", "–"],
     ]
-    assert made.notes == ["theirs, resize: spec.trainer: field is immutable"]
+    assert made.notes == ["theirs, resize: resized-0: field is immutable"]
+    assert json.loads(json.dumps(as_json(found)))["resize"]["ours"]["taken"][0]["writes"] == {"kueue": 3}
 
 
 def test_scenarios_are_chosen_by_their_words() -> None:
