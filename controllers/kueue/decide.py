@@ -279,8 +279,10 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
     if waiting:
         yield Step(again_in=PATIENCE - max(_age(each, now) for each in waiting))
     surplus = have - role.wanted
-    for each in sorted(mine, key=lambda e: (not e.pending, -number_of(e))):
-        if each.count(role.name) <= surplus and not seen.users[each.metadata.name]:
+    settled = sum(life.role == role.name and not life.over for life in seen.lives) <= role.wanted
+    for each in sorted(mine, key=lambda e: (not e.pending, seen.users[e.metadata.name] > 0, -number_of(e))):
+        # a node that is left in a slice when others have gone moves to a place that these had
+        if each.count(role.name) <= surplus and (settled or not seen.users[each.metadata.name]):
             surplus -= each.count(role.name)
             yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
     leaving = any(each.count(role.name) and each.leaving for each in seen.slices)

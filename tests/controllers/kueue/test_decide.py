@@ -242,6 +242,16 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             ),
             ["slice 1 elasticjob.dlrover/given-back"],
         ),
+        (
+            "the node that is left is in a slice",
+            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
+            ["slice 1 elasticjob.dlrover/given-back"],
+        ),
+        (
+            "the others are still there",
+            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=BOTH),
+            [],
+        ),
     ],
     rules.renew_what_was_returned: [
         ("a pod has succeeded", seen(demand(), DONE, lives=(ended(code=0, workload=BASE),)), []),

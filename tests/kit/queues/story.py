@@ -145,6 +145,8 @@ def _about(world: World, found: Manifest) -> list[str]:
         if (idle := _idle(world, base, with_slices=True)) >= needs(base):
             wrong.append(f"job {name} waits, though {idle} is idle or surplus: {told(base)}")
         return wrong
+    if any("reclaimablePods" in each["status"] for each in every):
+        return []  # a pod that has succeeded and is deleted waits until the base is renewed
     return _about_size(world, found, base, slices, pods)
 
 
@@ -156,17 +158,14 @@ def _about_size(
     if resource is None:
         return [f"job {name} has no JobResource"]
     size = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas", 0)
-    worker = found["spec"]["replicaSpecs"]["worker"]
     least = next((s["count"] for s in base["spec"]["podSets"] if s["name"] == "worker"), 0)
     have = least + sum(s["podSets"][0]["count"] for s in (e["spec"] for e in slices if holds(e)))
     if any(not holds(each) for each in slices):
         wrong.append(f"job {name}: slices wait for ever")
     asked = wanted(found, resource)
-    unit = worker.get("nodeUnit", 1)
+    unit = found["spec"].get("nodeUnit", 1)
     if size > have or have > max(least, asked):
-        wrong.append(
-            f"job {name} has {size} nodes and {have} admitted, {asked} are wanted: {resource} {worker}"
-        )
+        wrong.append(f"job {name} has {size} nodes and {have} admitted, {asked} are wanted")
     if size < min(have, asked):
         wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
     running = len(
@@ -189,7 +188,7 @@ def wanted(found: Manifest, resource: Manifest) -> int:
     kept = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/wanted")
     worker = found["spec"]["replicaSpecs"]["worker"]
     asked = json.loads(kept)["worker"] if kept else worker["replicas"]
-    unit = worker.get("nodeUnit", 1)
+    unit = found["spec"].get("nodeUnit", 1)
     most = worker.get("maxReplicas")
     asked = min(asked, most) if most is not None else asked
     return int(max(asked // unit * unit, worker["minReplicas"]))

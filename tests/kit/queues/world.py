@@ -323,10 +323,10 @@ def job(
         "template": {"spec": {"containers": [container]}},
     }
     worker |= {} if most is None else {"maxReplicas": most}
-    worker |= {} if unit == 1 else {"nodeUnit": unit}
     labels = {"kueue.x-k8s.io/queue-name": queue}
     labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
     spec: Manifest = {"optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
+    spec |= {} if unit == 1 else {"nodeUnit": unit}
     spec |= {} if master else {"distributionStrategy": "Local"}
     return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
 
