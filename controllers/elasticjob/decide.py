@@ -313,6 +313,17 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
             return None
 
 
+def give_back_the_masters_quota(seen: Seen, now: datetime) -> Plan | None:
+    """A master whose quota is taken back, or that never had any, leaves, and is made again where there is."""
+    life = seen.master.latest
+    if seen.grant is None or life is None or not life.alive or life.terminating:
+        return None
+    if not seen.grant.admitted or life.workload in seen.grant.workloads:
+        return None
+    sentence = f"{life.name} leaves: its quota is taken back"
+    return Plan("MasterLeaves", sentence, group([deletion(life)]))
+
+
 def free_masters_of_lost_machines(seen: Seen, now: datetime) -> Plan | None:
     """Pods of machines that are gone, and all but the last few dead masters, are deleted.
 
@@ -391,6 +402,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     resume,
     have_the_gang_follow,
     make_the_master_again,
+    give_back_the_masters_quota,
     free_masters_of_lost_machines,
     move_the_master_before_its_machine_ends,
     follow_the_users_sizes,

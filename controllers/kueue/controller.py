@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.kinds import Jobs
-from elasticjob.controllers.kueue.queues import Queues
+from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
 from elasticjob.controllers.kueue.workload import (
     PRIORITY_CLASS_KIND,
     WORKLOAD,
@@ -18,6 +18,7 @@ from elasticjob.controllers.kueue.workload import (
     Workload,
 )
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.plan import LATER, Note
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.crd.model import CustomResource
@@ -58,6 +59,10 @@ class QueueReconciler:
             pods = await self.client.list(POD, key.namespace, labels=self.jobs.selector(key))
             seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))
             plan = decide(seen, self.now())
+        if job is not None and seen.unknown_class:
+            sentence = f"there is no {seen.unknown_class}: create it, or name another"
+            self.applier.tell(job, Note("PriorityClassMissing", sentence, warning=True))
+            plan = plan.again_by(LATER)
         plan = await self.applier.attempt(job or self._gone(key), plan)
         again = self.queues.look(self.now()).again if seen.slices else None
         return Result.again(plan.again_by(again).again_in)
@@ -65,16 +70,19 @@ class QueueReconciler:
     async def _observe(self, key: Key) -> tuple[Seen, CustomResource | None]:
         now, job = self.now(), self.jobs.find(key)
         every = self.queues.of(key)
-        mine = tuple(each for each in every if _kind(each) == self.jobs.kind.name)
-        lives = self.jobs.lives(key, None, now)
-        if job is None or job.metadata.deletion_timestamp or not self.queues.admits(job):
+        mine = tuple(each for each in every if kind_of(each) == self.jobs.kind.name)
+        gone = job is None or job.metadata.deletion_timestamp is not None or not self.queues.admits(job)
+        lives = () if gone and not mine else self.jobs.lives(key, None, now)
+        if gone or job is None:
             return Seen(None, mine, lives), job
         demand = self.jobs.demand(job)
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
         if demand.prebuilt and (made := self.queues.prebuilt(demand)):
             mine = (made, *mine)
         base = next((each for each in mine if each.metadata.name == demand.base), None)
-        priority = base.spec.priority if base is not None else await self._priority(demand)
+        priority, unknown = base.spec.priority if base is not None else None, ""
+        if base is None:
+            priority, unknown = await self._priority(demand)
         seen = Seen(
             demand,
             mine,
@@ -84,6 +92,7 @@ class QueueReconciler:
             giving=frozenset(name for namespace, name in look.giving if namespace == key.namespace),
             crowded=queue in look.crowded,
             priority=priority,
+            unknown_class=unknown,
         )
         return seen, job
 
@@ -93,13 +102,14 @@ class QueueReconciler:
         found: CustomResource = self.jobs.kind.model.model_construct(metadata=about)
         return found
 
-    async def _priority(self, demand: Demand) -> int | None:
-        """Return the value of a job's priority class; None without one. Raises NotFound for one unknown."""
+    async def _priority(self, demand: Demand) -> tuple[int | None, str]:
+        """Return the value of a job's priority class, None without one; or the class that there is not."""
         kind, name = demand.priority_class
         if not name:
-            return None
-        found = WORKLOAD_PRIORITY_CLASS if kind == "WorkloadPriorityClass" else PRIORITY_CLASS_KIND
-        return (await self.client.get(found, name)).value
+            return None, ""
+        wanted = WORKLOAD_PRIORITY_CLASS if kind == "WorkloadPriorityClass" else PRIORITY_CLASS_KIND
+        found = await self.client.find(wanted, name)
+        return (found.value, "") if found else (None, f"{kind} {name}")
 
 
 def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
@@ -111,9 +121,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         if name := job_named(workload):
             yield Key(workload.metadata.namespace, name)
         if workload.pending and not is_slice(workload):
-            for each in queues.workloads.list():
-                if is_slice(each) and each.admitted and _kind(each) == jobs.kind.name:
-                    yield Key(each.metadata.namespace, job_named(each))
+            yield from jobs_with_slices(queues.workloads, jobs.kind.name)
 
     return Controller(
         f"queue-{jobs.kind.plural}",
@@ -123,8 +131,3 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         concurrency=concurrency,
         settle=SETTLE,
     )
-
-
-def _kind(workload: Workload) -> str:
-    owners: Iterable[Any] = workload.metadata.owner_references
-    return next((owner.kind for owner in owners if owner.controller), "")

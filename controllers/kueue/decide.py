@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -33,7 +33,7 @@ from elasticjob.controllers.kueue.workload import (
     WorkloadSpec,
 )
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.passes.plan import Action, Create, Delete, Note, Patch, Plan, soonest
+from elasticjob.controllers.passes.plan import SOON, Action, Create, Delete, Note, Patch, Plan, soonest
 from elasticjob.kube.objects.conditions import manifest, set_condition
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Condition
@@ -63,6 +63,8 @@ class Seen:
     queue: str = ""
     giving: frozenset[str] = frozenset()
     crowded: bool = False
+    unknown_class: str = ""
+    """The priority class that the job names and that there is not."""
     priority: int | None = None
 
     @cached_property
@@ -107,7 +109,19 @@ def decide(seen: Seen, now: datetime) -> Plan:
     steps = [step for rule in RULES for step in rule(seen, now)]
     groups = tuple(group for step in steps for group in step.groups if group)
     notes = tuple(step.note for step in steps if step.note)
-    return Plan("Queue", groups=groups, details=notes, again_in=soonest(s.again_in for s in steps))
+    plan = Plan("Queue", details=notes, again_in=soonest(s.again_in for s in steps))
+    return _without_conflicts(plan, groups)
+
+
+def _without_conflicts(plan: Plan, groups: Iterable[tuple[Action, ...]]) -> Plan:
+    """Return a plan with these writes: one at a version that another changes waits for a next pass."""
+    kept, written = list[tuple[Action, ...]](), set[str]()
+    for group in groups:
+        fine = tuple(a for a in group if not (isinstance(a, Patch) and a.version and a.name in written))
+        written |= {action.name for action in fine if isinstance(action, Patch)}
+        plan = plan if len(fine) == len(group) else plan.again_by(SOON)
+        kept += [fine] if fine else []
+    return replace(plan, groups=tuple(kept))
 
 
 def frees(plan: Plan) -> bool:
@@ -152,13 +166,15 @@ def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
     demand = seen.demand
     if demand is None or demand.ended is not None or demand.suspended or demand.prebuilt:
         return
+    if seen.base is None and seen.unknown_class:
+        return
     if seen.base is None:
         made = Create(WORKLOAD, demand.base_workload(seen.priority))
         counts = ", ".join(f"{role.name} {role.least}" for role in demand.roles if role.least)
         sentence = f"Workload {demand.base} waits in queue {demand.queue}: {counts}"
         yield Step(((made,),), Note("Queued", sentence))
-    elif seen.base.metadata.deletion_timestamp and not seen.users[seen.base.metadata.name]:
-        yield Step(_gone(seen.base))
+    elif (seen.base.metadata.deletion_timestamp or seen.base.finished) and not seen.users[demand.base]:
+        yield Step(_gone(seen.base))  # it is made anew
 
 
 def own_the_prebuilt_base(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -180,7 +196,7 @@ def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or base is None or demand.ended is not None or base.finished:
         return
     paused = base.metadata.annotations.get(PAUSED) == "suspend"
-    if demand.suspended and (base.spec.active or not paused):
+    if demand.suspended and base.spec.active:
         if any(seen.users[each.metadata.name] for each in (base, *seen.slices)):
             return  # Kueue counts nothing for a Workload that is not active
         change = {"metadata": {"annotations": {PAUSED: "suspend"}}, "spec": {"active": False}}
@@ -285,6 +301,7 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
         if each.count(role.name) <= surplus and (settled or not seen.users[each.metadata.name]):
             surplus -= each.count(role.name)
             yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
+    yield from _gathered(seen, base, mine, role.name, surplus)
     leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
     if have >= role.wanted or leaving or _is_stuck(base, now):
         return
@@ -294,6 +311,18 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
     if not seen.crowded:
         yield from _slices(seen, demand, role, role.wanted - have)
     yield Step(again_in=IDLE)
+
+
+def _gathered(seen: Seen, base: Workload, mine: list[Workload], role: str, surplus: int) -> Iterator[Step]:
+    """A slice too many whose pods have room in the others is given back: they begin anew there."""
+    places = sum(each.count(role) for each in (base, *mine))
+    used = Counter(life.workload for life in seen.lives if life.role == role and not life.over)
+    for each in reversed(mine):
+        name, size = each.metadata.name, each.count(role)
+        elsewhere = sum(used.values()) - used[name]
+        if used[name] and size <= surplus and used[name] <= places - size - elsewhere:
+            yield Step(((_given(each, "fewer nodes"),),))
+            return
 
 
 def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:

@@ -8,7 +8,7 @@ gives its youngest, so that they give evenly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,10 +16,17 @@ from typing import Final
 from elasticjob.api.resources import Resources
 from elasticjob.controllers.kueue.demand import is_slice, job_named, number_of
 from elasticjob.controllers.kueue.quota import Amounts, Market, needs, usage
-from elasticjob.controllers.kueue.workload import REQUEUED, Workload
+from elasticjob.controllers.kueue.workload import QUOTA_RESERVED, REQUEUED, Workload
 
 WAITS: Final = timedelta(seconds=2)
 """How long a Workload waits before others make room: Kueue may be about to admit it."""
+
+MOST_SERVED: Final = 8
+"""Workloads of one queue for which room is made at one time, the most important first."""
+FORGOTTEN: Final = timedelta(seconds=30)
+"""How long a Workload that would fit keeps others from growing: Kueue does not admit it, for its reasons."""
+CANNOT: Final = frozenset({"Inadmissible", "Misconfigured", "Suspended"})
+"""Kueue's reasons for Workloads that no free quota would let in."""
 
 QueueOf = Callable[[Workload], str]
 
@@ -35,7 +42,12 @@ class Surplus:
     @property
     def job(self) -> tuple[str, str]:
         """The job that it is of."""
-        return self.workload.metadata.namespace, job_named(self.workload)
+        return job_of(self.workload)
+
+
+def job_of(workload: Workload) -> tuple[str, str]:
+    """Return namespace and name of the job that a Workload is for."""
+    return workload.metadata.namespace, job_named(workload)
 
 
 def giving(
@@ -45,6 +57,7 @@ def giving(
     every = tuple(workloads)
     again = min((left for each in every if (left := _patience(each, now)) > timedelta(0)), default=None)
     waiting = [each for each in every if _waits(each) and _patience(each, now) <= timedelta(0)]
+    waiting = _served(waiting, {job_of(each) for each in every if each.reserved}, queue_of)
     if not waiting:
         return frozenset(), again
     surplus = [_surplus(each) for each in every if is_slice(each) and each.reserved]
@@ -53,7 +66,7 @@ def giving(
             market = market.with_use(each.queue, each.amounts, -1)
     usable = [each for each in surplus if each.workload.admitted]
     chosen: list[Surplus] = []
-    for one in sorted(waiting, key=_order):
+    for one in waiting:
         given, with_it = _given(market, usable, queue_of(one), needs(one))
         if with_it is None:
             continue
@@ -73,12 +86,21 @@ def claimed(market: Market, workloads: Iterable[Workload], queue_of: QueueOf) ->
     return market
 
 
-def crowds(market: Market, empty: Market, workloads: Iterable[Workload], queue_of: QueueOf) -> frozenset[str]:
+def crowds(
+    market: Market, empty: Market, workloads: Iterable[Workload], queue_of: QueueOf, now: datetime
+) -> frozenset[str]:
     """Return the queues in whose cohort a Workload waits that could ever be admitted: no job grows there.
 
-    What is idle then is not enough for it, and will be with what comes free next.
+    What is idle then is not enough for it, and will be with what comes free next. One that would fit, and
+    waits even so, is forgotten after a while: Kueue knows why.
     """
-    waits = {queue_of(each) for each in workloads if _waits(each) and _could(empty, queue_of(each), each)}
+    waits = {
+        queue_of(each)
+        for each in workloads
+        if _waits(each)
+        and _could(empty, queue_of(each), each)
+        and not (_patience(each, now) < WAITS - FORGOTTEN and _could(market, queue_of(each), each))
+    }
     return frozenset(q for q in market.queues if any(market.same_cohort(q, other) for other in waits))
 
 
@@ -97,6 +119,8 @@ def _given(
     if (amounts := fits(market)) is not None:
         return [], market.with_use(queue, amounts)
     usable = [each for each in left if market.same_cohort(each.queue, queue)]
+    if fits(_without(market, usable)) is None:
+        return [], None
     given: list[Surplus] = []
     for each in _evenly(usable):
         given.append(each)
@@ -110,6 +134,22 @@ def _given(
             market = without
     amounts = fits(market)
     return (given, market.with_use(queue, amounts)) if amounts is not None else ([], None)
+
+
+def _served(waiting: Iterable[Workload], have: Container[object], queue_of: QueueOf) -> list[Workload]:
+    """Return the Workloads for which room is made: not those of jobs that wait for another base of theirs."""
+    counts, found = Counter[str](), list[Workload]()
+    for each in sorted(waiting, key=_order):
+        counts[queue_of(each)] += 1
+        if counts[queue_of(each)] <= MOST_SERVED and not (job_named(each) and job_of(each) in have):
+            found.append(each)
+    return found
+
+
+def _without(market: Market, slices: Iterable[Surplus]) -> Market:
+    for each in slices:
+        market = market.with_use(each.queue, each.amounts, -1)
+    return market
 
 
 def _evenly(slices: list[Surplus]) -> Iterator[Surplus]:
@@ -131,6 +171,8 @@ def _surplus(workload: Workload) -> Surplus:
 def _waits(workload: Workload) -> bool:
     """Whether a Workload waits for quota, other than to let a job grow."""
     inactive = not workload.spec.active or workload.metadata.deletion_timestamp is not None
+    reserved = workload.condition(QUOTA_RESERVED)
+    inactive = inactive or (reserved is not None and reserved.reason in CANNOT)
     return not (workload.reserved or workload.finished or inactive or is_slice(workload))
 
 

@@ -105,12 +105,13 @@ def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tupl
     admission = workload.status.admission
     if not workload.admitted or admission is None:
         return ()
-    return tuple(_place(workload, each, flavors) for each in admission.pod_set_assignments)
+    given = (each for each in admission.pod_set_assignments if flavors.keys() >= {*each.flavors.values()})
+    return tuple(_place(workload, each, flavors) for each in given)
 
 
 def _place(workload: Workload, given: Assignment, flavors: Mapping[str, ResourceFlavor]) -> Place:
     name = workload.metadata.name
-    chosen = [flavors[flavor].spec for flavor in dict.fromkeys(given.flavors.values()) if flavor in flavors]
+    chosen = [flavors[flavor].spec for flavor in dict.fromkeys(given.flavors.values())]
     updates = [
         update
         for check in workload.status.admission_checks

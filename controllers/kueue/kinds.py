@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any, Final, Protocol
 
 from elasticjob.api.readings import counts
+from elasticjob.api.resources import NOTHING, Resources, container_requests
+from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -101,7 +104,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         uid=job.metadata.uid,
         owner=controlled_by(job),
         queue=queue_of(job),
-        roles=tuple(_roles(job, resource, master)),
+        roles=_with_one(job, tuple(_roles(job, resource, master))),
         priority_class=_class_of(job),
         prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
         elsewhere=not is_ours(job),
@@ -125,10 +128,9 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         given = counted({}, job.spec.master.pod) if job.spec.master else {}
         yield Role(names.MASTER, counted({}, master(job)), 1, 1, asked=given, repeats=True)
     asked = wanted(job, resource)
-    specs = resource.spec.replica_resource_specs if resource else {}
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
-        amounts = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}
+        amounts = _largest(job, role, resource)
         template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
@@ -136,6 +138,30 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
         yield Role(role, template, least, most, unit=range_.unit, most=max(largest, most), repeats=repeats)
+
+
+def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    """Return the roles, of which one has a node at least: nothing can be asked for no pod."""
+    if not roles or any(each.least for each in roles):
+        return roles
+    first = roles[0]
+    least = job.spec.range_of(first.name).smallest
+    return (replace(first, least=least, wanted=max(least, first.wanted)), *roles[1:])
+
+
+def _largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
+    """Return what plans gave to the nodes of a role: of single nodes that have more, the most of each."""
+    specs = resource.spec.replica_resource_specs if resource else {}
+    common = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}
+    single = (
+        Resources.parse({n: str(a) for n, a in node.resource.items()})
+        for node in (resource.spec.nodes if resource else ())
+        if place_of(job.metadata.name, (role,), node.name)
+    )
+    most = reduce(Resources.most, single, NOTHING)
+    given = container_requests(job.spec.roles[role].main_container or {}) | Resources.parse(common)
+    larger = {n: str(a) for n, a in most.items() if n not in given or a.value > given[n].value}
+    return common | larger
 
 
 def _class_of(job: ElasticJob) -> tuple[str, str]:

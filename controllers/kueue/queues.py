@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,8 +32,11 @@ from elasticjob.kube.objects.kinds import Key
 
 JOB: Final = "job"
 """The index of Workloads by the job that they are for."""
+SLICES: Final = "slices"
+"""The index of slices by the kind of their job."""
 LOOK: Final = timedelta(seconds=1)
-"""How long one look at all queues is believed."""
+"""How long one look at all queues is believed, for each thousand Workloads."""
+MANY: Final = 1000
 
 
 def queue_of(job: CustomResource) -> str:
@@ -73,6 +76,7 @@ class Queues:
 
     def __post_init__(self) -> None:
         self.workloads.add_index(JOB, _job)
+        self.workloads.add_index(SLICES, _kind_of_slice)
 
     @property
     def on(self) -> bool:
@@ -123,7 +127,8 @@ class Queues:
 
     def look(self, now: datetime) -> Look:
         """Return all quota, and what is to be done about it."""
-        if self._looked is None or not timedelta(0) <= now - self._looked < LOOK:
+        believed = LOOK * max(1, len(self.workloads) // MANY)
+        if self._looked is None or not timedelta(0) <= now - self._looked < believed:
             every, found = self.workloads.list(), self.clusters.list()
             now_used = market(found, every)
             local = {(q.metadata.namespace, q.metadata.name): q for q in self.locals.list()}
@@ -132,11 +137,11 @@ class Queues:
                 return cluster_queue_of(each, local)
 
             given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
-            crowded = crowds(now_used, market(found, ()), every, queue_of)
+            crowded = crowds(now_used, market(found, ()), every, queue_of, now)
             self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
             self._looked, self._version = now, self.workloads.version
         elif self._version != self.workloads.version:  # there is news that this look has not
-            left = LOOK - (now - self._looked)
+            left = believed - (now - self._looked)
             return self._last._replace(again=soonest((self._last.again, left)))
         return self._last
 
@@ -170,6 +175,21 @@ class Queues:
                 del self._turns[key]
             else:
                 self._turns[key] = (lock, users - 1)
+
+
+def jobs_with_slices(workloads: Cache[Workload], kind: str) -> Iterator[Key]:
+    """Return the jobs of a kind that have slices; nothing is decoded for them."""
+    found = workloads.metas(SLICES, kind)
+    yield from dict.fromkeys(Key(each.namespace, (each.labels or {}).get(LABEL_JOB, "")) for each in found)
+
+
+def kind_of(workload: Workload) -> str:
+    """Return the kind of the job that controls a Workload, "" if nothing does."""
+    return next((owner.kind for owner in workload.metadata.owner_references if owner.controller), "")
+
+
+def _kind_of_slice(workload: Workload) -> Iterable[str]:
+    return (kind_of(workload),) if is_slice(workload) else ()
 
 
 def _job(workload: Workload) -> Iterable[str]:

@@ -192,4 +192,8 @@ def _queue(found: ClusterQueue) -> Queue:
 
 
 def _number(amount: Quantity) -> Number:
-    return Amount.parse(amount).value
+    """Return an amount of another system's object; Kueue says what is wrong with one that is none."""
+    try:
+        return Amount.parse(amount).value
+    except MalformedQuantity:
+        return 0

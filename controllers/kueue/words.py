@@ -7,6 +7,7 @@ from typing import Final
 
 from elasticjob.api.readings import moment
 from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.giving import CANNOT
 from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, HELD, QUOTA_RESERVED, REQUEUED, Workload
 from elasticjob.kube.objects.conditions import is_true
 
@@ -14,8 +15,6 @@ QUEUED: Final = "Queued"
 DEACTIVATED: Final = "Deactivated"
 CHECKING: Final = "AdmissionChecks"
 IN_A_QUEUE: Final = "Admitted"
-_CANNOT: Final = frozenset({"Inadmissible", "Misconfigured", "Suspended"})
-"""Kueue's reasons for Workloads that no free quota would let in."""
 
 
 def told(demand: Demand, base: Workload | None, slices: Sequence[Workload]) -> tuple[str, str]:
@@ -46,10 +45,10 @@ def told(demand: Demand, base: Workload | None, slices: Sequence[Workload]) -> t
 def _waits(queue: str, base: Workload) -> tuple[str, str]:
     reserved, requeued = base.condition(QUOTA_RESERVED), base.condition(REQUEUED)
     state = base.status.requeue_state
-    later = f"; it is tried again at {state.requeue_at:%H:%M:%S}" if state and state.requeue_at else ""
+    later = f"; it is tried again at {state.requeue_at:%H:%M:%S} UTC" if state and state.requeue_at else ""
     why = reserved.message if reserved else "Kueue has not looked at it yet"
     after = f"after {requeued.reason}, " if requeued and requeued.status == "True" else ""
-    reason = "QueueUnavailable" if reserved and reserved.reason in _CANNOT else QUEUED
+    reason = "QueueUnavailable" if reserved and reserved.reason in CANNOT else QUEUED
     return reason, f"{queue}: {after}{why}{later}"
 
 
@@ -67,5 +66,5 @@ def _admitted(demand: Demand, base: Workload, slices: Iterable[Workload]) -> tup
     going = f"; {leaving} slices are given back" if leaving else ""
     held = moment(base.metadata.annotations.get(HELD))
     if held and any("that are wanted" in each for each in counts):
-        going += f"; it grows no more before {held:%H:%M:%S}"
+        going += f"; it grows no more before {held:%H:%M:%S} UTC"
     return IN_A_QUEUE, f"queue {demand.queue}, ClusterQueue {where}: {', '.join(counts)}{going}"

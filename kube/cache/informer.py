@@ -83,6 +83,8 @@ BEGINNING = 30.0
 """Seconds that the answer to a watch may take to begin: at once, unless the server queues us."""
 CONFIRMING = 10.0
 """Seconds that the server has to say whether it knows a version."""
+BELIEVED = 5
+"""How often in a row a server says that it does not have a kind that it had, until that is believed."""
 ABSENT = 15.0
 """Seconds between two looks for an optional kind that the server does not have."""
 HEALTHY = 5.0
@@ -139,6 +141,7 @@ class Informer(Generic[T]):
         self._one_of_many = one_of_many
         self._heed = heed
         self._heeded = False
+        self._denials = 0
         self._listed_at = -inf
         self.last_heard = self._clock.monotonic()
         """When the server last said something about the objects, or that there is nothing to say."""
@@ -168,8 +171,13 @@ class Informer(Generic[T]):
         await self.cache.wait_synced()
 
     def _is_absent(self) -> bool:
-        """Whether the server does not have an optional kind, or keeps it from us."""
-        return self.cache.optional and isinstance(self._error, NotFound | Forbidden)
+        """Whether the server does not have an optional kind, or has always kept it from us.
+
+        A kind that was there is believed to be gone once the server has said so several times.
+        """
+        if not self.cache.optional or not isinstance(self._error, NotFound | Forbidden):
+            return False
+        return self._denials >= BELIEVED or not self.cache.served
 
     def _empty(self) -> None:
         """Take over that there are no objects: the cache is in step, with none."""
@@ -331,6 +339,7 @@ class Informer(Generic[T]):
 
     def _count_end(self, end: Failed | Silent | Ended, state: State) -> None:
         self._error = end.error if isinstance(end, Failed) else None
+        self._denials = self._denials + 1 if isinstance(self._error, NotFound) else 0
         if self._is_absent():
             return  # nothing is wrong: the system that has this kind is not installed
         if isinstance(end, Failed):

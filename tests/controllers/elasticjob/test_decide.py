@@ -18,6 +18,7 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
@@ -107,6 +108,7 @@ def waiting_for(seconds: int, *, start: int = 600, status: str = "False", **more
     return running(told, lives=(pending(0), pending(1)))
 
 
+GRANT = Grant("team", admitted=True, places=(Place("base", "master", 1), Place("base", "worker", 2)))
 PS_JOB = {"worker": role(1), "ps": role(1)}
 
 
@@ -412,6 +414,10 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (running(masters=(ends(STOPPED, 0),)), "MasterRelaunched", *FOUNDATION, "+Pod digits-master-0-1"),
         (running(masters=()), "MasterCreated", *FOUNDATION, "+Pod digits-master-0"),
         (running(masters=(ended(0, 1, role="master", restarts_before=1, at=NOW),)), "MasterPauses"),
+    ],
+    rules.give_back_the_masters_quota: [
+        (running(masters=(master(workload="old"),), grant=GRANT), "MasterLeaves", "-Pod digits-master-0"),
+        (running(masters=(master(),), grant=GRANT), "MasterLeaves", "-Pod digits-master-0"),
     ],
     rules.free_masters_of_lost_machines: [
         (

@@ -139,6 +139,8 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("a new job", seen(demand(3, 2)), ["+base 2"]),
         ("with a priority", seen(demand(), priority=5), ["+base 1 5"]),
         ("suspended by its user", seen(demand(suspended=True)), []),
+        ("with a priority that there is not", seen(demand(), unknown_class="PriorityClass x"), []),
+        ("finished by somebody", seen(demand(), admitted(true={"Finished": "x"})), ["base let go", "-base"]),
     ],
     rules.return_the_quota_of_an_evicted_base: [
         (
@@ -230,6 +232,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             "a slice waits",
             seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
             [],
+        ),
+        (
+            "fewer are wanted, and the pod of a slice has room in the base",
+            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
+            [f"slice 1 {GIVEN_BACK}"],
         ),
         (
             "fewer are wanted",

@@ -55,6 +55,8 @@ def test_what_is_wanted_is_what_was_asked_for_last() -> None:
         (asked(resource({"worker": 3})), False),
         (asked(replicas=6), False),
         (asked(resource({"worker": 3}, resources={"worker": {"memory": "1Gi"}})), True),
+        (asked(resource({"worker": 3}, nodes={"digits-worker-1": {"memory": "1Gi"}})), True),
+        (asked(resource({"worker": 3}, nodes={"digits-worker-1": {"memory": "1Mi"}})), False),
         (asked(minReplicas=2), True),
         (asked(metadata={"labels": {"kueue.x-k8s.io/queue-name": "other"}}), True),
         (asked(metadata={**QUEUED, "uid": "job-2"}), True),

@@ -71,6 +71,12 @@ OTHER = "elasticjob-words-11111"
             set(),
         ),
         ("it has just come", [admitted(ONE), admitted(TWO), workload("w", job="", age=1)], set()),
+        ("its queue is stopped", [admitted(ONE), workload("w", job="", refused="Inadmissible")], set()),
+        (
+            "it has another base still",
+            [admitted(ONE), admitted(OTHER, job="words"), workload("elasticjob-words-2", job="words")],
+            set(),
+        ),
         ("it is deactivated", [admitted(ONE), admitted(TWO), workload("w", job="", active=False)], set()),
         ("only growth waits", [admitted(ONE), admitted(TWO), workload(THREE)], set()),
         ("a base is never given", [admitted(BASE), admitted(TWO), workload("w", 2, job="")], set()),
@@ -93,11 +99,13 @@ def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None
     queues = [cluster_queue("all", "2", "c"), cluster_queue("near", "2", "c"), cluster_queue("far", "9")]
 
     def crowded(*every: Workload) -> set[str]:
-        return {*crowds(market(queues, every), market(queues, []), every, in_all)}
+        return {*crowds(market(queues, every), market(queues, []), every, in_all, NOW)}
 
-    assert crowded(workload("w", 3, job="")) == {"all", "near"}
+    assert crowded(workload("w", 3, job="", age=9)) == {"all", "near"}
     assert crowded(workload("w", 5, job="")) == set()  # more than there ever is
     assert crowded(workload(ONE)) == set()  # growth crowds nobody out
+    assert crowded(workload("w", 2, job="", age=9)) == {"all", "near"}  # about to be admitted
+    assert crowded(workload("w", 2, job="", age=99)) == set()  # which Kueue does not admit, though it fits
 
 
 def test_quota_that_a_slice_waits_for_is_not_idle() -> None:

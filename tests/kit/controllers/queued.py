@@ -38,6 +38,7 @@ def workload(
     slice_: bool | None = None,
     finalizer: bool = True,
     deleted: bool = False,
+    refused: str = "",
     annotations: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Workload:
@@ -47,6 +48,7 @@ def workload(
     reserved = "QuotaReserved" in given
     usage = {"name": "worker", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": str(count)}, "count": count}
     part = name.startswith(f"{BASE}-") if slice_ is None else slice_
+    no = {**condition("QuotaReserved", refused, created), "status": "False"}
     labels = ({LABEL_JOB: job} if job else {}) | ({SLICE: "worker"} if part else {})
     found = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -68,7 +70,10 @@ def workload(
             **more,
         },
         "status": {
-            "conditions": [condition(type_, reason, created) for type_, reason in given.items()],
+            "conditions": [
+                *(condition(type_, reason, created) for type_, reason in given.items()),
+                *([no] if refused else []),
+            ],
             **({"admission": {"clusterQueue": queue, "podSetAssignments": [usage]}} if reserved else {}),
         },
     }

@@ -63,11 +63,12 @@ async def following(
     one_of_many: bool = False,
     heed: Heed = patient,
     metrics: Metrics | None = None,
+    optional: bool = False,
 ) -> AsyncIterator[Following]:
     clock = VirtualClock()
     async with Stub() as stub, stub.client(clock) as client:
         stub.then(*script)
-        cache = Cache(CONFIG_MAP, "ns", labels)
+        cache = Cache(CONFIG_MAP, "ns", labels, optional=optional)
         informer = Informer(
             client,
             cache,
@@ -106,6 +107,29 @@ async def test_where_streaming_is_refused_pages_are_read() -> None:
         await until(lambda: it.names == {"a", "b", "c"})
         assert it.stub.seen[2].query["continue"] == "next"
         assert it.watched_from == ["5"]
+
+
+ABSENT = answer(404, status(404, "NotFound", "the server could not find the requested resource"))
+DENIED = answer(403, status(403, "Forbidden", "configmaps is forbidden"))
+
+
+@pytest.mark.parametrize("says", [ABSENT, DENIED])
+async def test_a_kind_that_the_server_need_not_have_is_empty_until_it_comes(says: Answer) -> None:
+    async with following(
+        says, says, stream(event("ADDED", A), bookmark(7, initial_done=True)), optional=True
+    ) as it:
+        await until(lambda: it.cache.synced, it.clock)
+        assert (it.names, it.cache.served) == (set(), False)
+        await until(lambda: it.names == {"a"}, it.clock)
+        assert it.cache.served
+
+
+async def test_a_kind_that_was_there_is_gone_once_the_server_has_said_so_several_times() -> None:
+    there, more = stream(event("ADDED", A), bookmark(7, initial_done=True)), stream(event("ADDED", B))
+    async with following(there, *[ABSENT] * 3, more, *[ABSENT] * 9, optional=True) as it:
+        await until(lambda: it.names == set() and len(it.changes) > 2, it.clock)
+        assert [change.new is None for change in it.changes] == [False, False, True, True]
+        assert not it.cache.served
 
 
 async def test_an_orderly_end_resumes_at_the_bookmark() -> None:
