@@ -255,7 +255,8 @@ def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     count = sum(each.count(pods.name) for each in chosen for pods in each.spec.pod_sets)
     word = "node is" if count == 1 else "nodes are"
-    sentence = f"{count} {word} given back: others wait in the cohort of ClusterQueue {seen.queue}"
+    why = f"others wait in the cohort of ClusterQueue {seen.queue}"
+    sentence = f"{count} {word} given back: {why}; no growth for {CALM.seconds} s"
     patches = tuple(_given(each, "others") for each in chosen)
     yield Step((_held(base, now), patches), Note("QuotaGivenBack", sentence))
 
@@ -301,7 +302,6 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
         if each.count(role.name) <= surplus and (settled or not seen.users[each.metadata.name]):
             surplus -= each.count(role.name)
             yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
-    yield from _gathered(seen, base, mine, role.name, surplus)
     leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
     if have >= role.wanted or leaving or _is_stuck(base, now):
         return
@@ -311,18 +311,6 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
     if not seen.crowded:
         yield from _slices(seen, demand, role, role.wanted - have)
     yield Step(again_in=IDLE)
-
-
-def _gathered(seen: Seen, base: Workload, mine: list[Workload], role: str, surplus: int) -> Iterator[Step]:
-    """A slice too many whose pods have room in the others is given back: they begin anew there."""
-    places = sum(each.count(role) for each in (base, *mine))
-    used = Counter(life.workload for life in seen.lives if life.role == role and not life.over)
-    for each in reversed(mine):
-        name, size = each.metadata.name, each.count(role)
-        elsewhere = sum(used.values()) - used[name]
-        if used[name] and size <= surplus and used[name] <= places - size - elsewhere:
-            yield Step(((_given(each, "fewer nodes"),),))
-            return
 
 
 def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from elasticjob.api.readings import moment
 from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.giving import CANNOT
-from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, HELD, QUOTA_RESERVED, REQUEUED, Workload
+from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
 from elasticjob.kube.objects.conditions import is_true
 
 QUEUED: Final = "Queued"
@@ -64,7 +63,4 @@ def _admitted(demand: Demand, base: Workload, slices: Iterable[Workload]) -> tup
     where = base.status.admission.cluster_queue if base.status.admission else ""
     leaving = sum(1 for each in mine if each.leaving and is_true(each.status.conditions, ADMITTED))
     going = f"; {leaving} slices are given back" if leaving else ""
-    held = moment(base.metadata.annotations.get(HELD))
-    if held and any("that are wanted" in each for each in counts):
-        going += f"; it grows no more before {held:%H:%M:%S} UTC"
     return IN_A_QUEUE, f"queue {demand.queue}, ClusterQueue {where}: {', '.join(counts)}{going}"
