@@ -142,6 +142,7 @@ class Informer(Generic[T]):
         self._heed = heed
         self._heeded = False
         self._denials = 0
+        self._denied = False
         self._listed_at = -inf
         self.last_heard = self._clock.monotonic()
         """When the server last said something about the objects, or that there is nothing to say."""
@@ -181,6 +182,9 @@ class Informer(Generic[T]):
 
     def _empty(self) -> None:
         """Take over that there are no objects: the cache is in step, with none."""
+        if isinstance(self._error, Forbidden) and not self._denied:
+            self._denied = True
+            log.warning("we may not list an optional kind", extra={"error": _in_words(self._error)})
         self.cache.served = False
         self._heard()
         for event in (Restarted(), Synced(str(self.cache.version))):
