@@ -108,7 +108,7 @@ def at_rest(world: World) -> list[str]:
     wrong = [
         f"Workload {each['metadata']['name']} is Admitted and Evicted: {told(each)}"
         for each in every
-        if is_true(each, "Admitted") and is_true(each, "Evicted")
+        if is_true(each, "Admitted") and is_true(each, "Evicted") and not is_true(each, "Finished")
     ]
     wrong += [
         f"Workload {each['metadata']['name']} never goes"
