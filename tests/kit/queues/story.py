@@ -168,15 +168,11 @@ def _about_size(
         wrong.append(f"job {name} has {size} nodes and {have} admitted, {asked} are wanted")
     if size < min(have, asked):
         wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
-    running = len(
-        {
-            p["metadata"]["labels"][LABEL_INDEX]
-            for p in pods
-            if p["metadata"]["labels"][LABEL_ROLE] == "worker"
-        }
-    )
-    if running != size:
-        wrong.append(f"job {name} has {running} pods, {size} are in its JobResource")
+    workers = [each for each in pods if each["metadata"]["labels"][LABEL_ROLE] == "worker"]
+    running = sum(each["status"]["phase"] == "Running" for each in workers)
+    places = len({each["metadata"]["labels"][LABEL_INDEX] for each in workers})
+    if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
+        wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
     if asked - have >= unit and not crowded and _idle(world, base) >= unit:
         wrong.append(f"job {name} has {have} of {asked} nodes, though {_idle(world, base)} is idle")
