@@ -151,7 +151,10 @@ class Workload(Object, frozen=True):
     @property
     def pending(self) -> bool:
         """Whether it waits for quota."""
-        return not self.reserved and not self.finished and not self.leaving
+        about = self.metadata
+        gone = about.deletion_timestamp is not None or GIVEN_BACK in about.annotations
+        waits = self.spec.active and not gone  # Evicted stays True until it is admitted again
+        return waits and not self.reserved and not self.finished
 
     def count(self, pod_set: str) -> int:
         """Return how many pods of a pod set it is for."""
