@@ -25,6 +25,9 @@ KEPT: Final = 5
 NEWEST: Final = 3
 """Samples that a rule of Brain looks at."""
 
+SLOWEST: Final = 1e-9
+"""A step or record a second in thirty years: less is no speed, and quotients of it are no numbers."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -103,7 +106,7 @@ def last_growth(samples: Sequence[Sample]) -> Growth | None:
 def ratio(speeds: Mapping[int, float], before: int, after: int) -> float:
     """Return what each node beyond `before` brings, as a share of what those before bring; 1: as much."""
     slow, fast = speeds[before], speeds[after]
-    if not before or not slow or before == after:
+    if not before or slow < SLOWEST or before == after:
         return 1.0
     return ((fast - slow) / (after - before)) / (slow / before)
 

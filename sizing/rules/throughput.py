@@ -19,6 +19,7 @@ from scipy.optimize import nnls
 
 from elasticjob.api.sizes.facts import Sample
 from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
+from elasticjob.sizing.measures import SLOWEST
 
 HALVES: Final = 32
 """Samples after which the weight of one is half."""
@@ -71,7 +72,9 @@ class Model:
 
 def fit(samples: Sequence[Sample]) -> Model | None:
     """Return the model of the samples; None with too few settings, or where it does not explain them."""
-    known = [(_setting(sample), sample.workers / sample.samples) for sample in samples if sample.samples > 0]
+    known = [
+        (_setting(sample), sample.workers / sample.samples) for sample in samples if sample.samples > SLOWEST
+    ]
     if not known:
         return None
     of_servers = bool(known[-1][0].servers)

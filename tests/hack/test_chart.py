@@ -63,6 +63,8 @@ NO_CRDS: Final = ("--set", "crds.enabled=false")
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 Objects = dict[tuple[str, str, str], Manifest]
+QUOTAS = {"clusterqueues", "resourceflavors", "workloadpriorityclasses", "priorityclasses"}
+"""What is read of Kueue's quotas and of priorities in the whole cluster."""
 
 
 def objects(text: str) -> Objects:
@@ -398,12 +400,13 @@ def test_without_cluster_wide_rights_only_nodes_and_webhooks_are_left() -> None:
             "mutatingwebhookconfigurations",
             "validatingwebhookconfigurations",
             "clusterroles",
+            *QUOTAS,
         },
         "elasticjob-brain-cluster-team-a": {"nodes"},
         "elasticjob-di-server-cluster-team-a": {"nodes"},
     }
     without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false")
-    assert rules(without, "ClusterRole", "", "elasticjob-operator-nodes-team-a") == {"nodes"}
+    assert rules(without, "ClusterRole", "", "elasticjob-operator-nodes-team-a") == {"nodes", *QUOTAS}
     owner = ("ClusterRole", "", "elasticjob-operator-cluster-team-a")
     assert owner not in without  # an upgrade to these values ends the webhooks that it owns
     assert ("Service", SYSTEM, "elasticjob-webhooks") not in without
