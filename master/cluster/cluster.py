@@ -35,6 +35,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.api.v1alpha1.sizing import facts_of
 from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.errors import KubeError, Unauthorized
@@ -178,6 +179,7 @@ class Cluster:
         self._plans = self._operator.cache(SCALEPLAN, labels=f"{LABEL_JOB}={name}")
         for cache in (self._jobs, self._pods, self._resources, self._plans):
             self._follow(cache)
+        self._pods.subscribe(self._know_own)
         clock = master.clock
         self._maker = (
             Pods(client, job, rules, self._pods, clock, master.address, master.metrics) if rules else None
@@ -255,10 +257,14 @@ class Cluster:
     def _end_when_gone(self) -> None:
         """Retire the master whose pod was listed and is deleted; another may have its name since."""
         own = self._pods.get(self._own)
-        if own and not self._own_uid:
-            self._own_uid = own.metadata.uid
         if self._own_uid and (own is None or own.metadata.uid != self._own_uid):
             self._master.retire(f"its pod {self._own.name} is deleted: another master takes its place")
+
+    def _know_own(self, change: Change) -> None:
+        """Remember the uid of the own pod, however briefly it is there: looks are seldom under load."""
+        for item in (change.old, change.new):
+            if item is not None and item.key == self._own and not self._own_uid:
+                self._own_uid = item.meta.uid
 
     def _follow(self, cache: Cache[Any]) -> None:
         cache.subscribe(lambda _: self._changed.set())
