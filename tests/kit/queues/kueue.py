@@ -1,14 +1,14 @@
 """A model of Kueue 0.19: it admits, preempts, evicts and requeues, as was seen of the real one.
 
 usage       of all that hold quota: reserved, active, not finished; evicted ones too until they give it back
-admission   by priority, then by age; a Workload that waits for its victims is not overtaken
+admission   by priority, then by age; a Workload that waits for its victims is not overtaken in its queue
 preemption  LowerPriority within a queue; reclaimWithinCohort Any, from queues that borrow
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import Any, Final
@@ -33,6 +33,8 @@ class Kueue:
 
     server: Server
     up: bool = True
+    preemptors: dict[str, str] = field(default_factory=dict)
+    """The Workload of each queue that has preempted others: it is looked at first until it is admitted."""
 
     def queues(self) -> dict[str, Queue]:
         return {each["metadata"]["name"]: queue_of(each) for each in self.server.every(CLUSTER_QUEUE)}
@@ -97,12 +99,16 @@ class Kueue:
         waiting = sorted((each for each in every if self._waits(each)), key=_order)
         while waiting:
             heads = {self.queue_of(each): each for each in reversed(waiting)}
+            heads |= {
+                self.queue_of(e): e for e in waiting if e["metadata"]["name"] in self.preemptors.values()
+            }
             each = min(
                 heads.values(), key=lambda e: (market.would_borrow(self.queue_of(e), needs(e)), _order(e))
             )
             waiting.remove(each)
             queue, asked = self.queue_of(each), needs(each)
             if market.available(queue) >= asked:
+                self.preemptors.pop(queue, None)
                 self._admit(each, queue)
                 market.add(queue, asked)
             elif victims := self._victims(each, queue, asked, market, counted):
@@ -110,6 +116,7 @@ class Kueue:
                     if not is_true(victim, "Evicted"):
                         why = "InClusterQueue" if self.queue_of(victim) == queue else "InCohortReclamation"
                         self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
+                self.preemptors[queue] = each["metadata"]["name"]
                 return
             elif condition(each, "QuotaReserved") != ("False", "Pending"):
                 self.tell(each, QuotaReserved=("False", "Pending"))
