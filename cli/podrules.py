@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.controllers.elasticjob.objects import asked, job_resource, written
+from elasticjob.controllers.elasticjob.objects import asked, job_resource
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.nodes.relaunch import life_of
@@ -45,7 +45,7 @@ class OperatorsRules:
         """Return a manual plan for sizes that the user has changed, as `kubectl scale` does."""
         sizes = asked(job)
         said = resource.metadata.annotations.get(names.ASKED)
-        if said in (None, written(sizes)):
+        if said in (None, names.written(sizes)):
             return None
         plan: Manifest = {
             "apiVersion": SCALEPLAN.api_version,
@@ -58,7 +58,7 @@ class OperatorsRules:
                 "reason": "the user asks for it",
             },
         }
-        told = {names.ASKED: written(sizes), names.ASKED_AT: str(job.metadata.generation)}
+        told = {names.ASKED: names.written(sizes), names.ASKED_AT: str(job.metadata.generation)}
         return SCALEPLAN.convert(plan), told
 
     def folded(

@@ -14,7 +14,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
-from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.admission import Admission, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
@@ -41,9 +41,7 @@ class DIJobReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the coordinator and the services of a job to what they should be, and write its status."""
-        if self.admission is None:
-            return await self._run(key)
-        async with self.admission.turn(key):
+        async with turn(self.admission, key):
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:

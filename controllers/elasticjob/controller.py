@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.kueue.admission import Admission, as_admitted
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -69,9 +69,7 @@ class JobReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
-        if self.admission is None:
-            return await self._run(key)
-        async with self.admission.turn(key):
+        async with turn(self.admission, key):
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
@@ -191,6 +189,7 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
+    queued = ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
         reconcile,
@@ -200,7 +199,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (POD, job_of, life_changed(reconcile.caches)),
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
-            *((WORKLOAD, job_of) for _ in (reconcile.admission,) if _),
+            *queued,
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

@@ -85,7 +85,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None 
     }
     made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
     made.manifest["metadata"]["annotations"] = {
-        names.ASKED: written(asked(job)),
+        names.ASKED: names.written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
         names.NETWORK: written_flag(job.spec.network_policy),
@@ -123,11 +123,6 @@ def written_amounts(amounts: Mapping[str, Mapping[str, str]]) -> str:
 def remembered_gang(gang: Gang | None) -> dict[str, str]:
     """Return the annotation from which pods take their place in a gang."""
     return {names.GANG: gangs.written(gang)} if gang else {}
-
-
-def written(sizes: Mapping[str, int]) -> str:
-    """Return sizes as they are kept in an annotation."""
-    return json.dumps(dict(sizes), sort_keys=True)
 
 
 def rights(job: str) -> list[Manifest]:

@@ -14,7 +14,6 @@ from elasticjob.controllers.elasticjob.objects import (
     asked,
     remembered_gang,
     template_amounts,
-    written,
     written_amounts,
     written_flag,
 )
@@ -137,7 +136,7 @@ def kept(seen: Seen, **changes: Any) -> Apply:
         "namespace": job.namespace,
         "uid": seen.resource.metadata.uid if seen.resource else "",
         "annotations": {
-            names.ASKED: written(now.sizes),
+            names.ASKED: names.written(now.sizes),
             names.ASKED_AT: str(now.generation),
             names.TEMPLATES: written_amounts(now.templates),
             names.NETWORK: written_flag(now.network),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,6 @@ from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.quota import needs
-from elasticjob.controllers.kueue.workload import PodSet, Workload, WorkloadSpec
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
@@ -51,10 +50,6 @@ class Admission:
             self.queues.doubtful.discard(key)
         return True
 
-    def turn(self, key: Key) -> AbstractAsyncContextManager[None]:
-        """Let one pass over a job run at a time."""
-        return self.queues.turn(key)
-
     def room(self, job: CustomResource, now: datetime) -> dict[str, int] | None:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
         if not self.queues.admits(job):
@@ -63,14 +58,18 @@ class Admission:
         queue = self.queues.cluster_queue(job.key, demand.queue)
         found = {}
         for role in demand.roles:
-            one = PodSet(name=role.name, count=1, template=role.template)
-            need, left, count = needs(Workload(spec=WorkloadSpec(pod_sets=[one]))), market, 0
+            need, left, count = needs([role.pods(1)]), market, 0
             while queue not in crowded and count < MOST_LOOKED_AT:
                 if (amounts := left.assignment(queue, need)) is None:
                     break
                 left, count = left.with_use(queue, amounts), count + 1
             found[role.name] = count
         return found
+
+
+def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:
+    """Let one pass over a job run at a time, where there are queues."""
+    return admission.queues.turn(key) if admission else nullcontext()
 
 
 def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:

@@ -14,7 +14,6 @@ from typing import Final
 
 from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
-from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.quota import Market, needs
 from elasticjob.controllers.kueue.workload import (
     ADMITTED,
@@ -28,9 +27,7 @@ from elasticjob.controllers.kueue.workload import (
     REQUEUED,
     REQUEUED_AT_ONCE,
     WORKLOAD,
-    PodSet,
     Workload,
-    WorkloadSpec,
 )
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import SOON, Action, Create, Delete, Note, Patch, Plan, soonest
@@ -58,7 +55,6 @@ class Seen:
     demand: Demand | None
     workloads: tuple[Workload, ...] = ()
     lives: tuple[Life, ...] = ()
-    grant: Grant | None = None
     market: Market = field(default_factory=Market)
     queue: str = ""
     giving: frozenset[str] = frozenset()
@@ -322,7 +318,7 @@ def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[St
     while missing >= role.unit:
         count = min(role.step, missing - missing % role.unit)
         wanted = demand.slice_workload(role, next(free), count, seen.priority)
-        amounts = market.assignment(seen.queue, needs(_with(role, count)))
+        amounts = market.assignment(seen.queue, needs([role.pods(count)]))
         if amounts is None:
             break
         market = market.with_use(seen.queue, amounts)
@@ -488,8 +484,3 @@ def _condition(workload: Workload, type_: str, true: bool, reason: str, message:
         message=message,
         observed_generation=workload.metadata.generation,
     )
-
-
-def _with(role: Role, count: int) -> Workload:
-    """Return so many nodes of a role as a Workload asks for them."""
-    return Workload(spec=WorkloadSpec(pod_sets=[PodSet(name=role.name, count=count, template=role.template)]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from elasticjob.controllers.kueue.workload import (
     TOPOLOGY,
     UNCONSTRAINED,
     WORKLOAD,
+    PodSet,
     Workload,
 )
 from elasticjob.controllers.parts import names
@@ -61,6 +62,10 @@ class Role:
         extra = max(0, self.most - self.least)
         return self.unit * max(1, -(-extra // (self.unit * MOST_SLICES)))
 
+    def pods(self, count: int) -> PodSet:
+        """Return so many pods of this role, to count what they ask for."""
+        return PodSet(name=self.name, count=count, template=self.template)
+
     def pod_set(self, count: int) -> Manifest:
         """Return pods of this role as they stand in a Workload."""
         asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
@@ -90,8 +95,6 @@ class Demand:
     """Whether it has ended, and with success; None while it has not."""
     words: str = ""
     """How it ended."""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """The nodes that each role has now."""
 
     @cached_property
     def base(self) -> str:

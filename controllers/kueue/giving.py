@@ -67,7 +67,7 @@ def giving(
     usable = [each for each in surplus if each.workload.admitted]
     chosen: list[Surplus] = []
     for one in waiting:
-        given, with_it = _given(market, usable, queue_of(one), needs(one))
+        given, with_it = _given(market, usable, queue_of(one), needs(one.spec.pod_sets))
         if with_it is None:
             continue
         market = with_it
@@ -81,7 +81,7 @@ def claimed(market: Market, workloads: Iterable[Workload], queue_of: QueueOf) ->
     for each in workloads:
         if is_slice(each) and each.pending:
             queue = queue_of(each)
-            if (amounts := market.assignment(queue, needs(each))) is not None:
+            if (amounts := market.assignment(queue, needs(each.spec.pod_sets))) is not None:
                 market = market.with_use(queue, amounts)
     return market
 
@@ -105,7 +105,7 @@ def crowds(
 
 
 def _could(empty: Market, queue: str, workload: Workload) -> bool:
-    return empty.assignment(queue, needs(workload)) is not None
+    return empty.assignment(queue, needs(workload.spec.pod_sets)) is not None
 
 
 def _given(

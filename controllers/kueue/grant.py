@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.kueue import POD_SET, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.controllers.kueue.workload import (
     TOPOLOGY,
@@ -71,6 +72,10 @@ class Grant:
         if not self.admitted:
             return self.least.get(role, 0)
         return sum(place.count for place in self.places if place.role == role)
+
+    def most(self, job: ElasticJob, role: str) -> int:
+        """Return how many replicas a role may have: spares are nodes beside them."""
+        return job.spec.range_of(role).down(self.capacity(role) - job.spec.roles[role].spares)
 
     def free(self, lives: Iterable[Life]) -> Free:
         """Return the places without those that pods have."""

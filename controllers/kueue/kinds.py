@@ -97,7 +97,6 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
     about = job.metadata
     ended = is_over(job)
     condition = find(job.status.conditions, COMPLETE if is_true(job.status.conditions, COMPLETE) else FAILED)
-    specs = resource.spec.replica_resource_specs if resource else {}
     return Demand(
         kind=ELASTICJOB,
         key=job.key,
@@ -112,7 +111,6 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,
         words=condition.message if condition and ended else "",
-        sizes={role: spec.replicas or 0 for role, spec in specs.items()},
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
-from elasticjob.controllers.kueue.demand import Demand, is_slice
+from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.giving import claimed, crowds, giving
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
@@ -193,5 +193,5 @@ def _kind_of_slice(workload: Workload) -> Iterable[str]:
 
 
 def _job(workload: Workload) -> Iterable[str]:
-    job = workload.metadata.labels.get(LABEL_JOB, "")
+    job = job_named(workload)
     return (str(Key(workload.metadata.namespace, job)),) if job else ()

@@ -18,7 +18,7 @@ from math import inf
 from typing import Final
 
 from elasticjob.api.resources import Amount, MalformedQuantity, Resources, pod_requests, unit
-from elasticjob.controllers.kueue.workload import ClusterQueue, LocalQueue, Workload
+from elasticjob.controllers.kueue.workload import ClusterQueue, LocalQueue, PodSet, Workload
 from elasticjob.kube.objects.views import Quantity
 
 PODS: Final = "pods"
@@ -137,7 +137,7 @@ def market(queues: Iterable[ClusterQueue], workloads: Iterable[Workload]) -> Mar
             mine[cell] = mine.get(cell, 0) + value
         if queue := found.queues.get(admission.cluster_queue):
             # Kueue's settings may leave resources out (excludeResourcePrefixes): those it admitted so
-            ignored |= {*needs(workload)}.difference(*(covered for covered, _ in queue.groups))
+            ignored |= {*needs(workload.spec.pod_sets)}.difference(*(covered for covered, _ in queue.groups))
     return replace(found, used=used, ignored=frozenset(ignored))
 
 
@@ -155,10 +155,10 @@ def usage(workload: Workload) -> dict[Cell, Number]:
     return found
 
 
-def needs(workload: Workload) -> Resources:
+def needs(pod_sets: Iterable[PodSet]) -> Resources:
     """Return what the pods of a Workload ask for together."""
     found = Resources({})
-    for each in workload.spec.pod_sets:
+    for each in pod_sets:
         try:
             one = pod_requests(each.template.get("spec") or {})
         except MalformedQuantity:  # another system's object: Kueue says what is wrong with it

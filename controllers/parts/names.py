@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Final
 
 from elasticjob.api.v1alpha1.common import (
@@ -47,6 +49,11 @@ FRAMEWORK: Final = "elasticjob.dlrover/framework"
 """On ElasticJobs: a name in FRAMEWORKS of controllers/parts/frameworks."""
 
 MASTER: Final = "master"
+
+
+def written(sizes: Mapping[str, int]) -> str:
+    """Return sizes as they are kept in an annotation."""
+    return json.dumps(dict(sizes), sort_keys=True)
 
 
 def job_labels(job: str, component: str) -> dict[str, str]:

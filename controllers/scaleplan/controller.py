@@ -10,7 +10,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.kueue.admission import Admission, as_admitted
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.owners import controller_uid
@@ -38,9 +38,7 @@ class PlansReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the plans of one job one step further."""
-        if self.admission is None:
-            return await self._run(key)
-        async with self.admission.turn(key):
+        async with turn(self.admission, key):
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
@@ -78,6 +76,7 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
     def of_a_planned(change: Change) -> bool:
         return any(planned(item.key) for item in (change.old, change.new) if item)
 
+    queued = ((WORKLOAD, those_of(planned, job_of)),) if reconcile.admission else ()
     return Controller(
         "scaleplan",
         reconcile,
@@ -85,7 +84,7 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
         watches=(
             (SCALEPLAN, job_of_plan),
             (ELASTICJOB, those_of(planned, same_name), more_than_reports),
-            *((WORKLOAD, those_of(planned, job_of)) for _ in (reconcile.admission,) if _),
+            *queued,
         ),
         when=of_a_planned,
         concurrency=concurrency,

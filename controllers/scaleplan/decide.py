@@ -30,7 +30,7 @@ from elasticjob.controllers.scaleplan.fold import (
     sizes_of,
     touches,
 )
-from elasticjob.controllers.scaleplan.queue import FOLLOWED, asked_with, followed, written
+from elasticjob.controllers.scaleplan.queue import FOLLOWED, asked_with, followed
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
@@ -271,7 +271,7 @@ def _applied(resource: JobResource, folded: Folded, mark: str, asked: Mapping[st
         "uid": resource.metadata.uid,
         "annotations": {
             **({names.FOLDED: mark} if mark else {}),
-            **({names.WANTED: written(asked)} if asked else {}),
+            **({names.WANTED: names.written(asked)} if asked else {}),
         },
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}

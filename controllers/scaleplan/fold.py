@@ -139,7 +139,7 @@ def _admitted(
     for role, size in sizes.items():
         if role not in job.spec.roles or size.replicas is None:
             continue
-        most = job.spec.range_of(role).down(grant.capacity(role) - job.spec.roles[role].spares)
+        most = grant.most(job, role)
         if size.replicas > most:
             found[role] = replace(size, replicas=most)
             remarks[role] = f"{size.replicas} was asked for, queue {grant.queue} admits {most} now"

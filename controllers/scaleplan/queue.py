@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -15,11 +14,6 @@ from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, sizes_of
 
 FOLLOWED: Final = "QueueFollowed"
-
-
-def written(sizes: Mapping[str, int]) -> str:
-    """Return sizes that were asked for as they are kept in an annotation."""
-    return json.dumps(dict(sizes), sort_keys=True)
 
 
 def asked_with(job: ElasticJob, resource: JobResource, folded: Folded) -> dict[str, int]:
@@ -52,7 +46,7 @@ def _followed(
     for role, size in old.items():
         if size.replicas is None or role not in job.spec.roles:
             continue
-        most = job.spec.range_of(role).down(grant.capacity(role) - job.spec.roles[role].spares)
+        most = grant.most(job, role)
         if size.replicas > most:
             yield role, _less(size, most, role, grant, lives)
         elif grant.admitted and size.replicas < (count := min(most, asked.get(role, 0))):
