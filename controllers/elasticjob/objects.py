@@ -77,7 +77,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None 
     sizes = {}
     for role, count in asked(job).items():
         size = job.spec.range_of(role).clamp(count)
-        sizes[role] = {"replicas": min(size, grant.capacity(role)) if grant else size}
+        sizes[role] = {"replicas": min(size, grant.most(job, role)) if grant else size}
     spec = {
         "selector": {"name": job.metadata.name},
         "suspend": job.spec.suspend,

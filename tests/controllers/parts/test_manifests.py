@@ -21,6 +21,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict, why_replaced
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
+from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
 from elasticjob.controllers.parts.environment import identity, tolerations
@@ -446,6 +447,20 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
         ),
         "elasticjob.dlrover/network-policy": "true",
     }
+
+
+@pytest.mark.parametrize(
+    ("spares", "unit", "places", "replicas"),
+    [(0, 1, 2, 2), (1, 1, 3, 2), (0, 2, 3, 2), (0, 1, 9, 4)],
+    ids=["as many as it has places for", "spares take places", "whole units", "no more than asked for"],
+)
+def test_in_a_queue_the_job_resource_begins_with_what_that_admits(
+    spares: int, unit: int, places: int, replicas: int
+) -> None:
+    given = job({"worker": role(4, minReplicas=2, maxReplicas=4, spares=spares)}, nodeUnit=unit)
+    grant = Grant("team", admitted=True, places=(Place("base", "worker", places),))
+    made = job_resource(given, grant=grant).manifest
+    assert made["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": replicas}}
 
 
 def test_everything_belongs_to_the_job() -> None:
