@@ -32,6 +32,7 @@ from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.rush import Rush, only_begins
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
+    gets_an_address,
     job_of,
     job_of_plan,
     jobs_on,
@@ -126,6 +127,8 @@ class JobReconciler:
             provision=self.provision,
             fresh_token=self.new_token(),
             address=self.caches.master_address(job),
+            unaimed=self.caches.unaimed(job),
+            names_from=self.caches.names_from(key),
             largest=self.caches.largest(job, lives),
         )
 
@@ -189,20 +192,20 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
-    queued = ((WORKLOAD, job_of),) if reconcile.admission else ()
+    caches, queued = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
         reconcile,
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
-            (POD, job_of, life_changed(reconcile.caches)),
+            (POD, job_of, any_of(life_changed(caches), gets_an_address(caches.pods))),
             (SCALEPLAN, job_of_plan),
-            (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
+            (NODE, jobs_on(caches), machine_changed(caches)),
             *queued,
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),
-        settle=settled(SETTLE, reconcile.caches),
+        settle=settled(SETTLE, caches),
         new_first=True,
     )

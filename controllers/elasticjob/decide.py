@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,7 +13,15 @@ from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_replaced
-from elasticjob.controllers.elasticjob.objects import address, asked, foundation, job_resource, network_policy
+from elasticjob.controllers.elasticjob.objects import (
+    address,
+    aimed,
+    asked,
+    foundation,
+    job_resource,
+    network_policy,
+    pod_names,
+)
 from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import (
@@ -26,7 +35,7 @@ from elasticjob.controllers.elasticjob.sizes import (
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.nodes.drains import leaves_in
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
-from elasticjob.controllers.nodes.relaunch import Node, Standing
+from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of, name_of
 from elasticjob.controllers.parts.owners import controller_uid, owner_of
@@ -244,12 +253,15 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
+    if seen.names_from not in (None, seen.job.metadata.uid):
+        parts = (pod_names(seen.job), *parts)  # which is refused: the job begins once that Service is gone
     last = [job_resource(seen.job, start.gang, seen.grant)]
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)
     made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in every]
-    note = Note(JOB_CREATED, f"created {len(made)} objects: {', '.join(made)}")
+    objects = "1 object" if len(made) == 1 else f"{len(made)} objects"
+    note = Note(JOB_CREATED, f"created {objects}: {', '.join(made)}")
     groups = (*start.groups, parts, tuple(last))
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
@@ -261,6 +273,19 @@ def _next_master(seen: Seen) -> tuple[Create, ...]:
         return (made,)
     place = seen.grant.free(seen.masters).take(names.MASTER)
     return (replace(made, manifest=place.fitted(made.manifest)),) if place else ()
+
+
+def lead_to_the_pods(seen: Seen, now: datetime) -> Plan | None:
+    """The Services of master and pods select them once they have addresses.
+
+    Before, the control plane would write their lists of addresses again and again, with nothing in them.
+    """
+    actions: list[Action] = []
+    if seen.unaimed and _has_an_address(seen.masters):
+        actions.append(aimed(seen.job, seen.unaimed))
+    if seen.names_from is None and _has_an_address((*seen.masters, *seen.lives)):
+        actions.append(pod_names(seen.job))
+    return Plan("ServicesLead", groups=group(actions), again_in=SOON) if actions else None
 
 
 def follow_the_network_policy(seen: Seen, now: datetime) -> Plan | None:
@@ -404,10 +429,15 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     make_the_master_again,
     give_back_the_masters_quota,
     free_masters_of_lost_machines,
+    lead_to_the_pods,
     move_the_master_before_its_machine_ends,
     follow_the_users_sizes,
     grow_after_out_of_memory,
 )
+
+
+def _has_an_address(lives: Iterable[Life]) -> bool:
+    return any(life.addressed and life.alive for life in lives)
 
 
 def _training(seen: Seen) -> list[Node]:

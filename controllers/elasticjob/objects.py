@@ -19,7 +19,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
-from elasticjob.controllers.passes.plan import Create
+from elasticjob.controllers.passes.plan import Create, Patch
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
@@ -35,8 +35,19 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def address(job: ElasticJob) -> Create:
-    """Return the Service that gives the master its address."""
+    """Return the Service that gives the master its address; it selects no pod before it is aimed."""
     return _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+
+
+def aimed(job: ElasticJob, uid: str) -> Patch:
+    """Return the patch by which the Service with this uid selects the master."""
+    selector = {LABEL_JOB: job.metadata.name, LABEL_ROLE: names.MASTER}
+    return Patch(SERVICE, names.master(job.metadata.name), uid, {"spec": {"selector": selector}})
+
+
+def pod_names(job: ElasticJob) -> Create:
+    """Return the headless Service that gives each pod its DNS name, also before it is ready."""
+    return _make(job, SERVICE, job.metadata.name, _pods_service(job))
 
 
 def foundation(
@@ -47,8 +58,7 @@ def foundation(
     Each of `scrapers` has the labels of namespaces that may read the master's metrics; `brain_key` is the key
     of the tokens with which masters ask Brain.
     """
-    found = [_make(job, SERVICE, job.metadata.name, _pods_service(job))]
-    found += [network_policy(job, scrapers)] if job.spec.network_policy else []
+    found = [network_policy(job, scrapers)] if job.spec.network_policy else []
     if job.spec.needs_master:
         master = names.master(job.metadata.name)
         found += [
@@ -170,7 +180,6 @@ def _binding(job: ElasticJob) -> Manifest:
 
 
 def _pods_service(job: ElasticJob) -> Manifest:
-    """The headless Service that gives each pod its DNS name, also before it is ready."""
     selector = {LABEL_JOB: job.metadata.name}
     return {"spec": {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True}}
 
@@ -179,7 +188,6 @@ def _master_service(job: ElasticJob) -> Manifest:
     """The master's address, the same for every relaunch of it."""
     return {
         "spec": {
-            "selector": {LABEL_JOB: job.metadata.name, LABEL_ROLE: names.MASTER},
             "ports": [{"name": "http", "port": MASTER_PORT, "targetPort": MASTER_PORT, "protocol": "TCP"}],
             "publishNotReadyAddresses": True,
         }

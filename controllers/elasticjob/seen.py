@@ -40,6 +40,8 @@ class Seen:
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
     address: str | None = None  # of the master, "" while it has none; None: it is not asked for beforehand
+    unaimed: str = ""  # the uid of the master's Service as long as it selects no pod
+    names_from: str | None = None  # the uid of whose Service has the job's name; None: there is no Service
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property

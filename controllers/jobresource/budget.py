@@ -3,6 +3,7 @@
 1. One node at a time leaves, and the next one when its replacement is ready.
 2. Never fewer than minReplicas stay: a drain waits until a standby is ready.
 3. A replacement that is not ready after a minute is not waited for: there may be no machine for it.
+4. There is none before the first worker runs: pods that do not run yet may be evicted whatever it says.
 
 The budget names a number (minAvailable), so the disruption controller needs no scale subresource. It selects
 workers only: the master starts again from its snapshot, wherever it is evicted.
@@ -44,6 +45,8 @@ def budget(seen: Seen, now: datetime) -> Budget | None:
         return Budget(0) if seen.job.spec.run_policy.clean_pod_policy is CleanPodPolicy.NONE else None
     if seen.resource.spec.suspend:
         return None
+    if seen.resource.status.min_available is None and not _a_worker_runs(seen):
+        return None
     nodes = [node for node in seen.wanted.values() if node.role == WORKER]
     nodes += [extra.node for extra in seen.extra.values()]
     ends = [_waited_for_until(node) for node in nodes]
@@ -71,6 +74,10 @@ def written(job: ElasticJob, budget: Budget) -> CreateOrApply:
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     return CreateOrApply(POD_DISRUPTION_BUDGET, manifest_of(POD_DISRUPTION_BUDGET, metadata, spec=spec))
+
+
+def _a_worker_runs(seen: Seen) -> bool:
+    return any(life.role == WORKER and life.running for life in seen.lives)
 
 
 def _waited_for_until(node: Node) -> datetime | None:

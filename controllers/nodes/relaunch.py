@@ -86,6 +86,7 @@ class Life:
     lingers: bool = False  # its main container has ended, another goes on
     running: bool = False
     ready: bool = False
+    addressed: bool = False  # it has an IP
     terminating: bool = False
     lost: bool = False  # its machine is no longer in the cluster, or it is given up
     given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
@@ -335,6 +336,7 @@ def life_of(
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
         running=end is None and bool(status and status.state.running),
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
+        addressed=bool(pod.status.pod_ip),
         terminating=leaves_at is not None,
         lost=bool(machine) and machine not in machines,
         given_up=after(leaves_at, SILENCE) if leaves_at and machine in silent else None,

@@ -169,12 +169,27 @@ class Caches:
 
     def master_address(self, job: ElasticJob) -> str:
         """Return host:port of the job's master, an IP; "" until its Service has one."""
-        key = Key(job.metadata.namespace, names.master(job.metadata.name))
-        service = self.services.get(key)
-        if service is None or controller_uid(service.metadata) != job.metadata.uid:
-            return ""
-        address = service.spec.cluster_ip
+        service = self._master_service(job)
+        address = service.spec.cluster_ip if service else ""
         return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+    def unaimed(self, job: ElasticJob) -> str:
+        """Return the uid of the Service of the job's master if it selects no pod, else ""."""
+        service = self._master_service(job)
+        return service.metadata.uid if service and not service.spec.selector else ""
+
+    def _master_service(self, job: ElasticJob) -> Service | None:
+        service = self.services.get(Key(job.metadata.namespace, names.master(job.metadata.name)))
+        ours = service is not None and controller_uid(service.metadata) == job.metadata.uid
+        return service if ours else None
+
+    def names_from(self, job: Key) -> str | None:
+        """Return the uid of the controller of the Service that has a job's name, "" for one without.
+
+        None if there is no such Service.
+        """
+        service = self.services.get(job)
+        return None if service is None else controller_uid(service.metadata)
 
 
 class _Bare(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 A job begins from its first pass until each of its nodes has a pod. While more than a few do, statuses that
 only say so wait, and disruption budgets: the more jobs begin, the longer, but those of no job for more than
-half a minute. A job whose pods cannot be made is counted no longer than that, too.
+a minute. A job whose pods cannot be made is counted no longer than that, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEW: Final = 16
 EACH: Final = timedelta(milliseconds=20)
 """What one more job adds to the wait: about as long as its pods take."""
 SHORTEST: Final = timedelta(seconds=1)
-LONGEST: Final = timedelta(seconds=30)
+LONGEST: Final = timedelta(minutes=1)
 
 BEGINNING: Final = frozenset({None, Phase.CREATED, Phase.PENDING, Phase.RUNNING})
 """The phases of a job until all its nodes run."""

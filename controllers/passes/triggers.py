@@ -21,15 +21,16 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_name, controller_uid
 from elasticjob.controllers.passes.conclusions import ENDINGS
 from elasticjob.controllers.passes.observe import MACHINE, Caches
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.controller.controller import MapToKeys
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import Node, Object
+from elasticjob.kube.objects.views import Node, Object, Pod
 
-_LOOKED_UP: Final = ("machine", "version", "start", "since", "needs")
+_LOOKED_UP: Final = ("machine", "version", "start", "since", "needs", "addressed")
 _DECIDED_BY: Final = attrgetter(*{field.name for field in fields(Life)}.difference(_LOOKED_UP))
 """The fields of a life that decisions rest on; read for every change of a pod, so nothing is copied."""
 
@@ -116,6 +117,23 @@ def life_changed(caches: Caches) -> Callable[[Change], bool]:
             return True
         try:
             return relevant(change.old) != relevant(change.new)
+        except Undecodable:  # the pass reports it
+            return True
+
+    return changed
+
+
+def gets_an_address(pods: Cache[Pod]) -> Callable[[Change], bool]:
+    """Return the predicate: a pod has an IP, which it had not before."""
+
+    def addressed(item: Item) -> bool:
+        return bool(pods.view(item).status.pod_ip)
+
+    def changed(change: Change) -> bool:
+        if change.old is None or change.new is None:
+            return False
+        try:
+            return addressed(change.new) and not addressed(change.old)
         except Undecodable:  # the pass reports it
             return True
 

@@ -309,6 +309,27 @@ async def test_a_foreign_pod_in_the_way_is_told(site: Site) -> None:
     await site.client.delete(POD, "digits-worker-0", site.namespace, grace=0)
 
 
+async def test_services_select_pods_once_there_are_addresses(site: Site) -> None:
+    """Before, each change of a pod would have the control plane write lists with no address in them."""
+    waiting = {"template": {"spec": {"containers": [container()], "nodeSelector": {"no": "where"}}}}
+    await site.apply({"replicaSpecs": {"worker": role(1), "dlrover-master": waiting}})
+    await site.until(lambda: site.services() == {"digits": True, "digits-master": False})
+    await site.patch({"suspend": True})
+    somewhere = {"dlrover-master": {"template": {"spec": {"nodeSelector": None}}}}
+    await site.patch({"replicaSpecs": somewhere, "suspend": False})
+    await site.until(lambda: site.services() == {"digits": True, "digits-master": True})
+
+
+async def test_a_foreign_service_in_the_way_keeps_the_job_from_beginning(site: Site) -> None:
+    foreign = {"metadata": {"name": "digits", "namespace": site.namespace}, "spec": {"clusterIP": "None"}}
+    await site.client.create(SERVICE, {"apiVersion": "v1", "kind": "Service", **foreign})
+    await site.apply(local(replicas=1))
+    await site.until(lambda: site.job().status.reason == "NameTaken")
+    assert not site.pods()
+    await site.client.delete(SERVICE, "digits", site.namespace)
+    await site.until(lambda: len(site.running()) == 1)
+
+
 async def test_out_of_memory_gets_more_memory(site: Site) -> None:
     program = (  # it waits to be noticed, and in its second life it ends
         "import os, signal; held = bytearray(b'x') * (160 << 20);"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.api.v1alpha1.common import LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob import objects
 from elasticjob.controllers.elasticjob.decide import decide
@@ -34,6 +34,7 @@ from elasticjob.controllers.passes.plan import (
     Delete,
     DeleteOwned,
     Outcome,
+    Patch,
 )
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.sizing.exits import ExitReason
@@ -153,6 +154,8 @@ def written(action: Action) -> str:
             return f"={kind.name} minMember {manifest['spec']['minMember']}"
         case Apply(kind, manifest):
             return f"={kind.name} suspend {manifest['spec']['suspend']}"
+        case Patch(kind, name, _, body):
+            return f"={kind.name} {name} selects {body['spec']['selector'][LABEL_ROLE]}"
         case _:
             raise AssertionError(action)
 
@@ -161,7 +164,6 @@ SUCCEEDED = '{"verdict": "Succeeded", "reason": "TrainingSucceeded", "message": 
 FAILED = '{"verdict": "Failed", "reason": "WorkerFailed", "message": "worker 0: ValueError"}'
 STOPPED = '{"verdict": "Stopped", "message": "SIGTERM"}'
 FOUNDATION = {
-    "+Service digits",
     "+NetworkPolicy digits",
     "+Secret digits-token",
     "+ConfigMap digits-master-state",
@@ -299,15 +301,14 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (
             seen(job(networkPolicy=False, **LOCAL), address=""),
             "JobCreated",
-            "+Service digits",
             "+JobResource digits",
         ),
         (seen(masters=(), address="10.0.0.1:50001"), "JobCreated", *ALL - {"+Service digits-master"}),
         (seen(masters=()), "JobCreated", *ALL),
+        (seen(masters=(), names_from="another"), "JobCreated", "+Service digits", *ALL),
         (
             seen(job(networkPolicy=False, **LOCAL), masters=()),
             "JobCreated",
-            "+Service digits",
             "+JobResource digits",
         ),
         (seen(), "JobCreated", *FOUNDATION, "+JobResource digits"),
@@ -430,6 +431,21 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             running(masters=(ended(0, code=137, role="master", lingers=True), master(1))),
             "MastersTidied",
             "-Pod digits-master-0",
+        ),
+    ],
+    rules.lead_to_the_pods: [
+        (running(masters=(master(addressed=True),)), "ServicesLead", "+Service digits"),
+        (running(lives=(life(0, addressed=True),)), "ServicesLead", "+Service digits"),
+        (
+            running(masters=(master(addressed=True),), unaimed="s"),
+            "ServicesLead",
+            "=Service digits-master selects master",
+            "+Service digits",
+        ),
+        (
+            running(masters=(master(addressed=True),), unaimed="s", names_from="job-1"),
+            "ServicesLead",
+            "=Service digits-master selects master",
         ),
     ],
     rules.move_the_master_before_its_machine_ends: [
@@ -748,7 +764,7 @@ def test_the_pending_limit_is_looked_at_when_it_is_due(case: str, given: Seen, a
 
 def test_events_name_what_they_count() -> None:
     plan = decide(seen(job(networkPolicy=False, **LOCAL), masters=()), NOW)
-    assert [note.sentence for note in plan.notes] == ["created 2 objects: Service digits, JobResource digits"]
+    assert [note.sentence for note in plan.notes] == ["created 1 object: JobResource digits"]
 
 
 def test_the_end_of_a_failed_job_says_failed() -> None:

@@ -84,6 +84,11 @@ class Site:
     def pods(self) -> dict[str, Pod]:
         return {pod.metadata.name: pod for pod in self.operator.cache(POD).list(self.namespace)}
 
+    def services(self) -> dict[str, bool]:
+        """Whether each Service selects pods."""
+        found = self.operator.cache(SERVICE).list(self.namespace)
+        return {service.metadata.name: bool(service.spec.selector) for service in found}
+
     def running(self) -> set[str]:
         """Pods that run and are not on their way out."""
         return {
