@@ -19,6 +19,7 @@ from elasticjob.controllers.kueue.workload import (
 )
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import LATER, Note
+from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.crd.model import CustomResource
@@ -114,7 +115,10 @@ class QueueReconciler:
 
 def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
-    queues, jobs = reconcile.queues, reconcile.jobs
+    queues, jobs, matters = reconcile.queues, reconcile.jobs, reconcile.jobs.matters()
+
+    def worth(change: Change) -> bool:
+        return queues.on and matters(change)
 
     def concerned(workload: Workload) -> Iterable[Key]:
         """The job of a Workload; and where it waits, all jobs that could make room for it."""
@@ -127,7 +131,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         f"queue-{jobs.kind.plural}",
         reconcile,
         for_=jobs.kind,
-        watches=((WORKLOAD, concerned), (POD, jobs.job_of)),
+        watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth)),
         concurrency=concurrency,
         settle=SETTLE,
     )

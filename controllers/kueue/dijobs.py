@@ -26,6 +26,7 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.controller.predicates import Predicate, any_change
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Container, Pod
 from elasticjob.sizing.exits import ExitReason
@@ -63,6 +64,10 @@ class DIJobs:
         """Return the job that a pod's label names."""
         job = pod.metadata.labels.get(di.LABEL_JOB, "")
         return [Key(pod.metadata.namespace, job)] if job else []
+
+    def matters(self) -> Predicate:
+        """Return the predicate: a pod changed. What it asks for is read from all of its spec."""
+        return any_change
 
 
 def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:

@@ -25,7 +25,8 @@ from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, is_ours, is_over
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.rules import policy
-from elasticjob.controllers.passes.triggers import job_of
+from elasticjob.controllers.passes.triggers import job_of, life_changed
+from elasticjob.kube.controller.predicates import Predicate
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
@@ -56,6 +57,9 @@ class Jobs(Protocol):
     def job_of(self, pod: Pod) -> Iterable[Key]:
         """Return the job of a pod, as a key."""
 
+    def matters(self) -> Predicate:
+        """Return the predicate: a pod changed in a way that its quota depends on."""
+
 
 @dataclass(frozen=True)
 class ElasticJobs:
@@ -83,13 +87,18 @@ class ElasticJobs:
 
     def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
         """Return all pods of a job, whichever uid its objects have."""
-        found = self.caches.pods.list(key.namespace, {LABEL_JOB: key.name}) if pods is None else pods
-        lives = (self.caches.life(pod) for pod in found)
+        if pods is None:
+            return self.caches.labelled(key, now)
+        lives = map(self.caches.life, pods)
         return tuple(life.as_of(now) for life in lives if life is not None)
 
     def job_of(self, pod: Pod) -> Iterable[Key]:
         """Return the job of a pod, as a key."""
         return job_of(pod)
+
+    def matters(self) -> Predicate:
+        """Return the predicate: a pod changed in a way that decisions rest on."""
+        return life_changed(self.caches)
 
 
 def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:

@@ -11,6 +11,7 @@ import msgspec
 
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import by_age
@@ -35,6 +36,8 @@ JOB = "job"
 """The index of plans by the job that they are about."""
 MOST_LIVES = 4096
 """Lives that are remembered: pods of large jobs are looked at in pass after pass, and few of them change."""
+LABELLED = "labelled"
+"""The index of pods by the job that their label names."""
 OWNER = "owner"
 """The index of objects by kind and name of their only owner, whichever uid it has."""
 
@@ -85,22 +88,30 @@ class Caches:
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
+        self.pods.add_index(LABELLED, _job_of_label)
         for cache in self._made:
             cache.add_index(OWNER, _owner)
         self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
 
     def lives(self, uid: str, now: datetime) -> tuple[Life, ...]:
         """Return the pods of the controller with this uid, by name."""
-        lives = (self._life_of(item, uid) for item in self.pods.items_owned_by(uid))
-        found = (life.as_of(now) for life in lives if life is not None)
-        return tuple(sorted(found, key=lambda life: life.name))
+        return self._lives_of(self.pods.items_owned_by(uid), now, uid)
 
-    def _life_of(self, item: Item, controller: str) -> Life | None:
-        """Return a pod of this controller as a life, anew only if the pod or its Node has changed."""
+    def labelled(self, job: Key, now: datetime) -> tuple[Life, ...]:
+        """Return the pods whose label names a job, by name, whoever their controller is."""
+        return self._lives_of(self.pods.items_by_index(LABELLED, str(job)), now)
+
+    def _lives_of(self, pods: Iterable[Item], now: datetime, controller: str = "") -> tuple[Life, ...]:
+        known = filter(None, map(self._known, pods))
+        lives = (each.life for each in known if not controller or each.controller == controller)
+        return tuple(sorted((life.as_of(now) for life in lives if life), key=lambda life: life.name))
+
+    def _known(self, item: Item) -> Remembered | None:
+        """Return a pod as it is remembered, looked at anew only if the pod or its Node has changed."""
         known = self._lives.get(item.meta.uid)
         if known is None or known.versions != self._versions(item, known.machine):
             known = self._look_at(item)
-        return known.life if known and known.controller == controller else None
+        return known
 
     def _look_at(self, item: Item) -> Remembered | None:
         """Read a pod and remember it; None for one that does not fit its model."""
@@ -211,6 +222,11 @@ async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: s
 
 def _machine(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _job_of_label(pod: Pod) -> Iterable[str]:
+    job = pod.metadata.labels.get(LABEL_JOB, "")
+    return (str(Key(pod.metadata.namespace, job)),) if job else ()
 
 
 def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:

@@ -104,6 +104,10 @@ class Cache(Generic[T]):
         """The objects that have `value` in an index made with `add_index`; undecodable ones are left out."""
         return self._decodable(self._store.indexed(name, value))
 
+    def items_by_index(self, name: str, value: str) -> builtins.list[Item]:
+        """The same objects as bytes and metadata."""
+        return self._store.indexed(name, value)
+
     def metas(self, name: str, value: str) -> Iterator[Meta]:
         """The metadata of the objects that have `value` in an index: nothing is decoded for them."""
         return (item.meta for item in self._store.indexed(name, value))

@@ -49,6 +49,15 @@ def test_a_pod_is_a_life_of_its_controller_alone_whoever_asks_first() -> None:
     assert found.lives("another", NOW) == ()
 
 
+def test_a_pod_is_found_by_its_label_whoever_its_controller_is() -> None:
+    found = caches((POD, pod(metadata={"resourceVersion": "1", "ownerReferences": []})))
+    (life,) = found.labelled(Key("ml", "digits"), NOW)
+    assert found.lives("", NOW) == ()
+    found.pods.take(Removed(pod(metadata={"resourceVersion": "2"})))
+    assert found.labelled(Key("ml", "digits"), NOW) == ()
+    assert life.role == "worker"
+
+
 def test_more_lives_than_are_remembered_are_all_found() -> None:
     count = MOST_LIVES + 3
     found = caches(*((POD, pod(index)) for index in range(count)))
