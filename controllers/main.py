@@ -27,7 +27,7 @@ from elasticjob.controllers.kueue.admission import Admission
 from elasticjob.controllers.kueue.dijobs import DIJobs
 from elasticjob.controllers.kueue.kinds import ElasticJobs
 from elasticjob.controllers.kueue.queues import Queues
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.served import Served
@@ -219,6 +219,7 @@ def _queues(operator: Operator, settings: Settings) -> Queues:
         locals=operator.cache(LOCAL_QUEUE, optional=True),
         clusters=operator.cache(CLUSTER_QUEUE, optional=True),
         flavors=operator.cache(FLAVOR, optional=True),
+        cohorts=operator.cache(COHORT, optional=True),
         gives_back=settings.gives_back,
     )
 

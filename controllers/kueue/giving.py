@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.resources import Resources
+from elasticjob.controllers.kueue.cohorts import Amounts
 from elasticjob.controllers.kueue.demand import is_slice, job_named, number_of
-from elasticjob.controllers.kueue.quota import Amounts, Market, needs, usage
+from elasticjob.controllers.kueue.quota import Market, needs, usage
 from elasticjob.controllers.kueue.workload import QUOTA_RESERVED, REQUEUED, Workload
 
 WAITS: Final = timedelta(seconds=2)

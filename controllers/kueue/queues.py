@@ -20,6 +20,7 @@ from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
@@ -66,6 +67,7 @@ class Queues:
     locals: Cache[LocalQueue]
     clusters: Cache[ClusterQueue]
     flavors: Cache[ResourceFlavor]
+    cohorts: Cache[Cohort]
     gives_back: bool = True
     doubtful: set[Key] = field(default_factory=set)
     """Jobs of which a pass failed: it may have made pods that no cache shows yet."""
@@ -129,15 +131,15 @@ class Queues:
         """Return all quota, and what is to be done about it."""
         believed = LOOK * max(1, len(self.workloads) // MANY)
         if self._looked is None or not timedelta(0) <= now - self._looked < believed:
-            every, found = self.workloads.list(), self.clusters.list()
-            now_used = market(found, every)
+            every, found, cohorts = self.workloads.list(), self.clusters.list(), self.cohorts.list()
+            now_used = market(found, every, cohorts)
             local = {(q.metadata.namespace, q.metadata.name): q for q in self.locals.list()}
 
             def queue_of(each: Workload) -> str:
                 return cluster_queue_of(each, local)
 
             given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
-            crowded = crowds(now_used, market(found, ()), every, queue_of, now)
+            crowded = crowds(now_used, market(found, (), cohorts), every, queue_of, now)
             self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
             self._looked, self._version = now, self.workloads.version
         elif self._version != self.workloads.version:  # there is news that this look has not

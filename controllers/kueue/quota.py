@@ -1,13 +1,4 @@
-"""The quota of a cohort: what is idle, and what a Workload would get of it. Pure.
-
-For a flavour of a resource, as Kueue counts it in a cohort without parents:
-
-    guaranteed = nominal - min(nominal, lendingLimit)         never lent
-    pool       = sum of what all members lend - what they use beyond their guaranteed part
-    available  = what is left of the guaranteed part + pool   at most nominal + borrowingLimit - usage
-
-Quotas of Cohort objects, and of their parents, are not counted: less looks idle than is.
-"""
+"""The quota of all queues: what is idle, and what a Workload would get of it. Pure."""
 
 from __future__ import annotations
 
@@ -18,38 +9,25 @@ from math import inf
 from typing import Final
 
 from elasticjob.api.resources import Amount, MalformedQuantity, Resources, pod_requests, unit
-from elasticjob.controllers.kueue.workload import ClusterQueue, LocalQueue, PodSet, Workload
+from elasticjob.controllers.kueue.cohorts import Amounts, Cell, Limits, Member, Number, Tree
+from elasticjob.controllers.kueue.workload import (
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    PodSet,
+    ResourceGroup,
+    Workload,
+)
 from elasticjob.kube.objects.views import Quantity
 
 PODS: Final = "pods"
-Number = Fraction | int | float
-Cell = tuple[str, str]
-"""A flavour and a resource."""
-Amounts = Mapping[Cell, Number]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The quota that a queue has of a flavour of a resource."""
+class Queue(Member):
+    """A ClusterQueue, and its flavours by resource, in groups, in the order of preference."""
 
-    nominal: Number
-    borrowing: Number = inf
-    lending: Number = inf
-
-    @property
-    def lent(self) -> Number:
-        """What others of the cohort may use."""
-        return min(self.nominal, self.lending)
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A ClusterQueue: its cohort, and its flavours by resource, in groups, in the order of preference."""
-
-    name: str
-    cohort: str
-    groups: tuple[tuple[frozenset[str], tuple[str, ...]], ...]
-    limits: Mapping[Cell, Limits]
+    groups: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
     stopped: bool = False
 
 
@@ -58,25 +36,14 @@ class Market:
     """All queues and what they use."""
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
+    tree: Tree = field(default_factory=Tree)
     used: Mapping[str, Amounts] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset({PODS})
     """Resources that need no quota where a queue has none of them."""
 
     def available(self, queue: str, cell: Cell) -> Number:
         """Return how much more of a flavour of a resource a queue can get."""
-        own = self.queues[queue]
-        limits, used = own.limits[cell], self._used(queue, cell)
-        if not own.cohort:
-            return limits.nominal - used
-        guaranteed = limits.nominal - limits.lent
-        pool: Number = 0
-        for each in self.queues.values():
-            if each.cohort == own.cohort and cell in each.limits:
-                theirs = each.limits[cell]
-                beyond = self._used(each.name, cell) - (theirs.nominal - theirs.lent)
-                pool += theirs.lent - max(0, beyond)
-        free = max(0, guaranteed - used) + pool
-        return min(free, limits.nominal + limits.borrowing - used)
+        return self.tree.available(self.queues[queue], cell, self.used)
 
     def assignment(self, queue: str, needs: Resources) -> Amounts | None:
         """Return what a Workload would be given by a queue now; None where it does not fit.
@@ -84,7 +51,7 @@ class Market:
         The resources of a group come from one flavour, the first that has all of them.
         """
         own = self.queues.get(queue)
-        if own is None or own.stopped:
+        if own is None or own.stopped or self.tree.root(own) is None:
             return None
         found: dict[Cell, Number] = {}
         left = {name: amount.value for name, amount in needs.items() if amount.value}
@@ -117,15 +84,16 @@ class Market:
         if one == other:
             return True
         found, theirs = self.queues.get(one), self.queues.get(other)
-        return bool(found and theirs and found.cohort and found.cohort == theirs.cohort)
-
-    def _used(self, queue: str, cell: Cell) -> Number:
-        return self.used.get(queue, {}).get(cell, 0)
+        root = self.tree.root(found) if found else ""
+        return bool(theirs and root and root == self.tree.root(theirs))
 
 
-def market(queues: Iterable[ClusterQueue], workloads: Iterable[Workload]) -> Market:
+def market(
+    queues: Iterable[ClusterQueue], workloads: Iterable[Workload], cohorts: Iterable[Cohort] = ()
+) -> Market:
     """Return the queues and what the Workloads that hold quota use of them."""
-    found = Market({each.metadata.name: _queue(each) for each in queues})
+    known = {each.metadata.name: _queue(each) for each in queues}
+    found = Market(known, Tree(known, {each.metadata.name: _cohort(each) for each in cohorts}))
     used: dict[str, dict[Cell, Number]] = {}
     ignored = {PODS}
     for workload in workloads:
@@ -176,19 +144,29 @@ def cluster_queue_of(workload: Workload, local: Mapping[tuple[str, str], LocalQu
 
 
 def _queue(found: ClusterQueue) -> Queue:
-    limits: dict[Cell, Limits] = {}
-    groups = []
-    for group in found.spec.resource_groups:
-        groups.append((frozenset(group.covered_resources), tuple(each.name for each in group.flavors)))
-        for flavor in group.flavors:
-            for each in flavor.resources:
-                limits[flavor.name, each.name] = Limits(
-                    _number(each.nominal_quota),
-                    inf if each.borrowing_limit is None else _number(each.borrowing_limit),
-                    inf if each.lending_limit is None else _number(each.lending_limit),
-                )
-    stopped = found.spec.stop_policy != "None"
-    return Queue(found.metadata.name, found.spec.cohort_name, tuple(groups), limits, stopped)
+    spec, limits = found.spec, _limits(found.spec.resource_groups)
+    groups = tuple(
+        (frozenset(each.covered_resources), tuple(flavor.name for flavor in each.flavors))
+        for each in spec.resource_groups
+    )
+    return Queue(found.metadata.name, spec.cohort_name, limits, groups, spec.stop_policy != "None")
+
+
+def _cohort(found: Cohort) -> Member:
+    return Member(found.metadata.name, found.spec.parent_name, _limits(found.spec.resource_groups))
+
+
+def _limits(groups: Iterable[ResourceGroup]) -> Mapping[Cell, Limits]:
+    return {
+        (flavor.name, each.name): Limits(
+            _number(each.nominal_quota),
+            inf if each.borrowing_limit is None else _number(each.borrowing_limit),
+            inf if each.lending_limit is None else _number(each.lending_limit),
+        )
+        for group in groups
+        for flavor in group.flavors
+        for each in flavor.resources
+    }
 
 
 def _number(amount: Quantity) -> Number:

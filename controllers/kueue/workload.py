@@ -211,6 +211,19 @@ class ClusterQueue(Object, frozen=True):
     spec: ClusterQueueSpec = ClusterQueueSpec()
 
 
+class CohortSpec(View, frozen=True):
+    """Quota beside that of its queues, and the cohort above it."""
+
+    parent_name: str = ""
+    resource_groups: list[ResourceGroup] = []
+
+
+class Cohort(Object, frozen=True):
+    """A cohort with quota of its own, or with a parent; any other is only named by its queues."""
+
+    spec: CohortSpec = CohortSpec()
+
+
 class ResourceFlavorSpec(View, frozen=True):
     """What pods of a flavour carry to land on its machines."""
 
@@ -233,6 +246,7 @@ class PriorityClass(Object, frozen=True):
 WORKLOAD: Final = Kind(GROUP, VERSION, "Workload", "workloads", Workload)
 LOCAL_QUEUE: Final = Kind(GROUP, VERSION, "LocalQueue", "localqueues", LocalQueue)
 CLUSTER_QUEUE: Final = Kind(GROUP, VERSION, "ClusterQueue", "clusterqueues", ClusterQueue, namespaced=False)
+COHORT: Final = Kind(GROUP, VERSION, "Cohort", "cohorts", Cohort, namespaced=False)
 FLAVOR: Final = Kind(GROUP, VERSION, "ResourceFlavor", "resourceflavors", ResourceFlavor, namespaced=False)
 WORKLOAD_PRIORITY_CLASS: Final = Kind(
     GROUP, VERSION, "WorkloadPriorityClass", "workloadpriorityclasses", PriorityClass, namespaced=False

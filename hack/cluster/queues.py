@@ -14,6 +14,7 @@ IN_USE: Final = f"{GROUP}/resource-in-use"
 
 RESOURCE_FLAVOR: Final = Kind(GROUP, VERSION, "ResourceFlavor", "resourceflavors", dict, namespaced=False)
 CLUSTER_QUEUE: Final = Kind(GROUP, VERSION, "ClusterQueue", "clusterqueues", dict, namespaced=False)
+COHORT: Final = Kind(GROUP, VERSION, "Cohort", "cohorts", dict, namespaced=False)
 LOCAL_QUEUE: Final = Kind(GROUP, VERSION, "LocalQueue", "localqueues", dict)
 PRIORITY_CLASS: Final = Kind(
     GROUP, VERSION, "WorkloadPriorityClass", "workloadpriorityclasses", dict, namespaced=False
@@ -40,6 +41,11 @@ def cluster_queue(
         **more,
     }
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def cohort(name: str, parent: str) -> Manifest:
+    """A cohort below another."""
+    return {"metadata": {"name": name}, "spec": {"parentName": parent}}
 
 
 def local_queue(name: str, namespace: str, cluster_queue: str) -> Manifest:

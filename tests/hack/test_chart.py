@@ -63,7 +63,7 @@ NO_CRDS: Final = ("--set", "crds.enabled=false")
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 Objects = dict[tuple[str, str, str], Manifest]
-QUOTAS = {"clusterqueues", "resourceflavors", "workloadpriorityclasses", "priorityclasses"}
+QUOTAS = {"clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses", "priorityclasses"}
 """What is read of Kueue's quotas and of priorities in the whole cluster."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from elasticjob.api.resources import Resources
 from elasticjob.controllers.kueue.giving import claimed, crowds, giving
 from elasticjob.controllers.kueue.quota import market
-from elasticjob.controllers.kueue.workload import Workload
+from elasticjob.controllers.kueue.workload import COHORT, Cohort, Workload
 from tests.kit.controllers.build import NOW
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, workload
 
@@ -34,6 +34,52 @@ def test_what_is_idle_for_queue_a(queues: list[object], used: dict[str, int], id
     assert found.available("a", ("f", "cpu")) == idle
     assert (found.assignment("a", Resources.parse({"cpu": idle})) is None) == (idle == 0) or idle
     assert found.assignment("a", Resources.parse({"cpu": idle + 1})) is None
+
+
+def cohort(name: str, nominal: str = "0", parent: str = "", **limits: str) -> Cohort:
+    """As it is written: limits only where there is a parent."""
+    cells = [{"name": "cpu", "nominalQuota": nominal, **limits}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": cells}]}]
+    spec = {"parentName": parent, "resourceGroups": groups}
+    return COHORT.convert({"metadata": {"name": name}, "spec": spec})
+
+
+A, B = cluster_queue("a", "4", "c"), cluster_queue("b", "6", "d")
+
+
+@pytest.mark.parametrize(
+    ("cohorts", "used", "idle"),
+    [
+        ([], {}, 4),
+        ([cohort("c", "3")], {}, 7),
+        ([cohort("c", "3")], {"a": 5}, 2),
+        ([cohort("c", parent="org"), cohort("d", parent="org")], {}, 10),
+        ([cohort("c", parent="org"), cohort("d", parent="org"), cohort("org", "5")], {"b": 8}, 7),
+        ([cohort("c", parent="org"), cohort("d", parent="org", lendingLimit="2")], {}, 6),
+        ([cohort("c", parent="org"), cohort("d", parent="org", lendingLimit="2")], {"b": 5}, 5),
+        ([cohort("c", "1", parent="org", borrowingLimit="2"), cohort("d", parent="org")], {}, 7),
+        ([cohort("c", "1", parent="org", borrowingLimit="2"), cohort("d", parent="org")], {"a": 6}, 1),
+        ([cohort("c", parent="d")], {}, 10),
+        ([cohort("c", parent="elsewhere"), cohort("d", parent="org")], {}, 4),
+    ],
+)
+def test_what_is_idle_below_cohorts(cohorts: list[Cohort], used: dict[str, int], idle: int) -> None:
+    every = [admitted(f"w-{queue}", count, queue=queue, job="") for queue, count in used.items()]
+    found = market([A, B], every, cohorts)
+    assert found.available("a", ("f", "cpu")) == idle
+
+
+def test_queues_below_one_root_give_to_each_other() -> None:
+    apart, below = cohort("c", parent="elsewhere"), cohort("c", parent="org")
+    assert not market([A, B], [], [apart, cohort("d", parent="org")]).same_cohort("a", "b")
+    assert market([A, B], [], [below, cohort("d", parent="org")]).same_cohort("a", "b")
+    assert market([A, B], [], [cohort("d", parent="c")]).same_cohort("a", "b")
+
+
+def test_cohorts_that_go_in_circles_admit_nothing() -> None:
+    found = market([A, B], [], [cohort("c", parent="d"), cohort("d", parent="c")])
+    assert found.assignment("a", Resources.parse({"cpu": 1})) is None
+    assert not found.same_cohort("a", "b")
 
 
 def test_a_resource_that_no_flavour_covers_never_fits() -> None:

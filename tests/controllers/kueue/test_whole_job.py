@@ -25,6 +25,8 @@ from tests.kit.waiting import until
 
 TEAM = "team"
 QUOTA = {"ours": "3", "theirs": "3"}
+COHORTS = {"ours": "all", "theirs": "lab"}
+"""Of the two teams; `lab` is below `all`."""
 MACHINE: Manifest = {
     "metadata": {"name": "n1", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
     "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
@@ -32,13 +34,15 @@ MACHINE: Manifest = {
 
 
 async def set_up(client: Client) -> None:
-    """Two queues of 3 processors each in one cohort; the second one takes back what it lends."""
+    """Two queues of 3 processors each below one cohort; the second one takes back what it lends."""
     await install(client)
     await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
     await client.create(NODE.untyped(), MACHINE)
     await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
+    await client.create(queues.COHORT, queues.cohort("lab", "all"))
     for name, cpu in QUOTA.items():
-        await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue(name, {"cpu": cpu}, cohort="all"))
+        made = queues.cluster_queue(name, {"cpu": cpu}, cohort=COHORTS[name])
+        await client.create(queues.CLUSTER_QUEUE, made)
         await client.create(queues.LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
 
 

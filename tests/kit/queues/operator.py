@@ -22,7 +22,7 @@ from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
 from elasticjob.controllers.kueue.kinds import ElasticJobs
 from elasticjob.controllers.kueue.queues import Queues
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.served import Served
@@ -44,7 +44,7 @@ from tests.kit.controllers.shelf import Nobody
 from tests.kit.queues.server import Server
 
 KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
-KUEUES: Final[tuple[Kind[Any], ...]] = (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR)
+KUEUES: Final[tuple[Kind[Any], ...]] = (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR, COHORT)
 USUAL: Final = (0.001, 0.005, 0.02, 0.1)
 """Seconds after which a watch tells of a change."""
 
@@ -134,8 +134,8 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
         return spec
 
-    workloads, locals_, clusters, flavors = (made[kind.resource] for kind in KUEUES)
-    queues = Queues(workloads, locals_, clusters, flavors)
+    workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
+    queues = Queues(workloads, locals_, clusters, flavors, cohorts)
     admission = Admission(queues, ElasticJobs(caches, master))
     counters = Counters(CollectorRegistry())
     served = Served(client, now)
