@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
-from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
+from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
 from elasticjob.controllers.kueue.workload import (
@@ -94,6 +94,7 @@ class QueueReconciler:
             crowded=queue in look.crowded,
             priority=priority,
             unknown_class=unknown,
+            domains=domains(demand, lives, self.jobs.labels),
         )
         return seen, job
 

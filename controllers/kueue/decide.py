@@ -6,7 +6,7 @@ Each rule yields steps; all of them are carried out in one pass, in their order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -62,6 +62,8 @@ class Seen:
     unknown_class: str = ""
     """The priority class that the job names and that there is not."""
     priority: int | None = None
+    domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of roles that must be in one domain of a topology: the label of their machines, as far as known."""
 
     @cached_property
     def base(self) -> Workload | None:
@@ -304,7 +306,8 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
     if (left := _held_for(base, now)) > timedelta(0):
         yield Step(again_in=left)
         return
-    if not seen.crowded:
+    placed = not (role.required and role.least) or role.name in seen.domains
+    if placed and not seen.crowded:
         yield from _slices(seen, demand, role, role.wanted - have)
     yield Step(again_in=IDLE)
 
@@ -317,7 +320,7 @@ def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[St
     asked = 0
     while missing >= role.unit:
         count = min(role.step, missing - missing % role.unit)
-        wanted = demand.slice_workload(role, next(free), count, seen.priority)
+        wanted = demand.slice_workload(role, next(free), count, seen.priority, seen.domains.get(role.name))
         amounts = market.assignment(seen.queue, needs([role.pods(count)]))
         if amounts is None:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -20,6 +20,7 @@ from elasticjob.controllers.kueue.workload import (
     PodSet,
     Workload,
 )
+from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 
@@ -66,10 +67,20 @@ class Role:
         """Return so many pods of this role, to count what they ask for."""
         return PodSet(name=self.name, count=count, template=self.template)
 
-    def pod_set(self, count: int) -> Manifest:
-        """Return pods of this role as they stand in a Workload."""
+    @property
+    def required(self) -> str:
+        """The label of machines of which the role's pods must all have the same value, "" for none."""
+        return str(_topology(self.template).get("required", ""))
+
+    def pod_set(self, count: int, domain: Mapping[str, str] | None = None) -> Manifest:
+        """Return pods of this role as they stand in a Workload, on machines with the labels of `domain`."""
         asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
-        return {"name": self.name, "count": count, "template": self.template, **asked}
+        template = self.template
+        if domain:
+            spec: Manifest = template["spec"]
+            selector = {**(spec.get("nodeSelector") or {}), **domain}
+            template = {**template, "spec": {**spec, "nodeSelector": selector}}
+        return {"name": self.name, "count": count, "template": template, **asked}
 
 
 @dataclass(frozen=True)
@@ -128,10 +139,20 @@ class Demand:
         """Return the Workload of what runs at least, with the value of its priority class."""
         return self._workload(self.base, list(self._base_sets()), priority, with_class=True)
 
-    def slice_workload(self, role: Role, number: int, count: int, priority: int | None) -> Manifest:
-        """Return a Workload of nodes beyond the minimum, which is less important than any minimum."""
-        lower = (priority or 0) - 1
-        made = self._workload(self.slice(role.name, number), [role.pod_set(count)], lower, with_class=False)
+    def slice_workload(
+        self,
+        role: Role,
+        number: int,
+        count: int,
+        priority: int | None,
+        domain: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        """Return a Workload of nodes beyond the minimum, which is less important than any minimum.
+
+        `domain`: the labels of the machines among which they must be, since others of the role are.
+        """
+        lower, sets = (priority or 0) - 1, [role.pod_set(count, domain)]
+        made = self._workload(self.slice(role.name, number), sets, lower, with_class=False)
         made["metadata"]["labels"][SLICE] = role.name
         return made
 
@@ -158,6 +179,21 @@ class Demand:
             },
             "spec": {"queueName": self.queue, "podSets": sets, **named, **value},
         }
+
+
+def domains(
+    demand: Demand, lives: Iterable[Life], labels: Callable[[str], Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return the machines among which a role must stay by its topology: the label of one on which it is.
+
+    `labels` returns those of a machine. Roles without such a topology, or without a pod yet, are left out.
+    """
+    found = dict[str, dict[str, str]]()
+    placed = {life.role: life.machine for life in lives if life.machine and not life.over}
+    for role in demand.roles:
+        if role.required and (value := labels(placed.get(role.name, "")).get(role.required)):
+            found[role.name] = {role.required: value}
+    return found
 
 
 def is_slice(workload: Workload) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -68,6 +68,10 @@ class DIJobs:
     def matters(self) -> Predicate:
         """Return the predicate: a pod changed. What it asks for is read from all of its spec."""
         return any_change
+
+    def labels(self, machine: str) -> Mapping[str, str]:
+        """Return nothing: each pod of di-server is placed by itself."""
+        return {}
 
 
 def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:

@@ -60,6 +60,9 @@ class Jobs(Protocol):
     def matters(self) -> Predicate:
         """Return the predicate: a pod changed in a way that its quota depends on."""
 
+    def labels(self, machine: str) -> Mapping[str, str]:
+        """Return the labels of a machine, as far as it is known."""
+
 
 @dataclass(frozen=True)
 class ElasticJobs:
@@ -99,6 +102,11 @@ class ElasticJobs:
     def matters(self) -> Predicate:
         """Return the predicate: a pod changed in a way that decisions rest on."""
         return life_changed(self.caches)
+
+    def labels(self, machine: str) -> Mapping[str, str]:
+        """Return the labels of a machine, as far as it is known."""
+        meta = self.caches.machines.meta(Key("", machine))
+        return (meta.labels or {}) if meta else {}
 
 
 def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:

@@ -15,6 +15,7 @@ IN_USE: Final = f"{GROUP}/resource-in-use"
 RESOURCE_FLAVOR: Final = Kind(GROUP, VERSION, "ResourceFlavor", "resourceflavors", dict, namespaced=False)
 CLUSTER_QUEUE: Final = Kind(GROUP, VERSION, "ClusterQueue", "clusterqueues", dict, namespaced=False)
 COHORT: Final = Kind(GROUP, VERSION, "Cohort", "cohorts", dict, namespaced=False)
+TOPOLOGY: Final = Kind(GROUP, VERSION, "Topology", "topologies", dict, namespaced=False)
 LOCAL_QUEUE: Final = Kind(GROUP, VERSION, "LocalQueue", "localqueues", dict)
 PRIORITY_CLASS: Final = Kind(
     GROUP, VERSION, "WorkloadPriorityClass", "workloadpriorityclasses", dict, namespaced=False
@@ -22,9 +23,15 @@ PRIORITY_CLASS: Final = Kind(
 WORKLOAD: Final = Kind(GROUP, VERSION, "Workload", "workloads", dict)
 
 
-def flavor(name: str = "default", labels: Mapping[str, str] | None = None) -> Manifest:
-    """A flavor, on the nodes with those labels."""
-    return {"metadata": {"name": name}, "spec": {"nodeLabels": dict(labels)} if labels else {}}
+def flavor(name: str = "default", labels: Mapping[str, str] | None = None, *, topology: str = "") -> Manifest:
+    """A flavor, on the nodes with those labels, which have a topology."""
+    spec: Manifest = {"nodeLabels": dict(labels)} if labels else {}
+    return {"metadata": {"name": name}, "spec": spec | ({"topologyName": topology} if topology else {})}
+
+
+def topology(name: str, *labels: str) -> Manifest:
+    """Domains of machines, the largest first, each named by a label."""
+    return {"metadata": {"name": name}, "spec": {"levels": [{"nodeLabel": label} for label in labels]}}
 
 
 def cluster_queue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
-from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees
-from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
+from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
 from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Reclaimable, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
-from tests.kit.controllers.queued import BASE, admitted, cluster_queue, demand, workload
+from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, workload
 
 EVICTED = {"Evicted": "Preempted"}
 READY = {"PodsReady": "Started"}
@@ -347,3 +348,17 @@ def test_kueue_is_told_whether_a_job_starts_or_recovers(
 
 def test_growth_that_has_to_wait_is_looked_at_again() -> None:
     assert decide(seen(demand(3), HELD_BACK, lives=RUNS), NOW).again_in == timedelta(seconds=9)
+
+
+def test_a_slice_is_asked_for_where_the_base_is() -> None:
+    template = {**POD, "metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}}
+    (role,) = demand(2).roles
+    given = replace(demand(2), roles=(replace(role, template=template),))
+    base = admitted(given.base, true=READY)
+    assert not grows(decide(seen(given, base, lives=RUNS), NOW))
+    on = domains(given, [life(0, machine="m1")], {"m1": {"rack": "r7"}, "": {}}.__getitem__)
+    (made,) = (
+        a for a in decide(seen(given, base, lives=RUNS, domains=on), NOW).actions if isinstance(a, Create)
+    )
+    assert made.manifest["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"rack": "r7"}
+    assert "nodeSelector" not in template["spec"]
