@@ -1,15 +1,18 @@
-"""A model of Kueue 0.19: it admits, preempts, evicts and requeues, as was seen of the real one.
+"""A model of the scheduler of Kueue 0.19.2, in cycles as in its `pkg/scheduler/scheduler.go`.
 
-usage       of all that hold quota: reserved, active, not finished; evicted ones too until they give it back
-admission   by priority, then by age; a Workload that waits for its victims is not overtaken in its queue
-preemption  LowerPriority within a queue; reclaimWithinCohort Any, from queues that borrow
+usage        of all that hold quota: reserved, active, not finished; evicted ones too until they give it back
+head         of each queue: the one that has preempted others, then by priority, then by age
+cycle        heads that need not borrow first; one that waits for its victims keeps what it needs
+preemption   only for as much as the queue's own quota: LowerPriority within a queue; reclaimWithinCohort Any,
+             from queues that borrow, and not to borrow
+inadmissible what neither fits nor preempts waits until quota is returned, and a second more
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final
 
@@ -20,6 +23,8 @@ from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.queues.server import Server
 
 FLAVOR: Final = "default"
+BATCH: Final = timedelta(seconds=1)
+"""Kueue's requeueBatchPeriod: how long after quota was returned it looks at inadmissible Workloads again."""
 AFTER: Final = {
     "Deactivated": "Reactivated",
     "LocalQueueStopped": "LocalQueueRestarted",
@@ -35,15 +40,31 @@ class Kueue:
     up: bool = True
     preemptors: dict[str, str] = field(default_factory=dict)
     """The Workload of each queue that has preempted others: it is looked at first until it is admitted."""
+    inadmissible: dict[str, Any] = field(default_factory=dict)
+    """Workloads by name as they were when they neither fitted nor preempted."""
+    retry: datetime | None = None
+    """When they are looked at again."""
+    _seen: tuple[dict[str, Queue], dict[str, Number]] = field(default_factory=lambda: ({}, {}))
 
     def queues(self) -> dict[str, Queue]:
         return {each["metadata"]["name"]: queue_of(each) for each in self.server.every(CLUSTER_QUEUE)}
 
-    def look(self) -> None:
-        """Evict, requeue, and admit what is to be."""
+    def look(self) -> timedelta | None:
+        """Evict, requeue, and admit what is to be; returns when to look again."""
         for each in self.server.every(WORKLOAD):
             self._keep(each)
-        self._schedule()
+        now, queues = self.server.clock.now(), self.queues()
+        held = {each["metadata"]["uid"]: usage(each) for each in self.server.every(WORKLOAD) if holds(each)}
+        before, had = self._seen
+        if before != queues or any(held.get(uid, 0) < amount for uid, amount in had.items()):
+            self.retry = self.retry or now + BATCH
+        if self.retry and self.retry <= now:
+            self.inadmissible, self.retry = {}, None
+        while self._cycle():
+            pass
+        held = {each["metadata"]["uid"]: usage(each) for each in self.server.every(WORKLOAD) if holds(each)}
+        self._seen = queues, held
+        return self.retry - now if self.retry else None
 
     def _keep(self, workload: Manifest) -> None:
         if is_true(workload, "Finished"):
@@ -90,36 +111,70 @@ class Kueue:
         )
         return str(local["spec"]["clusterQueue"]) if local else ""
 
-    def _schedule(self) -> None:
-        market = _Market(self.queues(), {})
-        every = self.server.every(WORKLOAD)
+    def _cycle(self) -> bool:
+        """Look at the head of each queue; returns whether the next heads may be others."""
+        every, market = self.server.every(WORKLOAD), _Market(self.queues(), {})
         counted = [each for each in every if holds(each)]
         for each in counted:
             market.add(self.queue_of(each), usage(each))
-        waiting = sorted((each for each in every if self._waits(each)), key=_order)
-        while waiting:
-            heads = {self.queue_of(each): each for each in reversed(waiting)}
-            heads |= {
-                self.queue_of(e): e for e in waiting if e["metadata"]["name"] in self.preemptors.values()
-            }
-            each = min(
-                heads.values(), key=lambda e: (market.would_borrow(self.queue_of(e), needs(e)), _order(e))
-            )
-            waiting.remove(each)
-            queue, asked = self.queue_of(each), needs(each)
-            if market.available(queue) >= asked:
-                self.preemptors.pop(queue, None)
+        plans = [self._plan(each, market, counted) for each in self._heads(every)]
+        moved, preempted = False, list[Manifest]()
+        for _, _, each, victims in sorted(plans, key=lambda plan: plan[:2]):
+            name, queue, asked = each["metadata"]["name"], self.queue_of(each), needs(each)
+            if victims is None:
+                self.inadmissible[name] = _state(each)
+                if condition(each, "QuotaReserved") != ("False", "Pending"):
+                    self.tell(each, QuotaReserved=("False", "Pending"))
+                moved = True
+                continue
+            after = market.copy()
+            for victim in (*preempted, *victims):
+                after.add(self.queue_of(victim), -usage(victim))
+            if any(victim in preempted for victim in victims) or after.available(queue) < asked:
+                continue
+            market.add(queue, asked)
+            if victims:
+                moved |= self._preempt(each, victims)
+                preempted += victims
+            else:
                 self._admit(each, queue)
-                market.add(queue, asked)
-            elif victims := self._victims(each, queue, asked, market, counted):
-                for victim in victims:
-                    if not is_true(victim, "Evicted"):
-                        why = "InClusterQueue" if self.queue_of(victim) == queue else "InCohortReclamation"
-                        self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
-                self.preemptors[queue] = each["metadata"]["name"]
-                return
-            elif condition(each, "QuotaReserved") != ("False", "Pending"):
-                self.tell(each, QuotaReserved=("False", "Pending"))
+                moved = True
+        return moved
+
+    def _heads(self, every: Iterable[Manifest]) -> list[Manifest]:
+        waiting = [each for each in every if self._waits(each)]
+        states = {each["metadata"]["name"]: _state(each) for each in waiting}
+        self.inadmissible = {n: state for n, state in self.inadmissible.items() if states.get(n) == state}
+        self.preemptors = {queue: name for queue, name in self.preemptors.items() if name in states}
+        heads: dict[str, Manifest] = {}
+        for each in sorted(waiting, key=lambda e: (not self._has_preempted(e), _order(e))):
+            if each["metadata"]["name"] not in self.inadmissible:
+                heads.setdefault(self.queue_of(each), each)
+        return list(heads.values())
+
+    def _has_preempted(self, workload: Manifest) -> bool:
+        name: str = workload["metadata"]["name"]
+        return self.preemptors.get(self.queue_of(workload)) == name
+
+    def _plan(self, workload: Manifest, market: _Market, counted: list[Manifest]) -> _Plan:
+        queue, asked = self.queue_of(workload), needs(workload)
+        after, victims = market.copy(), list[Manifest]()
+        if market.available(queue) < asked:
+            victims = self._victims(workload, queue, asked, market, counted)
+            for each in victims:
+                after.add(self.queue_of(each), -usage(each))
+        fits = after.available(queue) >= asked
+        return after.would_borrow(queue, asked), _order(workload), workload, victims if fits else None
+
+    def _preempt(self, workload: Manifest, victims: Iterable[Manifest]) -> bool:
+        """Evict Workloads for another one; returns whether any of them was not evicted already."""
+        queue = self.queue_of(workload)
+        self.preemptors[queue] = workload["metadata"]["name"]
+        fresh = [victim for victim in victims if not is_true(victim, "Evicted")]
+        for victim in fresh:
+            why = "InClusterQueue" if self.queue_of(victim) == queue else "InCohortReclamation"
+            self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
+        return bool(fresh)
 
     def _waits(self, workload: Manifest) -> bool:
         if reserved(workload) or is_true(workload, "Finished") or not workload["spec"].get("active", True):
@@ -149,33 +204,45 @@ class Kueue:
     def _victims(
         self, workload: Manifest, queue: str, asked: Number, market: _Market, counted: Iterable[Manifest]
     ) -> list[Manifest]:
-        """The fewest, the youngest of the least important first, other queues' before one's own."""
-        mine = [e for e in counted if self.queue_of(e) == queue and priority(e) < priority(workload)]
-        other = [e for e in counted if self.queue_of(e) != queue]
-        for candidates, reclaims in ((other + mine, True), (mine, False)):
-            left = market.copy()
-            found: list[Manifest] = []
-            for each in sorted(candidates, key=lambda e: self._rank(e, queue), reverse=True):
-                theirs = self.queue_of(each)
-                if theirs != queue and not left.borrows(theirs):
-                    continue
-                left.add(theirs, -usage(each))
-                found.append(each)
-                if left.fits(queue, asked, within=reclaims):
-                    break
-            if not left.fits(queue, asked, within=reclaims):
-                continue
-            for each in tuple(found[:-1]):
-                left.add(self.queue_of(each), usage(each))
-                if left.fits(queue, asked, within=reclaims):
-                    found.remove(each)
-                else:
-                    left.add(self.queue_of(each), -usage(each))
-            return found
-        return []
+        """Kueue's classicalPreemptions; its FlavorAssigner preempts nothing to borrow."""
+        own = market.queues.get(queue)
+        if own is None or asked > own.nominal:
+            return []
+        lower = [e for e in counted if self.queue_of(e) == queue and priority(e) < priority(workload)]
+        others = [e for e in counted if self.queue_of(e) != queue and market.borrows(self.queue_of(e))]
+        attempts = [(lower, True)]
+        if others and market.used.get(queue, 0) < own.nominal:
+            within = not market.would_borrow(queue, asked)
+            attempts = [(others + lower, True)] if within else [(others + lower, False), (lower, True)]
+        found = (self._fewest(some, queue, asked, market.copy(), borrow=to) for some, to in attempts)
+        return next((victims for victims in found if victims), [])
 
-    def _rank(self, workload: Manifest, queue: str) -> tuple[Any, ...]:
-        return is_true(workload, "Evicted"), self.queue_of(workload) != queue, _order(workload)
+    def _fewest(
+        self, candidates: Iterable[Manifest], queue: str, asked: Number, left: _Market, *, borrow: bool
+    ) -> list[Manifest]:
+        """Others' before one's own, the least important first, then those that were admitted last."""
+
+        def rank(each: Manifest) -> tuple[Any, ...]:
+            return not is_true(each, "Evicted"), self.queue_of(each) == queue, priority(each)
+
+        found: list[Manifest] = []
+        for each in sorted(sorted(candidates, key=_reserved_at, reverse=True), key=rank):
+            theirs = self.queue_of(each)
+            if theirs != queue and not left.borrows(theirs):
+                continue
+            left.add(theirs, -usage(each))
+            found.append(each)
+            if left.fits(queue, asked, borrow=borrow):
+                break
+        else:
+            return []
+        for each in tuple(reversed(found[:-1])):
+            left.add(self.queue_of(each), usage(each))
+            if left.fits(queue, asked, borrow=borrow):
+                found.remove(each)
+            else:
+                left.add(self.queue_of(each), -usage(each))
+        return found
 
     def tell(self, workload: Manifest, *, admission: Any = None, **changes: tuple[str, str]) -> None:
         """Write conditions: status and reason by type."""
@@ -188,6 +255,10 @@ class Kueue:
         if admission is not None:
             status["admission"] = admission
         self.server.change(WORKLOAD, now, status=status)
+
+
+_Plan = tuple[bool, tuple[int, str, str], Manifest, list[Manifest] | None]
+"""Whether it would borrow, its order, the Workload, and whom it preempts; None: it is inadmissible."""
 
 
 @dataclass
@@ -217,9 +288,8 @@ class _Market:
         left = sum(each.nominal for each in mine) - sum(self.used.get(each.name, 0) for each in mine)
         return min(left, own.nominal + (own.borrowing if own.cohort else 0) - self.used.get(queue, 0))
 
-    def fits(self, queue: str, asked: Number, *, within: bool) -> bool:
-        nominal = self.used.get(queue, 0) + asked <= self.queues[queue].nominal
-        return self.available(queue) >= asked and (nominal or not within)
+    def fits(self, queue: str, asked: Number, *, borrow: bool) -> bool:
+        return self.available(queue) >= asked and (borrow or not self.would_borrow(queue, asked))
 
 
 def queue_of(found: Manifest) -> Queue:
@@ -267,3 +337,14 @@ def priority(workload: Manifest) -> int:
 
 def _order(workload: Manifest) -> tuple[int, str, str]:
     return -priority(workload), workload["metadata"]["creationTimestamp"], workload["metadata"]["name"]
+
+
+def _state(workload: Manifest) -> Any:
+    """What puts a Workload that is inadmissible before the scheduler again."""
+    return workload["spec"], condition(workload, "Evicted"), condition(workload, "Requeued")
+
+
+def _reserved_at(workload: Manifest) -> tuple[str, str]:
+    found = workload["status"]["conditions"]
+    at = next(each["lastTransitionTime"] for each in found if each["type"] == "QuotaReserved")
+    return at, workload["metadata"]["uid"]

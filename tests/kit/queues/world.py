@@ -119,7 +119,8 @@ class World:
     def _kueue_looks(self) -> None:
         self._due = False
         if self.kueue.up and not self.server.away:
-            self.kueue.look()
+            if again := self.kueue.look():
+                self._later(again.total_seconds(), again.total_seconds() + 0.1, self._wake_kueue)
         elif self.kueue.up:
             self._later(0.5, 1, self._wake_kueue)
 
@@ -274,6 +275,13 @@ class World:
         found = self.server.found(kind, name, TEAM if kind.namespaced else "")
         assert found is not None
         self.server.change(kind, found, spec={**found["spec"], "stopPolicy": policy})
+
+    def resize_queue(self, name: str, cpu: int) -> None:
+        """Give a queue other quota, without a limit on what it borrows."""
+        found = self.server.found(CLUSTER_QUEUE, name)
+        assert found is not None
+        made = queues.cluster_queue(name, {"cpu": str(cpu)}, cohort="c")
+        self.server.change(CLUSTER_QUEUE, found, spec=made["spec"])
 
     def lose(self, machine: str) -> None:
         if found := self.server.found(NODE, machine):
