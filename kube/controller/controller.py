@@ -133,15 +133,16 @@ class Runner:
         metrics: Metrics,
         warn: Warn | None = None,
         gate: float = PATIENCE,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`caches` by `Kind.resource`."""
+        """`caches` by `Kind.resource`; `chance` spreads retries."""
         self.controller = controller
         self._caches = caches
         self._primary = caches[controller.for_.resource]
         self._clock = clock
         self._meter = RunMeter(metrics, controller.name, controller.concurrency)
         self._warn = warn
-        self._queue: Queue[Key] = Queue(clock, meter=QueueMeter(metrics, controller.name))
+        self._queue: Queue[Key] = Queue(clock, chance=chance, meter=QueueMeter(metrics, controller.name))
         self._gates = Gates(
             self._queue, caches, clock, timed_out=self._meter.gate_timeouts.inc, patience=gate
         )
@@ -176,11 +177,12 @@ class Runner:
     def _on_primary(self, change: Change) -> None:
         if self._is_worth(self.controller.when, change):
             priority = NEW if self.controller.new_first and change.old is None else 0
-            self._add({item.key for item in (change.old, change.new) if item}, change, priority=priority)
+            keys = dict.fromkeys(item.key for item in (change.old, change.new) if item)
+            self._add(keys, change, priority=priority)
 
     def _on_owned(self, change: Change) -> None:
-        keys = {key for item in (change.old, change.new) if item for key in self._owners(item)}
-        self._add_later(keys, change)
+        items = (item for item in (change.old, change.new) if item)
+        self._add_later(dict.fromkeys(key for item in items for key in self._owners(item)), change)
 
     def _owners(self, item: Item) -> list[Key]:
         kind = self.controller.for_
@@ -196,8 +198,8 @@ class Runner:
             if not self._is_worth(when, change):
                 return
             items = (item for item in (change.old, change.new) if item)
-            found = {key for item in items for key in self._mapped(cache, item, keys)}
-            self._add_later(found, change)
+            found = (key for item in items for key in self._mapped(cache, item, keys))
+            self._add_later(dict.fromkeys(found), change)
 
         return listener
 

@@ -101,7 +101,8 @@ class Operator:
         caches = Caches(*(made[kind.resource] for kind in KINDS))
         clock, metrics = server.clock, metrics_of_all()
         self.runners = [
-            Runner(each, made, clock=clock, metrics=metrics) for each in controllers(server, caches, made)
+            Runner(each, made, clock=clock, metrics=metrics, chance=chance.random)
+            for each in controllers(server, caches, made)
         ]
         server.listen(self._heard)
         for name, watch in self.watches.items():
