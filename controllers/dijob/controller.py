@@ -18,6 +18,7 @@ from elasticjob.controllers.kueue.admission import Admission, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.plan import SOON
 from elasticjob.controllers.passes.triggers import job_of, those_of
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
@@ -45,6 +46,8 @@ class DIJobReconciler:
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
+        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
+            return Result.again(SOON)
         seen = observe(self.caches, key, self.admission)
         if seen is None:
             self.phases.show(key, None)

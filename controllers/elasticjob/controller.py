@@ -74,7 +74,7 @@ class JobReconciler:
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all_pods(key, self.now(), self.applier):
+        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
             return Result.again(SOON)
         seen = self.observe(key)
         if seen is None:

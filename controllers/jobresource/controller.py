@@ -67,7 +67,7 @@ class NodesReconciler:
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all_pods(key, self.now(), self.applier):
+        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
             return Result.again(SOON)
         asking = self.caches.resources.get(key)
         if asking is not None and is_request(asking):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.quota import needs
+from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import POD
 
 MOST_LOOKED_AT = 64
 """Nodes more of a role for which quota is looked for at most."""
@@ -37,15 +41,19 @@ class Admission:
         found = self.queues.of(job.key, job.metadata.uid)
         return frozenset(each.metadata.name for each in found if each.leaving)
 
-    async def shows_all_pods(self, key: Key, now: datetime, applier: Applier) -> bool:
-        """Whether the cache has all pods of a job, as far as that is in doubt: after a pass that failed.
+    async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
+        """Whether the caches have the pods and Workloads of a job, as far as that is in doubt.
 
-        The answer to a write may have been lost, and a second pod would have no place.
+        After a pass that failed, the answer to a write may have been lost: a second pod would have no place.
+        After a pass that returned quota, the cache may still show that quota: a pod would have no place.
         """
         if key in self.queues.doubtful:
-            there = await applier.pods(key.namespace, self.jobs.selector(key))
+            there = await applier.listed(POD, key.namespace, self.jobs.selector(key))
             known = {life.uid for life in self.jobs.lives(key, None, now)}
             if any(life.uid not in known for life in self.jobs.lives(key, there, now)):
+                return False
+            held = await applier.listed(WORKLOAD, key.namespace, f"{LABEL_JOB}={key.name}")
+            if _versions(held) != _versions(self.queues.of(key)):
                 return False
             self.queues.doubtful.discard(key)
         return True
@@ -65,6 +73,10 @@ class Admission:
                 left, count = left.with_use(queue, amounts), count + 1
             found[role.name] = count
         return found
+
+
+def _versions(workloads: Iterable[Workload]) -> dict[str, str]:
+    return {each.metadata.uid: each.metadata.resource_version for each in workloads}
 
 
 def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:

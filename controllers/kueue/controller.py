@@ -60,6 +60,8 @@ class QueueReconciler:
             pods = await self.client.list(POD, key.namespace, labels=self.jobs.selector(key))
             seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))
             plan = decide(seen, self.now())
+        if frees(plan):
+            self.queues.doubtful.add(key)
         if job is not None and seen.unknown_class:
             sentence = f"there is no {seen.unknown_class}: create it, or name another"
             self.applier.tell(job, Note("PriorityClassMissing", sentence, warning=True))

@@ -70,7 +70,7 @@ class Queues:
     cohorts: Cache[Cohort]
     gives_back: bool = True
     doubtful: set[Key] = field(default_factory=set)
-    """Jobs of which a pass failed: it may have made pods that no cache shows yet."""
+    """Jobs of which a pass failed or returned quota: the caches may not show yet what it wrote."""
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0

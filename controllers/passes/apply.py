@@ -42,7 +42,7 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta, Pod
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta
 
 T = TypeVar("T")
 
@@ -142,9 +142,9 @@ class Applier:
         """Whether the server itself has an object of this name."""
         return bool((await read_metadata(self._client, kind, key.name, key.namespace)).uid)
 
-    async def pods(self, namespace: str, labels: str) -> list[Pod]:
-        """Return the pods with these labels that the server itself has."""
-        return await self._client.list(POD, namespace, labels=labels)
+    async def listed(self, kind: Kind[T], namespace: str, labels: str) -> list[T]:
+        """Return the objects with these labels that the server itself has."""
+        return await self._client.list(kind, namespace, labels=labels)
 
     async def confirm(self, lives: tuple[Life, ...], machines: Container[str]) -> tuple[Life, ...]:
         """Return `lives`, of which none is lost whose machine the server has, though `machines` has it not.

@@ -1,0 +1,83 @@
+"""What happens where a cache is behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.kube.objects.views import POD
+from tests.kit.queues.loop import run
+from tests.kit.queues.world import World, job
+
+Scene = Callable[[World], Awaitable[None]]
+
+
+def play(scene: Scene, **quotas: int) -> World:
+    """Let a scene happen in queues of so many processors; no rule may be broken."""
+
+    async def main() -> World:
+        world = World(Random(0))
+        for name, amount in quotas.items():
+            world.resize_queue(name, amount)
+        world.start()
+        try:
+            await scene(world)
+            assert not world.broken
+        finally:
+            await world.kill()
+        return world
+
+    return run(main())
+
+
+async def until(world: World, holds: Callable[[], bool]) -> None:
+    """Wait for a change with which this holds."""
+    changed = asyncio.Event()
+    world.server.listen(lambda *_: changed.set())
+    while not holds():
+        changed.clear()
+        await changed.wait()
+
+
+def base_of(world: World, name: str) -> Any:
+    [found] = [
+        w for w in world.server.every(WORKLOAD) if w["metadata"]["name"].startswith(f"elasticjob-{name}-")
+    ]
+    return found
+
+
+def test_no_pod_is_made_in_a_base_that_was_deleted_and_is_still_in_the_cache() -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 1, 1, None, master=True))
+        await asyncio.sleep(30)
+        before = base_of(world, "j0")
+        world.end_pod("j0-worker-0", 0)
+        await asyncio.sleep(5)
+        world.server.remove(POD, world.server.every(POD)[-1], grace=0)
+        await asyncio.sleep(5)
+        assert world.operator
+        world.operator.watches[WORKLOAD.resource].stall(3)
+        world.delete_pod("j0-master-0")
+        await asyncio.sleep(60)
+        assert base_of(world, "j0")["metadata"]["uid"] != before["metadata"]["uid"]
+
+    play(scene, a=3, b=3)
+
+
+def test_no_pod_is_made_in_a_base_that_the_job_has_paused_and_resumed() -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 1, 1, None))
+        await asyncio.sleep(30)
+        world.change_job("j0", suspend=True)
+        await until(world, lambda: not world.server.every(POD))
+        assert world.operator
+        world.operator.watches[WORKLOAD.resource].stall(3)
+        await until(world, lambda: not base_of(world, "j0")["spec"].get("active", True))
+        world.change_job("j0", suspend=False)
+        await asyncio.sleep(60)
+        assert [each["metadata"]["name"] for each in world.server.every(POD)] == ["j0-worker-0"]
+
+    play(scene, a=3, b=3)
