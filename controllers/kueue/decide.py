@@ -6,7 +6,7 @@ Each rule yields steps; all of them are carried out in one pass, in their order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -352,7 +352,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
         else:
             conditions = []
         if changes or conditions:
-            yield Step(((_status(workload, conditions, now, **changes),),))
+            yield Step(((_status(workload, conditions, now, frees=bool(changes), **changes),),))
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -389,12 +389,16 @@ def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
     return all(fine[each.name] >= each.count for each in workload.spec.pod_sets)
 
 
-def _done(workload: Workload, lives: Iterable[Life]) -> dict[str, int]:
-    """Return how many pods of each pod set have succeeded, never fewer than before."""
+def _done(workload: Workload, lives: Collection[Life]) -> dict[str, int]:
+    """Return how many pods of each pod set have succeeded and left their place, never fewer than before."""
     found = _succeeded(workload, lives)
+    live = Counter(life.role for life in lives if life.workload == workload.metadata.name and not life.over)
     before = {each.name: each.count for each in workload.status.reclaimable_pods}
-    counts = {each.name: max(found[each.name], before.get(each.name, 0)) for each in workload.spec.pod_sets}
-    return {name: min(count, workload.count(name)) for name, count in counts.items() if count}
+    counts = {
+        each.name: max(min(found[each.name], each.count - live[each.name]), before.get(each.name, 0))
+        for each in workload.spec.pod_sets
+    }
+    return {name: min(count, workload.count(name)) for name, count in counts.items() if count > 0}
 
 
 def _succeeded(workload: Workload, lives: Iterable[Life]) -> Counter[str]:

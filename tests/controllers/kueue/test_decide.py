@@ -62,6 +62,10 @@ def written(action: Action) -> str:
             raise AssertionError(action)
 
 
+def succeeded(index: int = 0, **more: Any) -> Any:
+    return ended(index, code=0, **more)
+
+
 def with_pod(name: str, index: int = 0) -> Any:
     return life(index, workload=name)
 
@@ -289,9 +293,21 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             seen(
                 demand(2, 2),
                 admitted(demand(2, 2).base, 2, true=READY),
-                lives=(ended(0, code=0, workload=demand(2, 2).base), life(1, workload=demand(2, 2).base)),
+                lives=(succeeded(workload=demand(2, 2).base), life(1, workload=demand(2, 2).base)),
             ),
             [f"base: {TRUE} PodsReady=True reclaimablePods"],
+        ),
+        (
+            "another pod has the place of one that has done its work",
+            seen(
+                demand(2, 2),
+                admitted(demand(2, 2).base, 2, true=READY),
+                lives=tuple(
+                    made(index, workload=demand(2, 2).base)
+                    for index, made in enumerate((succeeded, life, life))
+                ),
+            ),
+            [],
         ),
         ("it has been told", seen(demand(), admitted(true=READY), lives=RUNS), []),
         ("it runs elsewhere", seen(ELSEWHERE, admitted()), [f"base: {TRUE} PodsReady=True"]),
@@ -362,3 +378,8 @@ def test_a_slice_is_asked_for_where_the_base_is() -> None:
     )
     assert made.manifest["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"rack": "r7"}
     assert "nodeSelector" not in template["spec"]
+
+
+def test_the_server_itself_is_asked_before_the_place_of_a_pod_that_has_succeeded_is_returned() -> None:
+    given = seen(demand(), admitted(), lives=(succeeded(workload=BASE),))
+    assert frees(decide(given, NOW))
