@@ -124,10 +124,10 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         return queues.on and matters(change)
 
     def concerned(workload: Workload) -> Iterable[Key]:
-        """The job of a Workload; and where it waits, all jobs that could make room for it."""
+        """The job of a Workload; and where one waits or returns quota, all jobs that could make room."""
         if name := job_named(workload):
             yield Key(workload.metadata.namespace, name)
-        if workload.pending and not is_slice(workload):
+        if (workload.pending or workload.returning) and not is_slice(workload):
             yield from jobs_with_slices(queues.workloads, jobs.kind.name)
 
     return Controller(

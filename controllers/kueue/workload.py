@@ -144,6 +144,13 @@ class Workload(Object, frozen=True):
         return self.evicted or not self.spec.active or gone
 
     @property
+    def returning(self) -> bool:
+        """Whether it returns quota, or has just done so."""
+        if self.finished:
+            return IN_USE in self.metadata.finalizers
+        return self.reserved and (self.leaving or bool(self.status.reclaimable_pods))
+
+    @property
     def finished(self) -> bool:
         """Whether it will hold no quota again."""
         return is_true(self.status.conditions, FINISHED)

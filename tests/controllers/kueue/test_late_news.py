@@ -1,4 +1,4 @@
-"""What happens where a cache is behind."""
+"""What happens where a cache is behind, or where quota comes free without a word about those that wait."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+import pytest
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.views import POD
+from tests.kit.queues.kueue import reserved
 from tests.kit.queues.loop import run
-from tests.kit.queues.world import World, job
+from tests.kit.queues.world import TEAM, World, job
 
 Scene = Callable[[World], Awaitable[None]]
 
@@ -81,3 +85,24 @@ def test_no_pod_is_made_in_a_base_that_the_job_has_paused_and_resumed() -> None:
         assert [each["metadata"]["name"] for each in world.server.every(POD)] == ["j0-worker-0"]
 
     play(scene, a=3, b=3)
+
+
+@pytest.mark.parametrize("leaves", ["a Workload of others", "a job"])
+def test_slices_are_given_back_when_others_leave_too_little(leaves: str) -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 2, 1, None, priority="high"))
+        world.come("f0", "b", 1, 0)
+        world.arrive(job("j1", "b", 1, 1, None))
+        await asyncio.sleep(30)
+        world.arrive(job("j2", "a", 2, 2, None))
+        await asyncio.sleep(30)
+        assert not reserved(base_of(world, "j2"))
+        if leaves == "a job":
+            world.delete_job("j1")
+        else:
+            world.go("f0")
+        await asyncio.sleep(30)
+        assert reserved(base_of(world, "j2"))
+
+    world = play(scene, a=3, b=1)
+    assert world.server.found(ELASTICJOB, "j0", TEAM)
