@@ -5,8 +5,9 @@
     the pods of all Workloads of a ClusterQueue ask for no more than its quota and what it may borrow
     the pods of a cohort ask for no more than its quotas
 
-A Workload that someone else has deactivated is excused: Kueue counts nothing for it from that instant on, and
-its pods need a moment to leave.
+A Workload that someone else has deactivated is excused until it has returned its quota. Kueue counts nothing
+for it from that instant on, and its pods need a moment to leave. If it is activated in that moment, it holds
+quota that Kueue has given away.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def breaches(
     found += [s for place, n in counts.items() for s in _crowded(held[place[0]], place[1], n, used[place])]
     total = dict[str, Number]()
     for name, workload in held.items():
-        if holds(workload):
+        if holds(workload) and name not in excused:
             queue = workload["status"]["admission"]["clusterQueue"]
             ours = LABEL_JOB in workload["metadata"].get("labels", {})
             amount = sum(v for (of, _), v in used.items() if of == name) if ours else usage(workload)

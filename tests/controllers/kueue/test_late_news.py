@@ -1,4 +1,4 @@
-"""What happens where a cache is behind, or where quota comes free without a word about those that wait."""
+"""What happens where a cache is behind, or where others leave, without a word about those that wait."""
 
 from __future__ import annotations
 
@@ -106,3 +106,16 @@ def test_slices_are_given_back_when_others_leave_too_little(leaves: str) -> None
 
     world = play(scene, a=3, b=1)
     assert world.server.found(ELASTICJOB, "j0", TEAM)
+
+
+def test_others_that_are_activated_before_they_have_left_are_excused() -> None:
+    async def scene(world: World) -> None:
+        world.come("f0", "a", 3, 0)
+        await asyncio.sleep(10)
+        world.activate("f0", False)
+        world.come("f1", "a", 3, 0)
+        await until(world, lambda: all(map(reserved, world.server.every(WORKLOAD))))
+        world.activate("f0", True)
+        await asyncio.sleep(10)
+
+    play(scene, a=2, b=1)
