@@ -47,7 +47,8 @@ class Admission:
         After a pass that failed, the answer to a write may have been lost: a second pod would have no place.
         After a pass that returned quota, the cache may still show that quota: a pod would have no place.
         """
-        if key in self.queues.doubtful:
+        doubt = (self.jobs.kind.name, key)
+        if doubt in self.queues.doubtful:
             there = await applier.listed(POD, key.namespace, self.jobs.selector(key))
             known = {life.uid for life in self.jobs.lives(key, None, now)}
             if any(life.uid not in known for life in self.jobs.lives(key, there, now)):
@@ -55,7 +56,7 @@ class Admission:
             held = await applier.listed(WORKLOAD, key.namespace, f"{LABEL_JOB}={key.name}")
             if _versions(held) != _versions(self.queues.of(key)):
                 return False
-            self.queues.doubtful.discard(key)
+            self.queues.doubtful.discard(doubt)
         return True
 
     def room(self, job: CustomResource, now: datetime) -> dict[str, int] | None:
@@ -81,7 +82,7 @@ def _versions(workloads: Iterable[Workload]) -> dict[str, str]:
 
 def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:
     """Let one pass over a job run at a time, where there are queues."""
-    return admission.queues.turn(key) if admission else nullcontext()
+    return admission.queues.turn(admission.jobs.kind.name, key) if admission else nullcontext()
 
 
 def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:

@@ -45,7 +45,7 @@ class QueueReconciler:
         """Bring the Workloads of one job to what it asks, and return what it does not use."""
         if not self.queues.on:
             return Result.done()
-        async with self.queues.turn(key):
+        async with self.queues.turn(self.jobs.kind.name, key):
             return await self._run(key)
 
     async def _run(self, key: Key) -> Result:
@@ -61,7 +61,7 @@ class QueueReconciler:
             seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))
             plan = decide(seen, self.now())
         if frees(plan):
-            self.queues.doubtful.add(key)
+            self.queues.doubtful.add((self.jobs.kind.name, key))
         if job is not None and seen.unknown_class:
             sentence = f"there is no {seen.unknown_class}: create it, or name another"
             self.applier.tell(job, Note("PriorityClassMissing", sentence, warning=True))

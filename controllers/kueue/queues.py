@@ -69,8 +69,8 @@ class Queues:
     flavors: Cache[ResourceFlavor]
     cohorts: Cache[Cohort]
     gives_back: bool = True
-    doubtful: set[Key] = field(default_factory=set)
-    """Jobs of which a pass failed or returned quota: the caches may not show yet what it wrote."""
+    doubtful: set[tuple[str, Key]] = field(default_factory=set)
+    """Jobs, with their kind, of which a pass failed or returned quota: caches may not show what it wrote."""
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0
@@ -155,8 +155,8 @@ class Queues:
         return stale
 
     @asynccontextmanager
-    async def turn(self, key: Key) -> AsyncIterator[None]:
-        """Let one pass over a job run at a time, whichever controller it is of.
+    async def turn(self, kind: str, key: Key) -> AsyncIterator[None]:
+        """Let one pass over a job of a kind run at a time, whichever controller it is of.
 
         What one pass returns to the queue, another may otherwise be about to use.
         """
@@ -169,7 +169,7 @@ class Queues:
             async with lock:
                 yield
         except Exception:
-            self.doubtful.add(key)
+            self.doubtful.add((kind, key))
             raise
         finally:
             lock, users = self._turns[key]
