@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import figures
-from benchmarks.programs import end_on_sigterm, say
-from benchmarks.shared.scenarios import QUEUED, SCENARIOS, Scenario, played, queued, started
-from benchmarks.shared.scene import Refused, Scene, scene
+from benchmarks.programs import end_on_sigterm
+from benchmarks.shared.scenarios import QUEUED, SCENARIOS, chosen, noted, played, queued, started
+from benchmarks.shared.scene import scene
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import SYSTEMS, System
 from elasticjob.controllers.logs import configure
@@ -46,7 +46,7 @@ async def measure(system: System, args: Namespace, found: dict[str, dict[str, Ru
     """All scenarios with one system; what is found is added as it is found."""
     with tempfile.TemporaryDirectory(prefix="bench-shared-") as folder:
         async with scene(system, Path(folder)) as on:
-            await played(started, on, WARMING)
+            await played(started(on, WARMING))
             for word in chosen(args.only):
                 title, scenario = SCENARIOS[word]
                 runs = found.setdefault(title, {}).setdefault(system.name, Runs())
@@ -54,27 +54,7 @@ async def measure(system: System, args: Namespace, found: dict[str, dict[str, Ru
                 if word == "queue":
                     scenario = partial(queued, jobs=args.jobs)
                 for round_ in range(rounds):
-                    await _once(on, scenario, title, round_, runs)
-
-
-async def _once(on: Scene, scenario: Scenario, title: str, round_: int, runs: Runs) -> None:
-    try:
-        taken = await played(scenario, on, round_)
-    except Refused as refused:
-        say(f"  {title}: {refused}")
-        runs.refusals.append(str(refused))
-        return
-    runs.taken.append(taken)
-    told = ", ".join(f"{name} {value:.2f}" for name, value in taken.seconds.items())
-    say(f"  {title}: {told}, {taken.pods_made} pods made, {sum(taken.writes.values())} writes")
-
-
-def chosen(words: str) -> list[str]:
-    """The scenarios of a comma-separated list, all for none. Raises ValueError for an unknown one."""
-    wanted = [word for word in words.split(",") if word] or [*SCENARIOS]
-    if unknown := [word for word in wanted if word not in SCENARIOS]:
-        raise ValueError(f"there is no scenario {unknown[0]}: write some of {','.join(SCENARIOS)}")
-    return wanted
+                    await noted(scenario(on, round_), title, runs)
 
 
 def main() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from benchmarks.clients.load import all_of
+from benchmarks.programs import say
 from benchmarks.shared.pods import TooLate
 from benchmarks.shared.scene import ONE, PATIENCE, TEAM_A, TEAM_B, Refused, Scene, Taken
+from benchmarks.shared.sheet import Runs
 from benchmarks.shared.systems import NAMESPACE, Asked
 from elasticjob.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from elasticjob.kube.objects.views import NODE, POD
@@ -137,12 +139,33 @@ SCENARIOS: Final[Mapping[str, tuple[str, Scenario]]] = {
 }
 
 
-async def played(scenario: Scenario, on: Scene, round_: int) -> Taken:
+async def played(playing: Awaitable[Taken]) -> Taken:
     """One run. Raises Refused, also for what did not come in time and for any error of the server's."""
     try:
-        return await scenario(on, round_)
+        return await playing
     except (TooLate, ApiError) as error:
         raise Refused(str(error)) from error
+
+
+async def noted(playing: Awaitable[Taken], title: str, runs: Runs) -> None:
+    """One run, which is said and added to the runs, and so is a refusal."""
+    try:
+        taken = await played(playing)
+    except Refused as refused:
+        say(f"  {title}: {refused}")
+        runs.refusals.append(str(refused))
+        return
+    runs.taken.append(taken)
+    told = ", ".join(f"{name} {value:.2f}" for name, value in {**taken.seconds, **taken.counts}.items())
+    say(f"  {title}: {told}, {taken.pods_made} pods made, {sum(taken.writes.values())} writes")
+
+
+def chosen(words: str, known: Collection[str] = SCENARIOS) -> list[str]:
+    """The scenarios of a comma-separated list, all for none. Raises ValueError for an unknown one."""
+    wanted = [word for word in words.split(",") if word] or [*known]
+    if unknown := [word for word in wanted if word not in known]:
+        raise ValueError(f"there is no scenario {unknown[0]}: write some of {','.join(known)}")
+    return wanted
 
 
 async def _fail(on: Scene, name: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.clients.load import Plain, plain
+from benchmarks.clients.load import plain
 from benchmarks.programs import say
 from benchmarks.shared.pods import Pods, TooLate, watched
 from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
@@ -26,7 +26,9 @@ from hack.cluster.kueue import Kueue
 MACHINES, GPUS = 12, 8
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"
 """Queues: one of 40 GPUs by itself; two of two GPUs each that lend to each other."""
-QUOTAS: Final = {ONE: ("40", ""), TEAM_A: ("2", "lab"), TEAM_B: ("2", "lab")}
+Quotas = Mapping[str, tuple[str, str]]
+"""The GPUs of each queue, and its cohort."""
+QUOTAS: Final[Quotas] = {ONE: ("40", ""), TEAM_A: ("2", "lab"), TEAM_B: ("2", "lab")}
 STAGES: Final = Path(__file__).with_name("stages.yaml")
 AGENT: Final = "bench-user"
 PLENTY: Final = {"cpu": "1k", "memory": "10Ti"}
@@ -46,6 +48,8 @@ class Taken:
     pods_made: int = 0
     writes: Mapping[str, int] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
+    refused: str = ""
+    """What the system answered to a request, after which the run went on another way."""
 
 
 @dataclass
@@ -55,7 +59,6 @@ class Scene:
     system: System
     plane: ControlPlane
     client: Client
-    server: Plain
     pods: Pods
 
     @asynccontextmanager
@@ -138,26 +141,35 @@ async def scene(system: System, folder: Path) -> AsyncIterator[Scene]:
             await server.namespace(NAMESPACE)
             for number in range(MACHINES):
                 await server.send("POST", NODE.path(), machine(number))
-            kueue = Kueue(plane, folder / "kueue", integrations=system.frameworks)
-            await asyncio.to_thread(kueue.install)  # its kinds first: others look for them as they start
-            async with system.beside(plane, folder):
-                try:
-                    for step in (kueue.start, kueue.register):
-                        await asyncio.to_thread(step)
-                    await _queues(client)
-                    async with watched(client, NAMESPACE, system.trains) as pods:
-                        yield Scene(system, plane, client, server, pods)
-                finally:
-                    await asyncio.to_thread(kueue.stop)
+            async with governed(system, plane, client, folder, QUOTAS) as pods:
+                yield Scene(system, plane, client, pods)
 
 
-async def _queues(client: Client) -> None:
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
-    for name, (gpus, cohort) in QUOTAS.items():
-        await client.create(
-            queues.CLUSTER_QUEUE, queues.cluster_queue(name, {GPU: gpus, **PLENTY}, cohort=cohort)
-        )
-        await client.create(queues.LOCAL_QUEUE, queues.local_queue(name, NAMESPACE, name))
+@asynccontextmanager
+async def governed(
+    system: System, plane: ControlPlane, client: Client, folder: Path, quotas: Quotas
+) -> AsyncIterator[Pods]:
+    """Kueue with these queues, and the system's controllers, for as long as the block lasts."""
+    kueue = Kueue(plane, folder / "kueue", integrations=system.frameworks)
+    await asyncio.to_thread(kueue.install)  # its kinds first: others look for them as they start
+    async with system.beside(plane, folder):
+        try:
+            for step in (kueue.start, kueue.register):
+                await asyncio.to_thread(step)
+            await _queues(client, quotas)
+            async with watched(client, NAMESPACE, system.trains) as pods:
+                yield pods
+        finally:
+            await asyncio.to_thread(kueue.stop)
+            await asyncio.to_thread(kueue.unregister)  # the plane may go on, with another Kueue
+
+
+async def _queues(client: Client, quotas: Quotas) -> None:
+    await client.apply(queues.RESOURCE_FLAVOR, queues.flavor(), manager=AGENT)
+    for name, (gpus, cohort) in quotas.items():
+        quota = queues.cluster_queue(name, {GPU: gpus, **PLENTY}, cohort=cohort)
+        await client.apply(queues.CLUSTER_QUEUE, quota, manager=AGENT)
+        await client.apply(queues.LOCAL_QUEUE, queues.local_queue(name, NAMESPACE, name), manager=AGENT)
 
 
 def machine(number: int) -> dict[str, object]:

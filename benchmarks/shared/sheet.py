@@ -30,7 +30,8 @@ def figures(runs: Runs) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for one in runs.taken:
         counted = {**one.seconds, **one.counts, "pods made": float(one.pods_made)}
-        counted["writes to the API server"] = float(sum(one.writes.values()))
+        if one.writes:  # they are not counted everywhere
+            counted["writes to the API server"] = float(sum(one.writes.values()))
         for name, value in counted.items():
             found.setdefault(name, []).append(value)
     return found
@@ -52,11 +53,12 @@ def sheet(results: Results, systems: Sequence[str]) -> Sheet:
 def _refused(runs: Runs | None, notes: list[str], title: str, name: str) -> str:
     if runs is None:
         return NONE
-    if not runs.refusals:
+    refusals = [*runs.refusals, *(taken.refused for taken in runs.taken if taken.refused)]
+    if not refusals:
         return ""
-    alike = {re.sub(r"\d+", "#", words): words for words in reversed(runs.refusals)}  # the first of each
+    alike = {re.sub(r"\d+", "#", words): words for words in reversed(refusals)}  # the first of each
     notes += [f"{name}, {title}: {words}" for words in alike.values()]
-    return f"{REFUSED} {len(runs.refusals)} of {len(runs.refusals) + len(runs.taken)}"
+    return f"{REFUSED} {len(refusals)} of {len(runs.refusals) + len(runs.taken)}"
 
 
 def as_json(results: Results) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.shared.__main__ import chosen
-from benchmarks.shared.scenarios import SCENARIOS
+from benchmarks.shared.scenarios import SCENARIOS, chosen
 from benchmarks.shared.scene import AGENT, Taken, writes_in
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import OURS, QUEUE, TRAINER, Asked, System
@@ -63,6 +62,13 @@ def test_a_refusal_is_a_cell_and_its_words_a_note() -> None:
     ]
     assert made.notes == ["theirs, resize: resized-0: field is immutable"]
     assert json.loads(json.dumps(as_json(found)))["resize"]["ours"]["taken"][0]["writes"] == {"kueue": 3}
+
+
+def test_a_run_that_went_on_after_a_refusal_has_its_figures_too() -> None:
+    runs = Runs([Taken({"seconds": 2.0}, refused="field is immutable"), Taken({"seconds": 4.0})])
+    made = sheet({"resize": {"theirs": runs}}, ["theirs"])
+    assert made.rows[:2] == [["resize", "refused 1 of 2"], ["  seconds", "3.00 (2.00–4.00)"]]
+    assert made.notes == ["theirs, resize: field is immutable"]
 
 
 def test_scenarios_are_chosen_by_their_words() -> None:
