@@ -1,0 +1,1 @@
+"""Real training on a real node: the same faults with jobs of ours and of Kubeflow Trainer."""
