@@ -157,7 +157,8 @@ async def noted(playing: Awaitable[Taken], title: str, runs: Runs) -> None:
         return
     runs.taken.append(taken)
     told = ", ".join(f"{name} {value:.2f}" for name, value in {**taken.seconds, **taken.counts}.items())
-    say(f"  {title}: {told}, {taken.pods_made} pods made, {sum(taken.writes.values())} writes")
+    writes = f", {sum(taken.writes.values())} writes" if taken.writes else ""
+    say(f"  {title}: {told}, {taken.pods_made} pods made{writes}")
 
 
 def chosen(words: str, known: Collection[str] = SCENARIOS) -> list[str]:

@@ -9,7 +9,8 @@ examples/digits/train.py with gloo, on one to three workers, and save each 50 st
 - *Kubeflow Trainer*: 2.3.0 with JobSet 0.12.0 as released, and a TrainJob of the runtime torch-distributed
   that runs torchrun with the same script.
 
-A gap is the time between two steps that anybody made, from the trouble on until the job trains well again.
+A gap is the time between two steps that anybody made, from the trouble on until the job trains again. Steps
+trained again are those since the last save, where a system goes back to it.
 
     python -m benchmarks.shared.training [--rounds 2] [--only delete,kill] [--system ours,plain,trainer]
                                         [--json FILE]
@@ -36,7 +37,8 @@ from benchmarks.shared.training.scenarios import SCENARIOS
 from benchmarks.shared.training.scene import node, scene
 from elasticjob.controllers.logs import configure
 from hack.cluster import binaries
-from hack.cluster.node import Node
+from hack.cluster.host import Unfit
+from hack.cluster.node import Node, Refused
 
 SETS = ("control-plane", "node", "kueue", "peers-of-queue")
 
@@ -97,3 +99,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:  # all that was started has been ended by now
         sys.exit(130)
+    except (Unfit, Refused, binaries.Missing) as error:
+        sys.exit(f"error: {error}")

@@ -30,8 +30,12 @@ ENVIRONMENT: Final = {
     "CHECKPOINT": "/checkpoints/newest.pt",
     "ELASTICJOB_STEPS": f"/checkpoints/{RECORD}",
 }
-SLEEP: Final = ("python3", "-c", "import signal; signal.sigwait({signal.SIGTERM})")
-"""What another team's job does."""
+SLEEP: Final = (
+    "python3",
+    "-c",
+    "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); signal.pause()",
+)
+"""What another team's job does. The first process of a container ignores signals that it does not handle."""
 FOREVER: Final = ("--epochs", "100000", "--width", "32", "--checkpoint", "/checkpoints")
 RUN: Final = ("elasticjob", "run")
 TORCHRUN: Final = ("python3", "-m", "torch.distributed.run")
