@@ -88,7 +88,7 @@ bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a 
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
-bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 10 minutes; FLAGS=--help)
+bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)
 	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
