@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -84,6 +86,12 @@ def show(sheet: Sheet, console: Console | None = None) -> None:
     console.print(table)
     for note in sheet.notes:
         console.print(note, style="dim", soft_wrap=True, highlight=False)
+
+
+def made_by(module: str, began: float) -> str:
+    """Return the machine, how long the figures took since the clock showed `began`, and their command."""
+    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
+    return f"\n{machine()}; {time.monotonic() - began:.0f} s; made by\n{command}"
 
 
 def machine() -> str:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -372,8 +371,7 @@ def main() -> None:
                     samples |= row(bench)
                     missing.discard(name)
     figures.show(sheet(samples, peers))
-    print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
-    print(shlex.join(["python", "-m", "benchmarks.clients.framework", *sys.argv[1:]]))
+    print(figures.made_by("benchmarks.clients.framework", began))
     if args.json:
         args.json.write_text(json.dumps(samples, indent=1, ensure_ascii=False))
     if missing:

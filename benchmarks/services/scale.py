@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -492,8 +491,7 @@ def main() -> None:
             found.measure(peer, sizes[-1])
     finally:
         found.show()
-        print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
-        print(shlex.join(["python", "-m", "benchmarks.services.scale", *sys.argv[1:]]), flush=True)
+        print(figures.made_by("benchmarks.services.scale", began), flush=True)
         if args.json:
             args.json.write_text(found.json())
     sys.exit(found.failed)

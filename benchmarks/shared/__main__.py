@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -70,8 +69,7 @@ def main() -> None:
             asyncio.run(measure(system, args, found))
     finally:
         figures.show(sheet(found, [system.name for system in systems]))
-        print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
-        print(shlex.join(["python", "-m", "benchmarks.shared", *sys.argv[1:]]), flush=True)
+        print(figures.made_by("benchmarks.shared", began), flush=True)
         if args.json:
             args.json.write_text(json.dumps(as_json(found), indent=1))
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -71,8 +70,7 @@ def main() -> None:
                     asyncio.run(measure(system, on, args, found))
     finally:
         figures.show(sheet(found, names))
-        print(f"\n{figures.machine()}; {time.monotonic() - began:.0f} s; made by")
-        print(shlex.join(["python", "-m", "benchmarks.shared.training", *sys.argv[1:]]), flush=True)
+        print(figures.made_by("benchmarks.shared.training", began), flush=True)
         if args.json:
             args.json.write_text(json.dumps(as_json(found), indent=1))
 

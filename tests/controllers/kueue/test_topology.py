@@ -12,9 +12,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
 from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
+from hack.cluster.kueue import why_missing
 from tests.controllers.kueue.test_whole_job import TEAM, comes_to, job, operator
+from tests.kit.queues.plane import real_kueue
 from tests.kit.waiting import until
 
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
@@ -47,25 +47,21 @@ async def set_up(client: Client) -> None:
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_it_grows_in_the_rack_where_it_began(tmp_path: Path) -> None:
     """Of four workers the rack has room for three; the fourth would fit only into another rack."""
-    with (
-        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
-        Kueue(plane, tmp_path / "kueue"),
-    ):
-        async with Client(plane.config()) as client:
-            await set_up(client)
-            async with operator(client):
-                made = job(4)
-                template = made["spec"]["replicaSpecs"]["worker"]["template"]
-                template["metadata"] = {"annotations": {REQUIRED: RACK}}
-                await client.create(ELASTICJOB.untyped(), made)
-                await comes_to(client, "3/3")
+    async with real_kueue(tmp_path) as client:
+        await set_up(client)
+        async with operator(client):
+            made = job(4)
+            template = made["spec"]["replicaSpecs"]["worker"]["template"]
+            template["metadata"] = {"annotations": {REQUIRED: RACK}}
+            await client.create(ELASTICJOB.untyped(), made)
+            await comes_to(client, "3/3")
 
-                async def one_waits() -> bool:
-                    found = await client.list(queues.WORKLOAD, TEAM)
-                    return [RACK in str(e["spec"]) and "topology" in waits(e) for e in found].count(True) == 1
+            async def one_waits() -> bool:
+                found = await client.list(queues.WORKLOAD, TEAM)
+                return [RACK in str(e["spec"]) and "topology" in waits(e) for e in found].count(True) == 1
 
-                await until(one_waits, "the fourth worker waits for a machine of the rack")
-                assert {rack_of(pod) for pod in await client.list(POD, TEAM)} == {"r1"}
+            await until(one_waits, "the fourth worker waits for a machine of the rack")
+            assert {rack_of(pod) for pod in await client.list(POD, TEAM)} == {"r1"}
 
 
 def rack_of(pod: Pod) -> str:

@@ -19,17 +19,16 @@ from elasticjob.controllers.kueue.dijobs import is_gated
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
 from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
+from hack.cluster.kueue import why_missing
 from tests.kit.dijob.jobs import Caller, di_server
 from tests.kit.manifests import DIJOB as MANIFEST
 from tests.kit.manifests import changed
+from tests.kit.queues.plane import real_kueue
 from tests.kit.waiting import until
 
-TOPOLOGY = Kind(queues.GROUP, queues.VERSION, "Topology", "topologies", dict, namespaced=False)
 TEAM, POOL = "team", {"pool": "games"}
 ON_KWOK = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
 MACHINE: Manifest = {
@@ -47,10 +46,8 @@ async def set_up(client: Client) -> None:
     await install(client)
     await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
     await client.create(NODE.untyped(), MACHINE)
-    levels = {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}
-    await client.create(TOPOLOGY, {"metadata": {"name": "machines"}, "spec": levels})
-    spec = {"nodeLabels": POOL, "topologyName": "machines"}
-    await client.create(queues.RESOURCE_FLAVOR, {"metadata": {"name": "default"}, "spec": spec})
+    await client.create(queues.TOPOLOGY, queues.topology("machines", "kubernetes.io/hostname"))
+    await client.create(queues.RESOURCE_FLAVOR, queues.flavor(labels=POOL, topology="machines"))
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("games", {"cpu": "3"}))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("queue", TEAM, "games"))
 
@@ -129,34 +126,30 @@ async def has_finished(client: Client) -> bool:
 @pytest.mark.plane
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_its_pods_take_turns_with_others_and_its_end_returns_all_quota(tmp_path: Path) -> None:
-    with (
-        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
-        Kueue(plane, tmp_path / "kueue"),
-    ):
-        async with Client(plane.config()) as client:
-            await set_up(client)
-            async with at_work(client) as caller:
-                await client.create(DIJOB.untyped(), job())
-                await come_to(client, 1, 0, 0)
-                assert (await caller.add(collectors=3)).success
-                await come_to(client, 1, 2, 1)
-                chosen = [p.spec.node_selector for p in await pods(client) if not is_gated(p)]
-                assert chosen == [{**POOL, "kubernetes.io/hostname": "n1"}] * 3
+    async with real_kueue(tmp_path) as client:
+        await set_up(client)
+        async with at_work(client) as caller:
+            await client.create(DIJOB.untyped(), job())
+            await come_to(client, 1, 0, 0)
+            assert (await caller.add(collectors=3)).success
+            await come_to(client, 1, 2, 1)
+            chosen = [p.spec.node_selector for p in await pods(client) if not is_gated(p)]
+            assert chosen == [{**POOL, "kubernetes.io/hostname": "n1"}] * 3
 
-                other = queues.workload("other", TEAM, "queue", 1, {"cpu": "1"})
-                await client.create(queues.WORKLOAD, other)
-                await is_admitted(client, "other")
-                await come_to(client, 1, 1, 1)
+            other = queues.workload("other", TEAM, "queue", 1, {"cpu": "1"})
+            await client.create(queues.WORKLOAD, other)
+            await is_admitted(client, "other")
+            await come_to(client, 1, 1, 1)
 
-                big = queues.workload("big", TEAM, "queue", 3, {"cpu": "1"}, priority=100)
-                await client.delete(queues.WORKLOAD, "other", TEAM)
-                await client.create(queues.WORKLOAD, big)
-                await is_admitted(client, "big")
-                await come_to(client, 0, 0, 0)
-                await until(lambda: waits(client), "the DIJob says that it waits in its queue")
+            big = queues.workload("big", TEAM, "queue", 3, {"cpu": "1"}, priority=100)
+            await client.delete(queues.WORKLOAD, "other", TEAM)
+            await client.create(queues.WORKLOAD, big)
+            await is_admitted(client, "big")
+            await come_to(client, 0, 0, 0)
+            await until(lambda: waits(client), "the DIJob says that it waits in its queue")
 
-                await client.delete(queues.WORKLOAD, "big", TEAM)
-                await come_to(client, 1, 0, 0)
-                done = {"status": {"phase": "Succeeded"}}
-                await client.merge_patch(POD, "cartpole-coordinator", done, TEAM, subresource="status")
-                await until(lambda: has_finished(client), "its Workload is Finished, and no quota is used")
+            await client.delete(queues.WORKLOAD, "big", TEAM)
+            await come_to(client, 1, 0, 0)
+            done = {"status": {"phase": "Succeeded"}}
+            await client.merge_patch(POD, "cartpole-coordinator", done, TEAM, subresource="status")
+            await until(lambda: has_finished(client), "its Workload is Finished, and no quota is used")

@@ -19,8 +19,8 @@ from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
 from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
+from hack.cluster.kueue import why_missing
+from tests.kit.queues.plane import real_kueue
 from tests.kit.waiting import until
 
 TEAM = "team"
@@ -102,37 +102,33 @@ async def stop(client: Client, policy: str) -> None:
 @pytest.mark.plane
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Path) -> None:
-    with (
-        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
-        Kueue(plane, tmp_path / "kueue"),
-    ):
-        async with Client(plane.config()) as client:
-            await set_up(client)
-            async with operator(client):
-                await client.create(ELASTICJOB.untyped(), job(5))
-                await comes_to(client, "5/5")
-                other = queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"})
-                await client.create(queues.WORKLOAD, other)
-                await is_admitted(client, "other")
-                await comes_to(client, "4/4")
+    async with real_kueue(tmp_path) as client:
+        await set_up(client)
+        async with operator(client):
+            await client.create(ELASTICJOB.untyped(), job(5))
+            await comes_to(client, "5/5")
+            other = queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"})
+            await client.create(queues.WORKLOAD, other)
+            await is_admitted(client, "other")
+            await comes_to(client, "4/4")
 
-                same = queues.workload("same", TEAM, "ours", 1, {"cpu": "1"}, priority=-1)
-                await client.create(queues.WORKLOAD, same)  # for which Kueue takes nothing back
-                await is_admitted(client, "same")
-                await comes_to(client, "3/3")
+            same = queues.workload("same", TEAM, "ours", 1, {"cpu": "1"}, priority=-1)
+            await client.create(queues.WORKLOAD, same)  # for which Kueue takes nothing back
+            await is_admitted(client, "same")
+            await comes_to(client, "3/3")
 
-                await stop(client, "HoldAndDrain")
-                await comes_to(client, "0/1", "QueueUnavailable")
-                assert await client.list(POD, TEAM) == []
-                await stop(client, "None")
-                await comes_to(client, "1/1")
-                kept = await client.get(ELASTICJOB, "digits", TEAM)
-                assert isinstance(kept, ElasticJob)
-                assert not kept.spec.suspend
+            await stop(client, "HoldAndDrain")
+            await comes_to(client, "0/1", "QueueUnavailable")
+            assert await client.list(POD, TEAM) == []
+            await stop(client, "None")
+            await comes_to(client, "1/1")
+            kept = await client.get(ELASTICJOB, "digits", TEAM)
+            assert isinstance(kept, ElasticJob)
+            assert not kept.spec.suspend
 
-                for name in ("other", "same"):
-                    await client.delete(queues.WORKLOAD, name, TEAM)
-                done = {"status": {"phase": "Succeeded"}}
-                for pod in await client.list(POD, TEAM):
-                    await client.merge_patch(POD, pod.metadata.name, done, TEAM, subresource="status")
-                await until(lambda: nothing_is_used(client), "no quota is used, and no finalizer is left")
+            for name in ("other", "same"):
+                await client.delete(queues.WORKLOAD, name, TEAM)
+            done = {"status": {"phase": "Succeeded"}}
+            for pod in await client.list(POD, TEAM):
+                await client.merge_patch(POD, pod.metadata.name, done, TEAM, subresource="status")
+            await until(lambda: nothing_is_used(client), "no quota is used, and no finalizer is left")
