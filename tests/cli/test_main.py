@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -164,3 +166,18 @@ def test_version_as_json_names_what_it_runs_on() -> None:
     code, shown, _ = invoke("version", "--output", "json")
     assert code == 0
     assert '"python": "3.' in shown
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a PID namespace")
+def test_the_first_process_of_a_container_ends_by_sigterm_while_it_still_starts() -> None:
+    starts = "import elasticjob.cli, signal; print('starts', flush=True); signal.pause()"
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", starts]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as outside:
+        try:
+            assert outside.stdout is not None
+            assert outside.stdout.readline() == "starts\n"
+            [first] = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
+            os.kill(int(first), signal.SIGTERM)
+            assert outside.wait(30) == 128 + signal.SIGTERM
+        finally:
+            outside.kill()
