@@ -199,7 +199,8 @@ class _Accepted(Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self.transport is not None
-        self.transport.pause_reading()
+        # not here: until Python 3.11.4 the transport begins to read after this call, paused or not
+        asyncio.get_running_loop().call_soon(self.transport.pause_reading)
         self._listener.accepted(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -14,6 +14,7 @@ import pytest
 from elasticjob import __version__
 from hack.cluster import carried, images, interpreter
 from hack.cluster.oci import write_layer
+from tests.kit.archives import unpack
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 SCRIPT = """
@@ -43,7 +44,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "layer.tar").open("wb") as out:
         write_layer(entries, out)
     with tarfile.open(folder / "layer.tar") as archive:
-        archive.extractall(folder / "image", filter="tar")
+        unpack(archive, folder / "image")
     volume = folder / "elasticjob"
     (volume / "lib" / "left by a container that was stopped").mkdir(parents=True)
     copy = (

@@ -20,6 +20,7 @@ from elasticjob import __version__
 from hack.cluster import images, interpreter
 from hack.cluster.interpreter import Missing, bytecode, closure
 from hack.cluster.oci import Entries, File, Link, fingerprint, write_layer
+from tests.kit.archives import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {
@@ -72,7 +73,7 @@ def installed_in(folder: Path, entries: Entries) -> None:
     with (folder / "layer.tar").open("wb") as out:
         write_layer(entries, out)
     with tarfile.open(folder / "layer.tar") as archive:
-        archive.extractall(folder / "root", filter="tar")
+        unpack(archive, folder / "root")
 
 
 def test_the_project_is_complete_in_its_layer(tmp_path: Path) -> None:
