@@ -6,12 +6,15 @@ writes `world = await master.call(Join(...))` and a type checker infers the type
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from sys import float_info
-from typing import Annotated, ClassVar, Final, Generic, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args
 
 import msgspec
 
 Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 PREFIX = "/v1/"
 PROBLEM = "application/problem+json"
@@ -80,6 +83,24 @@ class Problem(Message, frozen=True, kw_only=True):
     status: int
     detail: str
     code: str
+
+
+_BUILDING: Final = threading.Lock()
+_DECODERS: Final[dict[object, Callable[[bytes | str], Any]]] = {}
+
+
+def typed(text: bytes | str, type_: type[T]) -> T:
+    """Return JSON as a type. Raises msgspec.DecodeError or ValidationError, and what msgspec else raises.
+
+    Threads may call it. msgspec looks at the fields of a type at its first use, and two threads that do so
+    for one type at the same time crash the interpreter.
+    """
+    decode = _DECODERS.get(type_)
+    if decode is None:
+        with _BUILDING:
+            decode = _DECODERS.setdefault(type_, msgspec.json.Decoder(type_).decode)
+    found: T = decode(text)
+    return found
 
 
 def answer_type(request: type[Request[Answer]]) -> type[Answer]:

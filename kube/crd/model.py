@@ -140,6 +140,11 @@ class Part(BaseModel):
         return found
 
 
+for _model in (ObjectMeta, Condition):
+    # msgspec looks at the fields of a type at its first use; two threads of webhooks at once would crash it
+    msgspec.json.Decoder(_model)
+
+
 def _read_metadata(value: Any) -> ObjectMeta:
     return (
         value

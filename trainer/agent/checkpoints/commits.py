@@ -24,6 +24,7 @@ import msgspec
 from msgspec import structs
 
 from elasticjob.api.rpc.address import host_port
+from elasticjob.api.rpc.message import typed
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
@@ -231,7 +232,7 @@ class Keeper:
         async with self._session.post(f"{url_of(world.members[0])}{WRITTEN}", data=body) as answer:
             if not answer.ok:
                 raise OSError(f"{world.members[0].node}: {(await answer.text())[:1000]}")
-            return msgspec.json.decode(await answer.read(), type=bool)
+            return typed(await answer.read(), bool)
 
     async def _gather(self, written: Written) -> bool:
         """Wait for the other parts of a save, and commit it with the last one."""

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from elasticjob.api.rpc.message import typed
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
@@ -123,7 +124,7 @@ class Endpoint:
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:
-            written = msgspec.json.decode(await request.read(), type=Written)
+            written = typed(await request.read(), Written)
         except UNREADABLE as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         try:
