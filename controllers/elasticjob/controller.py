@@ -86,11 +86,12 @@ class JobReconciler:
         self._say_findings(seen.job)
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
-        seen = await self._with_missing(seen)
+        now = self.now()  # once: what is slow by now has been looked up
+        seen = await self._with_missing(seen, now)
         if looks_for_an_api(seen):
             seen = replace(seen, served=await self.served.look(possible(seen.job)))
-        plan = decide(seen, self.now())
-        self.rush.saw(key, self.now(), begins=_begins(seen, plan))
+        plan = decide(seen, now)
+        self.rush.saw(key, now, begins=_begins(seen, plan))
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
         try:
@@ -104,7 +105,7 @@ class JobReconciler:
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
         if plan.reason in BEGINNINGS and self.news.leave(key):  # the pass that sees these writes reports them
             return Result.again(plan.again_by(left).again_by(SOON).again_in)
-        held = await self._say(seen, plan)
+        held = await self._say(seen, plan, now)
         return Result.again(plan.again_by(left).again_by(held).again_in)
 
     def observe(self, key: Key) -> Seen | None:
@@ -132,9 +133,8 @@ class JobReconciler:
             largest=self.caches.largest(job, lives),
         )
 
-    async def _with_missing(self, seen: Seen) -> Seen:
+    async def _with_missing(self, seen: Seen, now: datetime) -> Seen:
         """Return what was seen, where pods that are slow to start tell which objects are missing."""
-        now = self.now()
         slow = timedelta(0) if deadline_in(seen, now) == timedelta(0) else None  # it ends now, and says why
         if not (asked := needs(seen, now, slow)):
             return seen
@@ -142,18 +142,16 @@ class JobReconciler:
         masters, lives = (tuple(each.without(missing) for each in of) for of in (seen.masters, seen.lives))
         return replace(seen, masters=masters, lives=lives)
 
-    async def _say(self, seen: Seen, plan: Plan) -> timedelta | None:
+    async def _say(self, seen: Seen, plan: Plan, now: datetime) -> timedelta | None:
         """Write the status, then the event of the job's end or of what newly holds it back.
 
         Returns how long the status may wait, if it is not written now.
         """
-        status = describe(seen, plan, self.now())
+        status = describe(seen, plan, now)
         new, old = status.manifest(), seen.job.status.model_copy(update={"training": None}).manifest()
-        if only_begins(old, new) and (
-            left := self.rush.wait(seen.job.metadata.creation_timestamp, self.now())
-        ):
+        if only_begins(old, new) and (left := self.rush.wait(seen.job.metadata.creation_timestamp, now)):
             return left
-        if held := self.news.hold(seen.job.key, old, new, self.now()):
+        if held := self.news.hold(seen.job.key, old, new, now):
             return held
         if await self.applier.write_status(ELASTICJOB, seen.job, new, old):
             self.counters.saw(seen.job, status)
@@ -162,7 +160,7 @@ class JobReconciler:
                     seen.job, Note(plan.reason, plan.sentence, warning=not plan.outcome.succeeded)
                 )
             elif status.reason != seen.job.status.reason:
-                self._say_what_holds_it(seen, plan)
+                self._say_what_holds_it(seen, plan, now)
         return None
 
     def _say_findings(self, job: ElasticJob) -> None:
@@ -171,9 +169,9 @@ class JobReconciler:
         for finding in self.news.findings(job.key, training.findings if training else (), self.now()):
             self.applier.tell(job, Note(finding.reason, finding.message, warning=True))
 
-    def _say_what_holds_it(self, seen: Seen, plan: Plan) -> None:
+    def _say_what_holds_it(self, seen: Seen, plan: Plan, now: datetime) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""
-        for obstacle in obstacles(seen, plan, self.now())[:1]:
+        for obstacle in obstacles(seen, plan, now)[:1]:
             if obstacle.reason not in (REFUSED, QUOTA_EXCEEDED) and not seen.job.spec.suspend:
                 self.applier.tell(seen.job, Note(obstacle.reason, obstacle.sentence, warning=True))
 
