@@ -66,6 +66,7 @@ async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site
     ]
     resources = site.operator.cache(JOBRESOURCE)
     await site.until(lambda: [one.status.min_available for one in resources.list(site.namespace)] == [2])
+    await site.until(lambda: site.services() == {"digits": True, "digits-master": True})
     for kind, name in parts:
         assert await site.client.find(kind, name, site.namespace), f"{kind.name} {name}"
     service = await site.client.get(SERVICE, "digits-master", site.namespace)
