@@ -51,9 +51,10 @@ def kueue(site: Site, tmp_path: Path) -> Iterator[Kueue]:
 @pytest.fixture
 async def teams(kueue: Kueue, admin: Client, home: str) -> AsyncIterator[str]:
     """The queues of two teams, in the namespace of the test."""
-    made: list[tuple[Kind[Manifest], Manifest, str]] = [(queues.RESOURCE_FLAVOR, queues.flavor(), "")]
+    made: list[tuple[Kind[Manifest], Manifest, str]] = [(queues.RESOURCE_FLAVOR, queues.flavor(home), "")]
     for team, cpu in TEAMS.items():
-        quota = queues.cluster_queue(f"{home}-{team}", {"cpu": cpu, "memory": MEMORY}, cohort=home)
+        amounts = {"cpu": cpu, "memory": MEMORY}
+        quota = queues.cluster_queue(f"{home}-{team}", amounts, flavor=home, cohort=home)
         made.append((queues.CLUSTER_QUEUE, quota, ""))
         made.append((queues.LOCAL_QUEUE, queues.local_queue(team, home, f"{home}-{team}"), home))
     for kind, manifest, _ in made:
