@@ -32,7 +32,7 @@ from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.rush import Rush, only_begins
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
-    gets_an_address,
+    address_changed,
     job_of,
     job_of_plan,
     jobs_on,
@@ -197,7 +197,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
-            (POD, job_of, any_of(life_changed(caches), gets_an_address(caches.pods))),
+            (POD, job_of, any_of(life_changed(caches), address_changed(caches.pods))),
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(caches), machine_changed(caches)),
             *queued,

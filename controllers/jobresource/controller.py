@@ -79,7 +79,8 @@ class NodesReconciler:
         machines = Machines(self.caches.machines)
         seen = replace(seen, lives=await self.applier.confirm(seen.lives, machines))
         about = seen.job or seen.resource  # events about nodes are recorded where people look: at the job
-        plan = decide(seen, self.now())
+        now = self.now()  # once: what is decided, and what is said of it, are of one moment
+        plan = decide(seen, now)
         if _makes_anew(seen, plan) and not await self.applier.is_there(JOBRESOURCE, seen.resource):
             return Result.done()  # the cache is behind: the JobResource is gone, and its pods with it
         plan = await self.applier.attempt(about, plan)
@@ -91,14 +92,14 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        least = budget(seen, self.now())
+        least = budget(seen, now)
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
-        status = describe(seen, plan, self.now(), room, least).manifest()
+        status = describe(seen, plan, now, room, least).manifest()
         began = seen.resource.metadata.creation_timestamp if plan.reason == CONVERGING else None
-        if left := self.rush.wait(began, self.now()):
+        if left := self.rush.wait(began, now):
             return Result.again(plan.again_by(left).again_in)
-        if held := self.news.hold(key, old, status, self.now()):
+        if held := self.news.hold(key, old, status, now):
             return Result.again(plan.again_by(held).again_in)
         if seen.job and least and least.least != seen.resource.status.min_available:
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
@@ -107,7 +108,7 @@ class NodesReconciler:
             if told.obstacle is not None:
                 await self.orphans.collect(key, JOBRESOURCE, told.obstacle)
             if told.reason in (REFUSED, NAME_TAKEN):
-                status = describe(seen, plan, self.now(), room).manifest()
+                status = describe(seen, plan, now, room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         return Result.again(plan.again_in)
@@ -116,9 +117,10 @@ class NodesReconciler:
         """Have a request of a user or a tool carried out, and say what became of it."""
         job = Key(resource.metadata.namespace, resource.spec.selector.name)
         seen = request.Seen(resource, self.caches.jobs.get(job), self.caches.plans_of(job))
-        plan = await self.applier.attempt(resource, request.decide(seen, self.now()))
+        now = self.now()
+        plan = await self.applier.attempt(resource, request.decide(seen, now))
         if plan.reason not in HANDS_OFF:
-            status = request.describe(seen, plan, self.now()).manifest()
+            status = request.describe(seen, plan, now).manifest()
             await self.applier.write_status(JOBRESOURCE, resource, status, resource.status.manifest())
         return Result.again(plan.again_in)
 

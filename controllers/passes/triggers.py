@@ -25,6 +25,7 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.controller.controller import MapToKeys
+from elasticjob.kube.controller.predicates import Predicate
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Key
@@ -80,7 +81,7 @@ def those_of(there: Callable[[Key], bool], keys: MapToKeys) -> MapToKeys:
     return lambda thing: filter(there, keys(thing))
 
 
-def machine_changed(caches: Caches) -> Callable[[Change], bool]:
+def machine_changed(caches: Caches) -> Predicate:
     """Return the predicate: a Node came, went, reports or not, or says anew that it leaves.
 
     Kubelets update their Node all the time.
@@ -90,18 +91,10 @@ def machine_changed(caches: Caches) -> Callable[[Change], bool]:
         machine = caches.machines.view(item)
         return is_silent(machine), notices(machine, caches.taints)
 
-    def changed(change: Change) -> bool:
-        if change.old is None or change.new is None:
-            return True
-        try:
-            return told(change.old) != told(change.new)
-        except Undecodable:  # the pass reports it
-            return True
-
-    return changed
+    return _differs(told)
 
 
-def life_changed(caches: Caches) -> Callable[[Change], bool]:
+def life_changed(caches: Caches) -> Predicate:
     """Return the predicate: a pod came or went, or changed in a way that decisions rest on.
 
     Being placed on a machine is not such a change, nor are most status updates of a kubelet.
@@ -112,28 +105,22 @@ def life_changed(caches: Caches) -> Callable[[Change], bool]:
         life = caches.life(pod)
         return controller_uid(pod.metadata), life and _DECIDED_BY(life)
 
+    return _differs(relevant)
+
+
+def address_changed(pods: Cache[Pod]) -> Predicate:
+    """Return the predicate: a pod came or went, or has an IP now."""
+    return _differs(lambda item: bool(pods.view(item).status.pod_ip))
+
+
+def _differs(aspect: Callable[[Item], object]) -> Predicate:
+    """Return the predicate: an object came or went, or this aspect of it is another."""
+
     def changed(change: Change) -> bool:
         if change.old is None or change.new is None:
             return True
         try:
-            return relevant(change.old) != relevant(change.new)
-        except Undecodable:  # the pass reports it
-            return True
-
-    return changed
-
-
-def gets_an_address(pods: Cache[Pod]) -> Callable[[Change], bool]:
-    """Return the predicate: a pod has an IP, which it had not before."""
-
-    def addressed(item: Item) -> bool:
-        return bool(pods.view(item).status.pod_ip)
-
-    def changed(change: Change) -> bool:
-        if change.old is None or change.new is None:
-            return False
-        try:
-            return addressed(change.new) and not addressed(change.old)
+            return aspect(change.old) != aspect(change.new)
         except Undecodable:  # the pass reports it
             return True
 
