@@ -18,7 +18,6 @@ with its own words below the table.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -27,11 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks import figures
 from benchmarks.programs import end_on_sigterm
 from benchmarks.shared.scenarios import QUEUED, SCENARIOS, chosen, noted, played, queued, started
 from benchmarks.shared.scene import scene
-from benchmarks.shared.sheet import Runs, as_json, sheet
+from benchmarks.shared.sheet import Runs, tell
 from benchmarks.shared.systems import SYSTEMS, System
 from elasticjob.controllers.logs import configure
 
@@ -68,10 +66,7 @@ def main() -> None:
         for system in systems:
             asyncio.run(measure(system, args, found))
     finally:
-        figures.show(sheet(found, [system.name for system in systems]))
-        print(figures.made_by("benchmarks.shared", began), flush=True)
-        if args.json:
-            args.json.write_text(json.dumps(as_json(found), indent=1))
+        tell(found, [system.name for system in systems], "benchmarks.shared", began, args.json)
 
 
 def _arguments() -> Namespace:

@@ -49,7 +49,7 @@ class Taken:
     writes: Mapping[str, int] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     refused: str = ""
-    """What the system answered to a request, after which the run went on another way."""
+    """The error with which the system refused a request; the run then replaced the job."""
 
 
 @dataclass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import NONE, Sheet, spread
+from benchmarks.figures import NONE, Sheet, made_by, show, spread
 from benchmarks.shared.scene import Taken
 
 REFUSED = "refused"
@@ -67,3 +69,11 @@ def as_json(results: Results) -> dict[str, Any]:
         title: {name: asdict(runs) for name, runs in by_system.items()}
         for title, by_system in results.items()
     }
+
+
+def tell(results: Results, systems: Sequence[str], module: str, began: float, file: Path | None) -> None:
+    """Print the table and how it was measured; write all samples to `file`, too."""
+    show(sheet(results, systems))
+    print(made_by(module, began), flush=True)
+    if file:
+        file.write_text(json.dumps(as_json(results), indent=1))

@@ -195,9 +195,9 @@ class Caches:
         return service if ours else None
 
     def names_from(self, job: Key) -> str | None:
-        """Return the uid of the controller of the Service that has a job's name, "" for one without.
+        """Return the uid of the owner of the Service with a job's name: "" if it has none.
 
-        None if there is no such Service.
+        None without such a Service.
         """
         service = self.services.get(job)
         return None if service is None else controller_uid(service.metadata)

@@ -19,17 +19,15 @@ trained again are those since the last save, where a system goes back to it.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks import figures
 from benchmarks.programs import end_on_sigterm
 from benchmarks.shared.scenarios import chosen, noted
-from benchmarks.shared.sheet import Runs, as_json, sheet
+from benchmarks.shared.sheet import Runs, tell
 from benchmarks.shared.systems import System
 from benchmarks.shared.training.jobs import columns
 from benchmarks.shared.training.scenarios import SCENARIOS
@@ -69,10 +67,7 @@ def main() -> None:
                     names.append(system.name)
                     asyncio.run(measure(system, on, args, found))
     finally:
-        figures.show(sheet(found, names))
-        print(figures.made_by("benchmarks.shared.training", began), flush=True)
-        if args.json:
-            args.json.write_text(json.dumps(as_json(found), indent=1))
+        tell(found, names, "benchmarks.shared.training", began, args.json)
 
 
 def _arguments() -> Namespace:

@@ -35,7 +35,7 @@ SLEEP: Final = (
     "-c",
     "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); signal.pause()",
 )
-"""What another team's job does. The first process of a container ignores signals that it does not handle."""
+"""The command of another team's job. A container's first process ignores signals without a handler."""
 FOREVER: Final = ("--epochs", "100000", "--width", "32", "--checkpoint", "/checkpoints")
 RUN: Final = ("elasticjob", "run")
 TORCHRUN: Final = ("python3", "-m", "torch.distributed.run")

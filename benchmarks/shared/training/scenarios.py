@@ -1,4 +1,4 @@
-"""What happens to jobs that train, played with one system; each takes the figures of one run."""
+"""Faults and resizes of jobs that train, with one system; each function returns the figures of one run."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Training:
 
 @dataclass
 class OnNode(Scene):
-    """What a scenario plays on."""
+    """A node with one system on it, and the pods of its jobs."""
 
     node: Node
 
