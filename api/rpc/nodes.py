@@ -117,6 +117,10 @@ class Orders(Message, frozen=True, kw_only=True):
     them at once); if none, the round ends at the next step boundary (a node joins or leaves as planned). A
     REGROUP is never revoked; it stands until the next world is complete, and is answered by a Join with
     `after` = that round.
+
+    `leaving` names the members of the running world whose workers were asked to end and may still save: the
+    others wait for them, and a script that ends with 0 meanwhile ends with its world, not with the training.
+    `grace` is how many seconds the deletion of this node's pod gives it, None where none is known.
     """
 
     version: int
@@ -126,6 +130,8 @@ class Orders(Message, frozen=True, kw_only=True):
     reason: str = ""
     succession: Succession | None = None  # with new orders of a master that a node of the job holds
     hang: Hang | None = None
+    leaving: tuple[str, ...] = ()
+    grace: Finite | None = None
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
+from elasticjob.api.rpc.message import Count, Empty, Finite, Index, Message, Name, Request, Wait
 
 Slots = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -130,6 +130,9 @@ class Leave(Request[Empty], frozen=True, kw_only=True):
     and form a world without it; it never joins again. Not planned: a worker of this node died in round
     `round`; the survivors re-form at once and the node joins again, as a newcomer, when its replacement
     worker is ready. Repeating it changes nothing.
+
+    With `grace`, the workers of a planned leave are scripts that were asked to end, and may save together
+    with the others for so many seconds: the world ends when this node is gone, at the latest after them.
     """
 
     PATH: ClassVar[str] = "rendezvous/leave"
@@ -138,3 +141,4 @@ class Leave(Request[Empty], frozen=True, kw_only=True):
     round: Count
     planned: bool
     reason: str = ""
+    grace: Finite = 0.0
