@@ -70,8 +70,10 @@ def short(action: Action) -> str:
             return f"abort {slot}"
         case Tell(slot=slot, message=Stop()):
             return f"stop {slot}"
-        case Report(request=Leave(planned=planned, round=round_)):
-            return f"leave {round_}" + (" planned" if planned else "")
+        case Report(request=Leave(planned=planned, round=round_, grace=grace)):
+            return (
+                f"leave {round_}" + (" planned" if planned else "") + (f" in {grace:.0f} s" if grace else "")
+            )
         case Report(request=Failure(final=final)):
             return "failure" + (" final" if final else "")
         case Report(request=Finish()):
@@ -348,14 +350,15 @@ def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
     story = training("a", "b")
     story.then(AskedToLeave("received SIGTERM"))
     assert again_at(story.group) == story.now + TERMS.grace
-    assert story.then(after=TERMS.grace) == ["SIGKILL 0"]
+    assert story.then(after=TERMS.grace) == ["SIGKILL 0", "failure"]
     assert story.then(Ended(0, -9)) == ["exit 143 Left"]
+    assert "worker 0 cut off 20.0 s after SIGTERM, busy: a save is incomplete" in story.group.ending.message  # type: ignore[union-attr]  # it is there
 
 
 def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
     story = restarting("a", "b")
-    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "SIGTERM 0"]
-    assert story.then(Ended(0, -15)) == ["exit 143 Left"]
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned in 20 s", "SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["leave 1 planned", "exit 143 Left"]
 
 
 @pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
@@ -575,7 +578,8 @@ def test_plain_workers_end_with_their_world() -> None:
 def test_plain_worker_that_ignores_sigterm_is_killed() -> None:
     story = restarting("a", "b")
     story.then(orders(2, Order.REGROUP, 1))
-    assert story.then(after=5.0) == ["SIGKILL 0"]
+    assert story.then(after=TERMS.grace - 0.1) == []
+    assert story.then(after=0.1) == ["SIGKILL 0"]
 
 
 def test_what_is_said_of_an_older_round_is_no_news() -> None:
