@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -29,11 +30,19 @@ from tests.dropin.stories import Story
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 BIN: Final = Path(sys.executable).parent
-LIMITS: Final = (60.0, 25.0)  # seconds of a launch on one node, beyond torchrun's grace of 30; on several
+LIMITS: Final = (90.0, 25.0)
+"""Seconds of a launch on one node, beyond torchrun's grace of 30; on several, where torchrun waits for minutes."""
 SETTLE: Final = 1.5  # seconds until what ends with its launcher has ended
 LAUNCHERS: Final = ("python", "torchrun", "ours")
 FORGOTTEN: Final = ("PYTHON", "OMP_", "TORCH", "PET_", "ELASTICJOB")
 """Beginnings of variables of whoever runs the suite."""
+LOGS: Final = "--log-dir ../out/logs"
+PREFIX: Final = "--log-line-prefix-template ${role_name}-${rank}-${local_rank}:"
+CODES: Final = re.compile(
+    r"failed \(exitcode: (-?\d+)\)|rank \d+: .*worker \d+ (?:failed with exit code (\d+)|was killed by (SIG[A-Z]+))"
+)
+"""What the launchers say of how workers end."""
+CHAPTER: Final = re.compile(r"(?m)^(?:\[\w+\]: ?)?== (\S+)\r?\n")
 
 Facts = dict[str, object]
 
@@ -43,173 +52,145 @@ def play(story: Story, launcher: str) -> Facts:
     with tempfile.TemporaryDirectory(prefix="dropin-") as folder:
         root = Path(folder)
         prepare(root)
-        token = root.name
-        nodes = [Launch(story, launcher, node, root) for node in range(story.nodes)]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        nodes = [Launch(story, launcher, node, root, port) for node in range(story.nodes)]
         try:
             act(story, nodes, root)
-            return told(story, nodes, root, left(token, root))
+            return told(story, nodes, root)
         finally:
-            for each in marked(token):
+            for each in marked(root):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
-            for node in nodes:
-                node.close()
 
 
 def prepare(root: Path) -> None:
     """Lay out the scripts in all the ways that they can be started."""
     (root / "out").mkdir()
-    shutil.copytree(SCRIPTS, root / "run")
-    shutil.copytree(SCRIPTS, root / "far" / "package")
-    (root / "far" / "package" / "__init__.py").touch()
-    shutil.copytree(SCRIPTS, root / "run" / "package")
-    (root / "run" / "package" / "__init__.py").touch()
-    os.rename(root / "run" / "package" / "probe.py", root / "run" / "package" / "__main__.py")
+    for folder in (root / "run", root / "far" / "package", root / "run" / "package"):
+        shutil.copytree(SCRIPTS, folder)
+    (root / "run" / "package" / "probe.py").rename(root / "run" / "package" / "__main__.py")
     (root / "run" / "link.py").symlink_to(root / "far" / "package" / "probe.py")
     with zipfile.ZipFile(root / "run" / "probe.zip", "w") as file:
         for name, stored in (("probe.py", "__main__.py"), ("beside.py", "beside.py")):
             file.write(SCRIPTS / name, stored)
 
 
-def words(story: Story, launcher: str, node: int, port: int) -> list[str]:
+def words(story: Story, launcher: str, node: int, root: Path, port: int) -> list[str]:
     """Return the command line."""
-    script = [each.replace("OUT", "../out") for each in story.script.split()]
-    flags = [each.replace("OUT", "../out") for each in story.flags.split()]
+    names = {"OUT": "../out", "ROOT": str(root), "NODE": str(node), "PORT": str(port), "LOGS": LOGS, "PREFIX": PREFIX}
+    script, flags = (
+        re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text).split()
+        for text in (story.script, story.flags)
+    )
     if launcher == "python":
-        how = [] if "--no-python" in flags else [str(BIN / "python")]
-        return [*how, *(["-m"] if "-m" in flags else []), *script]
-    if story.nodes > 1:
-        flags += ["--nnodes", str(story.nodes), "--rdzv-backend", "c10d", "--rdzv-id", "story"]
-        flags += ["--rdzv-endpoint", f"127.0.0.1:{port}"]
-    program = [str(BIN / "torchrun")] if launcher == "torchrun" else [str(BIN / "elasticjob"), "run"]
-    if "--max-restarts" not in flags and not story.defaults:
+        python = [] if "--no-python" in flags else [str(BIN / "python")]
+        return [*python, *(["-m"] if "-m" in flags else []), *script]
+    if story.nodes > 1 and "--nnodes" not in flags:
+        flags += f"--nnodes {story.nodes} --rdzv-backend c10d --rdzv-id x --rdzv-endpoint 127.0.0.1:{port}".split()
+    if "--max-restarts" not in flags and "defaults" not in story.words:
         flags += ["--max-restarts", "0"]
+    program = [str(BIN / "torchrun")] if launcher == "torchrun" else [str(BIN / "elasticjob"), "run"]
     return [*program, "--nproc-per-node", str(story.workers), *flags, *script]
 
 
 class Launch:
     """One launcher: the process, and our ends of its streams."""
 
-    port = 0
-
-    def __init__(self, story: Story, launcher: str, node: int, root: Path) -> None:
-        if node == 0:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                Launch.port = free.getsockname()[1]
+    def __init__(self, story: Story, launcher: str, node: int, root: Path, port: int) -> None:
         self.root, self.node, self.story = root, node, story
-        self.words = words(story, launcher, node, Launch.port)
+        self.words = words(story, launcher, node, root, port)
+        given = story.environment.replace("ROOT", str(root)).split()
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(FORGOTTEN)},
             **({} if "torch" in story.script else {"ELASTICJOB_MODULES": ""}),
-            "DROPIN": root.name,
-            "DROPIN_NODE": str(node),
-            **dict(each.replace("OUT", str(root / "out")).split("=", 1) for each in story.environment.split()),
+            **{"PY": str(BIN / "python"), "DROPIN": root.name, "DROPIN_NODE": str(node)},
+            **dict(each.split("=", 1) for each in given),
         }
         self.code: int | str | None = None
-        self.tty = self.head = -1
         self.shown = b""
-        self._ends: list[int] = []
-        self._began = time.monotonic()
-        self._streams()
-
-    def _file(self, name: str) -> Path:
-        return self.root / "out" / f"{name}-{self.node}"
-
-    def _streams(self) -> None:
-        match self.story.streams:
-            case "pty":
-                self.tty, slave = pty.openpty()
-                settings = termios.tcgetattr(slave)
-                settings[1] &= ~termios.OPOST
-                termios.tcsetattr(slave, termios.TCSANOW, settings)
-                streams = [slave, slave, slave]
-            case "head":
-                self.head, writing = os.pipe()
-                streams = [self._stdin(), writing, self._open("err")]
-            case "closed":
-                streams = [self._stdin(), -1, self._open("err")]
-            case "both":
-                both = self._open("out")
-                streams = [self._stdin(), both, both]
-            case _:
-                streams = [self._stdin(), self._open("out"), self._open("err")]
+        self.began = time.monotonic()
+        self.ours, streams = self._streams()
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            try:
-                self._become(streams)
-            except SystemExit:
-                raise
-            except BaseException as error:
-                os.write(2, f"cannot start: {error!r}\n".encode())
-                os._exit(99)
+            self._become(streams)
         for fd in {*streams} - {-1}:
             os.close(fd)
 
-    def _stdin(self) -> int:
-        if self.story.stdin is None:
-            return os.open(os.devnull, os.O_RDONLY)
-        reading, writing = os.pipe()
-        os.write(writing, self.story.stdin)
+    def _streams(self) -> tuple[int, list[int]]:
+        """Return our end of a terminal or of stdout's pipe, or -1, and the standard streams of the launcher."""
+        if "pty" in self.story.words:
+            ours, theirs = pty.openpty()
+            settings = termios.tcgetattr(theirs)
+            settings[1] &= ~termios.OPOST
+            termios.tcsetattr(theirs, termios.TCSANOW, settings)
+            return ours, [theirs] * 3
+        stdin, writing = os.pipe()
+        os.write(writing, self.story.stdin or b"")
         os.close(writing)
-        return reading
-
-    def _open(self, name: str) -> int:
-        return os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        out, err = (
+            os.open(self.root / "out" / f"{name}-{self.node}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            for name in ("out", "out" if "both" in self.story.words else "err")
+        )
+        if "closed" in self.story.words:
+            os.close(out)
+            return -1, [stdin, -1, err]
+        if "head" in self.story.words:
+            os.close(out)
+            ours, out = os.pipe()
+            return ours, [stdin, out, err]
+        return -1, [stdin, out, err]
 
     def _become(self, streams: list[int]) -> None:
-        os.setsid()
-        if self.tty >= 0:
-            fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
-        kept = [os.dup(fd) if fd >= 0 else -1 for fd in streams]
-        for target, fd in enumerate(kept):
-            os.dup2(fd, target) if fd >= 0 else os.close(target)
-        os.closerange(3, 256)
-        os.chdir(self.root / "run")
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
-        if self.words[0].endswith("torchrun") and "torch" in sys.modules and not self.story.exec:
-            be_torchrun(self.words, self.environment)
-        os.execvpe(self.words[0], self.words, self.environment)
+        """Be the launcher."""
+        try:
+            os.setsid()
+            if "pty" in self.story.words:
+                fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+            for target, fd in enumerate([os.dup(fd) if fd >= 0 else -1 for fd in streams]):
+                os.dup2(fd, target) if fd >= 0 else os.close(target)
+            os.closerange(3, 256)
+            os.chdir(self.root / "run")
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                with contextlib.suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
+            if self.words[0].endswith("torchrun") and "exec" not in self.story.words:
+                be_torchrun(self.words, self.environment)
+            os.execvpe(self.words[0], self.words, self.environment)
+        except BaseException as error:
+            os.write(2, f"cannot start: {error!r}\n".encode())
+        finally:
+            os._exit(99)
 
     def poll(self) -> bool:
         """Read what is there; whether it runs."""
-        if self.tty >= 0:
-            while select.select([self.tty], [], [], 0)[0]:
-                try:
-                    self.shown += os.read(self.tty, 65536)
-                except OSError:
-                    break
-        if self.head >= 0 and select.select([self.head], [], [], 0)[0]:
-            self.shown += os.read(self.head, 20)
-            os.close(self.head)
-            self.head = -2
+        while self.ours >= 0 and select.select([self.ours], [], [], 0)[0]:
+            try:
+                self.shown += os.read(self.ours, 65536 if "pty" in self.story.words else 20)
+            except OSError:  # nobody has the terminal any more
+                break
+            if "head" in self.story.words:
+                os.close(self.ours)
+                self.ours = -1
         if self.code is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            if ended:
-                self.code = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() - self._began > LIMITS[self.story.nodes > 1]:
-                self.code = "does not end"
+            late = time.monotonic() - self.began > LIMITS[self.story.nodes > 1]
+            if late:
                 os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
+            ended, status = os.waitpid(self.pid, 0 if late else os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                self.code = "does not end" if late else 128 - code if code < 0 else code  # as a shell tells it
         return self.code is None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str) -> str:
         """Return what came on a stream."""
-        path = self._file(name)
-        return path.read_bytes() if path.exists() else b""
-
-    def close(self) -> None:
-        """Close our ends."""
-        for fd in (self.tty, self.head):
-            if fd >= 0:
-                os.close(fd)
-        self.tty = self.head = -1
+        path = self.root / "out" / f"{name}-{self.node}"
+        return (self.shown if name == "shown" else path.read_bytes() if path.exists() else b"").decode("latin-1")
 
 
 def be_torchrun(argv: list[str], environment: Mapping[str, str]) -> None:
-    """What .venv/bin/torchrun does, without three seconds of imports; never returns."""
+    """Do what .venv/bin/torchrun does, without three seconds of imports; never returns."""
     from torch.distributed.run import main
 
     atexit._clear()
@@ -234,32 +215,27 @@ def be_torchrun(argv: list[str], environment: Mapping[str, str]) -> None:
 def act(story: Story, nodes: list[Launch], root: Path) -> None:
     """Do to the launchers what the story says, and wait for their ends."""
     deeds = [deed.partition(": ")[::2] for deed in filter(None, story.deeds.split("; "))]
-    while any([node.poll() for node in nodes]):
+    while sum(node.poll() for node in nodes):
         time.sleep(0.02)
-        if deeds and ready(story, root, deeds[0][0]):
-            do(deeds.pop(0)[1].split(), nodes, root)
+        if deeds and sum(deeds[0][0] in facts for facts in notes(root).values()) >= story.workers * story.nodes:
+            do(deeds.pop(0)[1], nodes, notes(root))
+        elif deeds and not deeds[0][0] and time.monotonic() > nodes[0].began + 1:
+            do(deeds.pop(0)[1], nodes, notes(root))
 
 
-def ready(story: Story, root: Path, key: str) -> bool:
-    """Whether all ranks of the newest start have noted `key`, or the whole takes long enough."""
-    found = notes(root)
-    return sum(key in facts for facts in found.values()) >= story.workers * story.nodes
-
-
-def do(deed: list[str], nodes: list[Launch], root: Path) -> None:
-    """`launcher SIGTERM`, `worker 1 SIGTERM`, `type ^C`, `group SIGINT`."""
-    found = notes(root)
+def do(deed: str, nodes: list[Launch], found: Mapping[tuple[int, int], Mapping[str, list[object]]]) -> None:
+    """`launcher SIGTERM` (that of the last rank), `group SIGTERM`, `worker 1 SIGTERM`, `type TEXT`."""
     by_rank = {rank: facts for (rank, _), facts in sorted(found.items())}
-    last = int(str(by_rank[max(by_rank)].get("node", [0])[0]))
-    match deed:
+    node = nodes[int(str(by_rank[max(by_rank)]["node"][0])) if len(nodes) > 1 else 0]
+    match deed.split():
         case ["launcher", name]:
-            os.kill(nodes[last].pid, signal.Signals[name])
+            os.kill(node.pid, signal.Signals[name])
         case ["group", name]:
-            os.killpg(nodes[last].pid, signal.Signals[name])
+            os.killpg(node.pid, signal.Signals[name])
         case ["worker", rank, name]:
             os.kill(int(str(by_rank[int(rank)]["pid worker"][0])), signal.Signals[name])
-        case ["type", text]:
-            os.write(nodes[last].tty, text.encode().decode("unicode_escape").encode())
+        case ["type", *_]:
+            os.write(node.ours, deed.removeprefix("type ").encode().decode("unicode_escape").encode())
 
 
 def notes(root: Path) -> dict[tuple[int, int], dict[str, list[object]]]:
@@ -275,71 +251,70 @@ def notes(root: Path) -> dict[tuple[int, int], dict[str, list[object]]]:
     return found
 
 
-def marked(token: str) -> Iterator[int]:
+def marked(root: Path) -> Iterator[int]:
     """Yield the processes of a launch that live, by the variable that they inherit."""
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and token.encode() in Path(f"/proc/{process.pid}/environ").read_bytes():
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+            if root.name.encode() in environment and process.status() != psutil.STATUS_ZOMBIE:
                 yield process.pid
 
 
-def left(token: str, root: Path) -> list[str]:
-    """Return who lives on after the launchers have ended."""
-    deadline = time.monotonic() + SETTLE
-    while (pids := sorted(marked(token))) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    names = {
-        value: key.removeprefix("pid ")
-        for facts in notes(root).values()
-        for key, values in facts.items()
-        if key.startswith("pid ")
-        for value in values
-    }
-    return sorted({names.get(pid, "another") for pid in pids})
-
-
-def told(story: Story, nodes: list[Launch], root: Path, left: list[str]) -> Facts:
+def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
     """Return all facts by their keys."""
-    seen: Facts = {"left": left}
     found = notes(root)
-    groups = {str(facts["node"][0]): rank // story.workers for (rank, _), facts in found.items() if "node" in facts}
+    seen: Facts = {"left": left(root, found)}
+    places = {int(str(facts["node"][0])): rank // story.workers for (rank, _), facts in found.items() if "node" in facts}
     for node in nodes:
-        place = groups.get(str(node.node), node.node)
-        at = f"node{place}." if story.nodes > 1 else ""
-        code = node.code
-        seen[f"{at}code"] = 128 - code if isinstance(code, int) and code < 0 else code  # as a shell tells it
-        seen[f"{at}out"] = node.read("out").decode("latin-1")
-        seen[f"{at}err"] = node.read("err").decode("latin-1")
-        if node.shown:
-            seen[f"{at}shown"] = node.shown.decode("latin-1")
+        at = f"node{places.get(node.node, node.node)}." if story.nodes > 1 else ""
+        seen |= {f"{at}code": node.code, f"{at}codes of workers": codes(node.read("err") + node.read("shown"))}
+        for name in ("out", "err", "shown"):
+            first, *more = CHAPTER.split(node.read(name))
+            seen |= {f"{at}{name}": first}
+            seen |= {f"{at}{name} {key}": text for key, text in zip(more[::2], more[1::2], strict=True)}
     for (rank, start), facts in found.items():
-        for key, values in facts.items():
-            if not key.startswith("pid ") and key != "node":
-                seen[f"{rank}.{start} {key}"] = values
+        seen |= {f"{rank}.{start} {key}": facts[key] for key in facts if not key.startswith(("pid ", "node"))}
     draws: dict[tuple[int, int], dict[str, object]] = {}
     for path in sorted((root / "out").glob("*.json")):
         rank, start, name, _ = path.name.split(".")
-        facts = json.loads(path.read_text())
+        read = json.loads(path.read_text())
         if name == "draws":
-            draws[int(rank), int(start)] = facts
-        else:
-            seen |= {f"{rank}.{start} {key}": value for key, value in facts.items()}
-    for key in sorted({key for facts in draws.values() for key in facts}):
+            draws[int(rank), int(start)] = read
+            continue
+        for key, value in read.items():
+            parts = value if isinstance(value, dict) else {"": value}
+            seen |= {f"{rank}.{start} {key} {part}".rstrip(): each for part, each in parts.items()}
+    for key in {key for facts in draws.values() for key in facts}:
         seen[f"draws {key}"] = relation({at: facts.get(key) for at, facts in draws.items()})
-    for path in sorted((root / "out" / "logs").rglob("*")):
-        if path.is_file():
-            seen[f"log {path.relative_to(root / 'out' / 'logs')}"] = path.read_bytes().decode("latin-1")
-    error = root / "out" / "error"
-    if error.exists():
-        seen["launcher's error file"] = json.loads(error.read_text())
+    for path in sorted((root / "out" / "logs").rglob("*.*")):
+        seen[f"log {path.parent.parent.name}/{path.parent.name}/{path.name}"] = path.read_bytes().decode("latin-1")
+    if (root / "out" / "error").exists():
+        seen["error file of the launcher"] = json.loads((root / "out" / "error").read_text())
     return json.loads(json.dumps(seen, default=str).replace(str(root), "<root>"))  # type: ignore[no-any-return]
+
+
+def left(root: Path, found: Mapping[tuple[int, int], Mapping[str, list[object]]]) -> list[str]:
+    """Return who lives on after the launchers have ended."""
+    deadline = time.monotonic() + SETTLE
+    while (pids := {*marked(root)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    noted = [(key, pid) for facts in found.values() for key in facts if key.startswith("pid ") for pid in facts[key]]
+    names = {pid: key.removeprefix("pid ") for key, pid in noted}
+    return sorted({names.get(pid, "another") for pid in pids})
+
+
+def codes(text: str) -> list[int]:
+    """Return the ends of workers that a launcher told of, negative for a signal."""
+    words = [word for found in CODES.findall(text) for word in found if word]
+    return [-signal.Signals[word] if word.startswith("SIG") else int(word) for word in words]
 
 
 def relation(values: Mapping[tuple[int, int], object]) -> str:
     """Say how what ranks drew at their starts compares: the values themselves differ each time."""
-    def differ(same: Callable[[tuple[int, int], tuple[int, int]], bool]) -> str:
-        pairs = [(a, b) for a in values for b in values if a < b and same(a, b)]
-        equal = [values[a] == values[b] for a, b in pairs]
-        return "all differ" if not any(equal) else "all equal" if all(equal) else "some equal"
 
-    return f"ranks: {differ(lambda a, b: a[1] == b[1])}, starts: {differ(lambda a, b: a[0] == b[0] and a[1] != b[1])}"
+    def differ(paired: Callable[[tuple[int, int], tuple[int, int]], bool]) -> str:
+        equal = {values[a] == values[b] for a in values for b in values if a < b and paired(a, b)}
+        return {(): "–", (True,): "equal", (False,): "differ"}.get(tuple(equal), "some are equal")
+
+    ranks, starts = differ(lambda a, b: a[1] == b[1]), differ(lambda a, b: a[0] == b[0])
+    return f"ranks: {ranks}, starts: {starts}"

@@ -1,27 +1,158 @@
-"""The stories: a row each. OUT is the folder of what is seen; scripts are started from a folder that has them."""
+"""The stories: a line each."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
+
+BAD: Final = (
+    "3,text,-1,tuple,exception,chained,group,unprintable,syntax,_exit,abort,kill,term,int,segv,handled,"
+    "interrupt,thread_dies,atexit_code,hook,recursion,memory,pipe,closed"
+)
+GOOD: Final = "0,256,none,thread,thread_exit,atexit,daemon_thread,unflushed,holding"
+ALL: Final = "lines,partial,bytes,surrogate,long,much,fork,buffer"
+SIX: Final = "--signals-to-handle SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
+STATIC: Final = "--nnodes 2 --node-rank NODE --master-addr 127.0.0.1 --master-port PORT --local-addr 127.0.0.1"
+C10D: Final = "--rdzv-id seven --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-conf join_timeout=60"
+ODD: Final = "OMP_NUM_THREADS=3 PYTHONHASHSEED=7 RANK=9 MASTER_ADDR=x LOCAL_RANK=4 PYTHONIOENCODING=latin-1"
+PYTHONS: Final = "PYTHONFAULTHANDLER=1 PYTHONOPTIMIZE=1 LC_ALL=C PYTHONUTF8=0 PYTHONPATH=/x PYTHONDEVMODE=1"
+
+TABLE: Final = rf"""
+probe torch                          | 1   | probe.py OUT torch        | exec
+probe torch, its own threads         | 1   | probe.py OUT torch omp    | exec
+probe torch, restarted               | 2   | probe.py OUT torch fail   | --max-restarts 1 | exec
+probe torch, spawned                 | 2   | probe.py OUT torch fail   | --max-restarts 1 --start-method spawn
+probe, restarted                     | 2   | probe.py OUT fail         | --max-restarts 1 | quick
+probe, two nodes, restarted          | 1+1 | probe.py OUT fail         | --max-restarts 1
+probe relative                       | 1   | probe.py OUT              | quick
+probe dotted                         | 1   | ./../run/probe.py OUT
+probe far                            | 1   | ../far/package/probe.py OUT
+probe link                           | 1   | link.py OUT
+probe folder                         | 1   | package OUT
+probe zip                            | 1   | probe.zip OUT
+probe link, spawned                  | 1   | link.py OUT               | --start-method spawn
+probe zip, spawned                   | 1   | probe.zip OUT             | --start-method spawn
+probe module                         | 1   | probe OUT                 | -m
+probe package                        | 1   | package OUT               | -m
+probe module, spawned                | 1   | probe OUT                 | -m --start-method spawn
+probe program                        | 1   | python probe.py OUT       | --no-python
+probe at a terminal                  | 1   | probe.py OUT              | pty
+bad ends                             | 2   | act.py OUT end {BAD}      | --max-restarts 40
+bad ends, spawned                    | 2   | act.py OUT end {BAD}      | --max-restarts 40 --start-method spawn
+good ends                            | 9   | act.py OUT ends {GOOD}    | sorted
+end 3                                | 2   | act.py OUT end 3          | TORCHELASTIC_ERROR_FILE=ROOT/out/error | quick
+end recorded                         | 2   | act.py OUT end recorded   | TORCHELASTIC_ERROR_FILE=ROOT/out/error
+end kill                             | 2   | act.py OUT end kill
+end 3, alone                         | 1   | act.py OUT end 3
+end term, alone                      | 1   | act.py OUT end term
+end interrupt, alone                 | 1   | act.py OUT end interrupt  | quick
+end holding, alone                   | 1   | act.py OUT end holding
+end 3, others before                 | 2   | act.py OUT end 3 leave
+end 3, others before, restarted      | 2   | act.py OUT end 3 leave    | --max-restarts 1
+end kill, others before              | 2   | act.py OUT end kill leave
+end 0, two nodes                     | 1+1 | act.py OUT end 0
+end 3, two nodes                     | 1+1 | act.py OUT end 3
+end kill, two nodes                  | 1+1 | act.py OUT end kill
+end 3, two nodes, others before      | 1+1 | act.py OUT end 3 leave
+--max-restarts by itself             | 2   | act.py OUT end 3          | defaults
+SIGTERM to the launcher              | 2   | act.py OUT signals after  | ready: launcher SIGTERM
+SIGINT to the launcher               | 2   | act.py OUT signals after  | ready: launcher SIGINT | quick
+SIGHUP to the launcher               | 2   | act.py OUT signals after  | ready: launcher SIGHUP
+SIGQUIT to the launcher              | 2   | act.py OUT signals after  | ready: launcher SIGQUIT
+SIGUSR1 to the launcher              | 2   | act.py OUT signals after  | ready: launcher SIGUSR1
+SIGUSR1 to the launcher, handled     | 2   | act.py OUT signals after  | {SIX} | ready: launcher SIGUSR1
+SIGUSR2 to the launcher, handled     | 2   | act.py OUT signals after  | {SIX} | ready: launcher SIGUSR2
+SIGTERM to the launcher, not caught  | 2   | act.py OUT signals default | ready: launcher SIGTERM
+SIGINT to the launcher, not caught   | 2   | act.py OUT signals default | ready: launcher SIGINT
+SIGTERM to the launcher, children    | 2   | act.py OUT signals after 1 children | ready: launcher SIGTERM
+SIGTERM twice                        | 2   | act.py OUT signals after 2 | ready: launcher SIGTERM; got: launcher SIGTERM
+SIGINT, SIGTERM                      | 2   | act.py OUT signals after 2 | ready: launcher SIGINT; got: launcher SIGTERM
+SIGTERM in vain                      | 2   | act.py OUT signals stubborn | --shutdown-timeout 2 | ready: launcher SIGTERM
+SIGTERM to the group                 | 2   | act.py OUT signals after  | ready: group SIGTERM
+signals to a worker                  | 2   | act.py OUT signals after  | ready: worker 1 SIGUSR1; : worker 1 SIGTERM
+SIGTERM to a worker, not caught      | 2   | act.py OUT signals default | ready: worker 1 SIGTERM
+SIGINT to a worker, not caught       | 2   | act.py OUT signals default | ready: worker 1 SIGINT
+SIGUSR1 to a worker, not caught      | 2   | act.py OUT signals default | ready: worker 1 SIGUSR1
+SIGTERM to the only worker           | 1   | act.py OUT signals default | ready: worker 0 SIGTERM
+SIGTERM to the launcher, two nodes   | 1+1 | act.py OUT signals after  | ready: launcher SIGTERM
+SIGINT to the launcher, two nodes    | 1+1 | act.py OUT signals default | ready: launcher SIGINT
+Ctrl-C                               | 2   | act.py OUT signals after  | pty | ready: type \x03
+Ctrl-C, not caught                   | 2   | act.py OUT signals default | pty | ready: type \x03
+Ctrl-C, alone                        | 1   | act.py OUT signals default | pty | ready: type \x03
+Ctrl-C twice                         | 2   | act.py OUT signals after 2 | pty | ready: type \x03; got: type \x03
+Ctrl-\                               | 2   | act.py OUT signals after  | pty | ready: type \x1c
+SIGTERM to a wrapper                 | 2   | sh wrap.sh act.py OUT signals after | --no-python | ready: launcher SIGTERM
+SIGINT to a wrapper                  | 2   | sh wrap.sh act.py OUT signals after | --no-python | ready: launcher SIGINT
+children at a restart                | 2   | act.py OUT children restart | --max-restarts 1
+children at a restart, spawned       | 2   | act.py OUT children restart | --max-restarts 1 --start-method spawn
+children at the end                  | 1   | act.py OUT children 0     | --shutdown-timeout 2
+children and SIGKILL                 | 2   | act.py OUT children stay  | ready: launcher SIGKILL
+children and SIGKILL, spawned        | 2   | act.py OUT children stay  | --start-method spawn | ready: launcher SIGKILL
+children and SIGTERM                 | 2   | act.py OUT children stay  | ready: launcher SIGTERM
+a thread that stays                  | 1   | act.py OUT children thread | --shutdown-timeout 2 | ready: launcher SIGTERM
+piped                                | 1   | act.py OUT read input,rest | <Ann\nmore\nlast | quick
+piped, spawned                       | 1   | act.py OUT read input,rest | <Ann\nmore\n | --start-method spawn
+piped bytes                          | 1   | act.py OUT read bytes     | <\xff\x00\r\n
+piped to two                         | 2   | act.py OUT read input     | <Ann\nBob\n
+no stdin                             | 1   | act.py OUT read input,rest
+breakpoint                           | 1   | act.py OUT read breakpoint | <p value\nvalue = 42\nc\n | quick
+breakpoint at a terminal             | 1   | act.py OUT read breakpoint | pty | : type p\x20value\nc\n
+input at a terminal                  | 1   | act.py OUT read input     | pty | : type Ann\n
+head                                 | 1   | act.py OUT unread         | head
+head of two                          | 2   | act.py OUT unread         | head
+stdout closed                        | 1   | act.py OUT output lines   | closed
+output, alone                        | 1   | act.py OUT output {ALL}
+output of two                        | 2   | act.py OUT output {ALL}   | sorted
+output of two to one file            | 2   | act.py OUT output lines,fork | both | sorted
+output at a terminal                 | 1   | act.py OUT output lines,partial | pty
+output, --tee                        | 2   | act.py OUT output {ALL}   | LOGS --tee 3 | sorted
+output, --redirects                  | 2   | act.py OUT output lines   | LOGS --redirects 3 | sorted
+output, --redirects of each          | 2   | act.py OUT output lines   | LOGS --redirects 0:1,1:2 | sorted
+output, both                         | 2   | act.py OUT output lines   | LOGS --redirects 1 --tee 2 | sorted
+output, filtered                     | 2   | act.py OUT output lines   | LOGS --local-ranks-filter 1 --tee 3 | sorted
+output, prefixed                     | 2   | act.py OUT output lines   | LOGS --tee 3 --role R PREFIX | sorted
+environment                          | 2   | probe.py OUT              | {ODD}
+environment, alone                   | 1   | probe.py OUT              | {PYTHONS}
+virtual rank                         | 2   | probe.py OUT              | --virtual-local-rank | CUDA_VISIBLE_DEVICES=5,6
+role and id                          | 2   | probe.py OUT              | --role learner --max-restarts 5 {C10D}
+ranks of nodes                       | 1+1 | probe.py OUT              | {STATIC}
+--standalone                         | 2   | probe.py OUT              | --standalone
+--run-path                           | 1   | ROOT/run/probe.py OUT     | --run-path
+no script                            | 1   | nowhere.py OUT
+no module                            | 1   | nowhere OUT               | -m
+no program                           | 1   | nowhere OUT               | --no-python
+no syntax                            | 1   | bad.py OUT                | quick
+arguments                            | 1   | probe.py OUT -- --nnodes 3 -m x --help
+"""
+"""Name, workers of each node, script, and by its form: flags, a variable, `<` what stdin gives, streams and other
+words (WORDS), or deeds: `KEY: DEED`, one after the other when all ranks have noted KEY (play.do)."""
+
+WORDS: Final = {
+    "pty": "all streams are a terminal",
+    "both": "stdout and stderr are one file",
+    "head": "stdout is a pipe whose reader goes away",
+    "closed": "stdout is closed",
+    "sorted": "the lines of workers come in any order",
+    "exec": "torchrun in an interpreter of its own",
+    "defaults": "without --max-restarts 0",
+    "quick": "in `make stories`, too",
+}
 
 
 @dataclass(frozen=True)
 class Story:
-    """`deeds` are `KEY: DEED`, done one after the other when all ranks have noted KEY (play.do)."""
+    """A line of the table."""
 
     name: str
+    workers: int  # of each node
+    nodes: int
     script: str
-    workers: int = 2
-    nodes: int = 1
     flags: str = ""
     deeds: str = ""
     environment: str = ""
     stdin: bytes | None = None
-    streams: str = "files"
-    exec: bool = False  # torchrun in an interpreter of its own
-    defaults: bool = False  # without --max-restarts 0
-    quick: bool = False  # in `make stories`, too
+    words: frozenset[str] = frozenset()
 
     @property
     def launchers(self) -> tuple[str, ...]:
@@ -29,128 +160,26 @@ class Story:
         return (*(["python"] if self.workers == self.nodes == 1 else []), "torchrun", "ours")
 
 
-WAYS: Final = {
-    "relative": "probe.py OUT",
-    "dotted": "./../run/probe.py OUT",
-    "far": "../far/package/probe.py OUT",
-    "link": "link.py OUT",
-    "folder": "package OUT",
-    "zip": "probe.zip OUT",
-}
-MODULES: Final = {"module": "probe OUT", "package": "package OUT", "module of a package": "package.beside OUT"}
+def story(line: str) -> Story:
+    """Read a line of the table."""
+    name, workers, script, *more = (each.strip() for each in line.split(" | "))
+    flags = deeds = environment = ""
+    stdin: bytes | None = None
+    words = set()
+    for cell in more:
+        if cell in WORDS:
+            words.add(cell)
+        elif cell.startswith("<"):
+            stdin = cell[1:].encode().decode("unicode_escape").encode("latin-1")
+        elif re.match(r"\w*: ", cell):
+            deeds = cell
+        elif re.match(r"[A-Z_]+=", cell):
+            environment = cell
+        else:
+            flags = cell
+    return Story(
+        name, int(workers[0]), len(workers.split("+")), script, flags, deeds, environment, stdin, frozenset(words)
+    )
 
-PROBES: Final = (
-    Story("probe torch", "probe.py OUT torch", 1, exec=True),
-    Story("probe torch, its own threads", "probe.py OUT torch omp", 1, exec=True),
-    Story("probe torch, restarted", "probe.py OUT torch fail", flags="--max-restarts 1", exec=True),
-    Story("probe torch, spawned", "probe.py OUT torch fail", flags="--max-restarts 1 --start-method spawn"),
-    Story("probe, restarted", "probe.py OUT fail", flags="--max-restarts 1"),
-    Story("probe, two nodes, restarted", "probe.py OUT fail", 1, 2, "--max-restarts 1"),
-    Story("probe, two nodes of two", "probe.py OUT", 2, 2),
-    *(Story(f"probe {way}", script, 1, quick=way == "relative") for way, script in WAYS.items()),
-    *(Story(f"probe {way}, spawned", WAYS[way], 1, flags="--start-method spawn") for way in ("link", "zip")),
-    *(Story(f"probe {way}", script, 1, flags="-m") for way, script in MODULES.items()),
-    Story("probe module, spawned", "probe OUT", 1, flags="-m --start-method spawn"),
-    Story("probe program", "python probe.py OUT", 1, flags="--no-python"),
-    Story("probe with a log", "probe.py OUT", 1, flags="--log-dir OUT/logs --tee 3"),
-)
-ENDS: Final = (
-    "0 3 text 256 -1 none tuple exception recorded chained group unprintable syntax _exit abort kill term int "
-    "segv handled interrupt thread thread_exit atexit atexit_code hook holding recursion memory pipe "
-    "daemon_thread unflushed closed"
-).split()
-ENDINGS: Final = (
-    *(
-        Story(f"end {how}", f"act.py OUT end {how}", environment="TORCHELASTIC_ERROR_FILE=OUT/error")
-        for how in ENDS
-    ),
-    *(Story(f"end {how}, alone", f"act.py OUT end {how}", 1) for how in ("3", "exception", "term", "kill", "interrupt", "text", "holding")),
-    *(Story(f"end {how}, others before", f"act.py OUT end {how} leave") for how in ("0", "3", "kill")),
-    *(Story(f"end {how}, two nodes", f"act.py OUT end {how}", 1, 2) for how in ("0", "3", "kill", "exception")),
-    Story("end 3, two nodes, the other before", "act.py OUT end 3 leave", 1, 2),
-)
-SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-MORE: Final = "--signals-to-handle SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-SIGNALLED: Final = (
-    *(Story(f"{name} to the launcher", "act.py OUT signals", deeds=f"ready: launcher {name}") for name in SIGNALS),
-    *(
-        Story(f"{name} to the launcher, handled", "act.py OUT signals", flags=MORE, deeds=f"ready: launcher {name}")
-        for name in SIGNALS[-2:]
-    ),
-    *(
-        Story(f"{name} to the launcher, not caught", "act.py OUT signals default", deeds=f"ready: launcher {name}")
-        for name in ("SIGTERM", "SIGINT", "SIGUSR1")
-    ),
-    *(
-        Story(f"{name} to a worker", "act.py OUT signals", deeds=f"ready: worker 1 {name}")
-        for name in ("SIGTERM", "SIGINT", "SIGUSR1")
-    ),
-    *(
-        Story(f"{name} to a worker, not caught", "act.py OUT signals default", deeds=f"ready: worker 1 {name}")
-        for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGKILL")
-    ),
-    Story("SIGTERM to the only worker", "act.py OUT signals default", 1, deeds="ready: worker 0 SIGTERM"),
-    Story("SIGTERM twice", "act.py OUT signals after 2", deeds="ready: launcher SIGTERM; worker got: launcher SIGTERM"),
-    Story("SIGINT, SIGTERM", "act.py OUT signals after 2", deeds="ready: launcher SIGINT; worker got: launcher SIGTERM"),
-    Story("SIGTERM in vain", "act.py OUT signals stubborn", flags="--shutdown-timeout 2", deeds="ready: launcher SIGTERM"),
-    Story("SIGTERM to the launcher, two nodes", "act.py OUT signals", 1, 2, deeds="ready: launcher SIGTERM"),
-    Story("SIGINT to the launcher, two nodes", "act.py OUT signals default", 1, 2, deeds="ready: launcher SIGINT"),
-    Story("SIGKILL to a worker, two nodes", "act.py OUT signals default", 1, 2, deeds="ready: worker 1 SIGKILL"),
-    Story("Ctrl-C", "act.py OUT signals", streams="pty", deeds="ready: type \\x03"),
-    Story("Ctrl-C, not caught", "act.py OUT signals default", streams="pty", deeds="ready: type \\x03"),
-    Story("Ctrl-C alone", "act.py OUT signals default", 1, streams="pty", deeds="ready: type \\x03"),
-    Story("Ctrl-\\", "act.py OUT signals", streams="pty", deeds="ready: type \\x1c"),
-    Story("the group is ended", "act.py OUT signals", deeds="ready: group SIGTERM"),
-    Story("hang-up of the terminal", "act.py OUT signals", streams="pty", deeds="ready: launcher SIGHUP"),
-)
-CHILDREN: Final = (
-    Story("children at a restart", "act.py OUT children restart", flags="--max-restarts 1"),
-    Story("children at a restart, spawned", "act.py OUT children restart", flags="--max-restarts 1 --start-method spawn"),
-    Story("children at the end", "act.py OUT children 0", 1),
-    Story("children and SIGKILL", "act.py OUT children stay", deeds="ready: launcher SIGKILL"),
-    Story("children and SIGKILL, spawned", "act.py OUT children stay", flags="--start-method spawn", deeds="ready: launcher SIGKILL"),
-    Story("children and SIGTERM", "act.py OUT children stay", deeds="ready: launcher SIGTERM"),
-    Story("a thread that stays", "act.py OUT children thread", 1, flags="--shutdown-timeout 2", deeds="ready: launcher SIGTERM"),
-)
-READING: Final = (
-    Story("piped", "act.py OUT read input rest", 1, stdin=b"Ann\nmore\nlast"),
-    Story("piped, spawned", "act.py OUT read input rest", 1, stdin=b"Ann\nmore\n", flags="--start-method spawn"),
-    Story("piped bytes", "act.py OUT read bytes", 1, stdin=b"\xff\0\r\n"),
-    Story("piped to two", "act.py OUT read input", stdin=b"Ann\nBob\n"),
-    Story("no stdin", "act.py OUT read input rest", 1),
-    Story("breakpoint", "act.py OUT read breakpoint", 1, stdin=b"p value\nvalue = 42\nc\n"),
-    Story("breakpoint at a terminal", "act.py OUT read breakpoint", 1, streams="pty", deeds=": type p\\x20value\\nc\\n"),
-    Story("input at a terminal", "act.py OUT read input", 1, streams="pty", deeds=": type Ann\\n"),
-    Story("probe at a terminal", "probe.py OUT", 1, streams="pty"),
-    Story("head", "act.py OUT output unread", 1, streams="head"),
-    Story("head of two", "act.py OUT output unread", streams="head"),
-    Story("stdout closed", "act.py OUT output lines", 1, streams="closed"),
-)
-OUTPUT: Final = (
-    *(
-        Story(f"output {how}{'' if workers == 2 else ', alone'}", f"act.py OUT output {how}", workers, streams=streams)
-        for how in "lines partial bytes surrogate long much buffer fork".split()
-        for workers, streams in ((1, "files"), (2, "both" if how == "lines" else "files"))
-    ),
-    *(
-        Story(f"output {flags}", "act.py OUT output lines", flags=f"--log-dir OUT/logs {flags}")
-        for flags in ("--redirects 3", "--tee 3", "--redirects 0:1,1:2", "--tee 1:1", "--redirects 1 --tee 2", "--local-ranks-filter 1 --tee 3")
-    ),
-    Story("output prefixed", "act.py OUT output lines", flags="--tee 3 --log-dir OUT/logs --role R --log-line-prefix-template ${role_name}-${rank}-${local_rank}:"),
-    Story("output bytes, tee", "act.py OUT output bytes", flags="--log-dir OUT/logs --tee 3"),
-)
-SETTINGS: Final = (
-    Story("own environment", "probe.py OUT", environment="OMP_NUM_THREADS=3 PYTHONUNBUFFERED= PYTHONHASHSEED=7 RANK=9 MASTER_ADDR=x LOCAL_RANK=4 PYTHONWARNINGS=error::UserWarning PYTHONIOENCODING=latin-1"),
-    Story("own environment, alone", "probe.py OUT", 1, environment="PYTHONFAULTHANDLER=1 PYTHONOPTIMIZE=1 LC_ALL=C PYTHONUTF8=0 PYTHONPATH=/x PYTHONDEVMODE=1"),
-    Story("virtual rank", "probe.py OUT", flags="--virtual-local-rank", environment="CUDA_VISIBLE_DEVICES=5,6"),
-    Story("role and id", "probe.py OUT", flags="--role learner --rdzv-id seven --max-restarts 5 --rdzv-backend c10d --rdzv-endpoint localhost:0"),
-    Story("--standalone", "probe.py OUT", flags="--standalone"),
-    Story("--run-path", "ABS/probe.py OUT", 1, flags="--run-path"),
-    Story("--max-restarts by itself", "act.py OUT end 3", defaults=True),
-    Story("no script", "nowhere.py OUT", 1),
-    Story("no module", "nowhere OUT", 1, flags="-m"),
-    Story("no program", "nowhere OUT", 1, flags="--no-python"),
-    Story("no syntax", "bad.py OUT", 1),
-    Story("arguments", "probe.py OUT -- --nnodes 3 -m x --help", 1),
-)
-STORIES: Final = (*PROBES, *ENDINGS, *SIGNALLED, *CHILDREN, *READING, *OUTPUT, *SETTINGS)
+
+STORIES: Final = tuple(story(f"{line} ") for line in TABLE.strip().splitlines())

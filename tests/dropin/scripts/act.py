@@ -35,7 +35,7 @@ def wait_for(key, rank):
         time.sleep(0.01)
 
 
-def stay(seconds=10.0):
+def stay(seconds=5.0):
     """Train on, until somebody says otherwise, or nobody does."""
     note("ready")
     until = time.monotonic() + seconds
@@ -54,10 +54,8 @@ def recorded():
 
 
 def chained():
-    try:
-        fail(KeyError("first"))
-    except KeyError as error:
-        raise ValueError("second") from error
+    first = KeyError("first")
+    raise ValueError("second") from first
 
 
 def deep():
@@ -67,10 +65,6 @@ def deep():
 class Unprintable(Exception):
     def __str__(self):
         raise TypeError("no text")
-
-
-def holding():
-    note("pid child", subprocess.Popen(["sleep", "3"]).pid)
 
 
 def in_thread(code):
@@ -109,10 +103,11 @@ ENDS = {
     "interrupt": lambda: fail(KeyboardInterrupt()),
     "thread": lambda: in_thread(lambda: fail(ValueError("in a thread"))),
     "thread_exit": lambda: in_thread(lambda: sys.exit(4)),
+    "thread_dies": lambda: in_thread(lambda: os._exit(8)),
     "atexit": lambda: atexit.register(lambda: fail(ValueError("at the exit"))),
     "atexit_code": lambda: atexit.register(lambda: os._exit(9)),
     "hook": lambda: (setattr(sys, "excepthook", lambda *_: note("hook")), fail(ValueError("hooked"))),
-    "holding": holding,
+    "holding": lambda: note("pid child", subprocess.Popen(["sleep", "3"]).pid),
     "recursion": deep,
     "memory": lambda: bytearray(1 << 60),
     "pipe": lambda: fail(BrokenPipeError(32, "Broken pipe")),
@@ -122,8 +117,9 @@ ENDS = {
 }
 
 
-def end(how, others="stay"):
-    """The last rank ends so; the others stay, or end with 0 before."""
+def end(hows, others="stay"):
+    """The last rank ends so, in another way at each start; the others stay, or end with 0 before."""
+    how = hows.split(",")[START] if START < hows.count(",") + 1 else "0"
     note("node", os.environ.get("DROPIN_NODE", "0"))
     atexit.register(note, "atexit")
     if not LAST:
@@ -134,21 +130,36 @@ def end(how, others="stay"):
         return
     for rank in range(SIZE - 1):
         wait_for("ready" if others == "stay" else "atexit", rank)
+    say(how)
     ENDS[how]()
 
 
+def ends(hows):
+    """Each rank ends in its own way, one after the other."""
+    if RANK:
+        wait_for("atexit", RANK - 1)
+    say(hows.split(",")[RANK])
+    atexit.register(note, "atexit")
+    ENDS[hows.split(",")[RANK]]()
+
+
+def say(chapter):
+    """Begin a chapter on both streams, if one process alone writes: what comes after it is compared alone."""
+    for stream in (sys.stdout, sys.stderr) if SIZE == 1 or WHAT == "end" else ():
+        print(f"== {chapter}", file=stream, flush=True)
+
+
 def watch_signals(who="worker", after=None):
-    """Note each signal; go on."""
+    """Note each signal; go on, or `after` so many seconds end with 0."""
 
     def got(number, frame):
-        note(f"{who} got", signal.Signals(number).name)
+        note("got" if who == "worker" else f"{who} got", signal.Signals(number).name)
         if after is not None and noted("leaving") is None:
             note("leaving")
             threading.Timer(float(after), os._exit, (0,)).start()
 
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGWINCH}:
-        if number < 32:
-            signal.signal(number, got)
+    for number in set(range(1, 32)) - {9, 17, 18, 19, 28}:  # SIGKILL, SIGCHLD, SIGCONT, SIGSTOP, SIGWINCH
+        signal.signal(number, got)
 
 
 def child(who, detach, quiet=False):
@@ -174,22 +185,22 @@ def child(who, detach, quiet=False):
 KINDS = {"child": lambda: None, "group": lambda: os.setpgid(0, 0), "session": os.setsid, "daemon": os.setsid}
 
 
-def signals(how="after", seconds="1"):
+def signals(how, *more):
     """What each process of a worker sees: `after` so many seconds it exits; `default` keeps Python's ways."""
     note("node", os.environ.get("DROPIN_NODE", "0"))
     note("pid worker", os.getpid())
     atexit.register(note, "atexit")
-    if how != "alone":
+    if "children" in more:
         for who, detach in KINDS.items():
             child(who, detach)
     if how == "after":
-        watch_signals("worker", seconds)
+        watch_signals("worker", more[0] if more and more[0].isdigit() else 1)
     elif how == "stubborn":
         watch_signals("worker")
     try:
         stay()
     except KeyboardInterrupt:
-        note("worker got", "KeyboardInterrupt")
+        note("got", "KeyboardInterrupt")
         raise
 
 
@@ -229,72 +240,84 @@ def lives(pid):
         return False
 
 
-def reading(*how):
+def reading(hows):
     """What stdin gives: each rank in turn."""
     if RANK:
         wait_for("read", RANK - 1)
-    for each in how:
+    for how in hows.split(","):
         try:
-            if each == "input":
-                note("input", input("name? "))
-            elif each == "rest":
-                note("rest", sys.stdin.read())
-            elif each == "bytes":
-                note("bytes", list(sys.stdin.buffer.read()))
-            elif each == "breakpoint":
-                value = 41
-                breakpoint()
-                note("value", value)
+            READS[how]()
         except BaseException as error:
-            note(each, repr(error))
+            note(how, repr(error))
     note("read")
 
 
-def turn(code):
-    """Ranks one after the other."""
-    if RANK:
-        wait_for("done", RANK - 1)
-    code()
-    time.sleep(0.2)
-    note("done")
+def ask():
+    value = 41
+    breakpoint()
+    note("value", value)
 
 
-def output(how):
-    """Something on the streams."""
-    out, err = sys.stdout, sys.stderr
-    raw = out.buffer
-    match how:
-        case "lines":
-            turn(lambda: (print("one"), print("two", file=err), print("three"), print(f"four of {RANK}\nfive", file=err)))
-        case "partial":
-            turn(lambda: (out.write("no end"), out.flush(), time.sleep(0.3), out.write(", now\r50%\r100%\n\n"), out.flush(), err.write("bar 1\rbar 2\r"), err.flush()))
-        case "bytes":
-            turn(lambda: (out.flush(), os.write(1, b"\xff\xfe nul \0 bell \a esc \x1b[31mred\x1b[0m \r\n tab\t\n"), print("ä€🙂")))
-        case "surrogate":
-            turn(lambda: print("bad \udcff"))
-        case "long":
-            turn(lambda: (print("x" * 300_000), print("y", end="")))
-        case "much":
-            turn(lambda: (raw.write(b"".join(b"%07d\n" % n for n in range(131_072))), raw.flush()))
-        case "unread":
-            for n in range(200_000):
-                print(n)
-            note("wrote all")
-        case "buffer":
-            print("before")
-            os.write(1, b"between\n")
-            print("after")
-            os._exit(0)
-        case "fork":
-            print("parent before")
-            sys.stdout.flush()
-            subprocess.run(["sh", "-c", "echo child; echo child error >&2"], check=True)
-            if os.fork() == 0:
-                print("forked")
-                sys.exit(0)
-            os.wait()
-            print("parent after")
-    note("wrote")
+READS = {
+    "input": lambda: note("input", input("name? ")),
+    "rest": lambda: note("rest", sys.stdin.read()),
+    "bytes": lambda: note("bytes", list(sys.stdin.buffer.read())),
+    "breakpoint": ask,
+}
 
 
-{"end": end, "signals": signals, "children": children, "read": reading, "output": output}[WHAT](*REST)
+def unread():
+    """Write more than a reader takes who goes away."""
+    for number in range(200_000):
+        print(number)
+    note("wrote all")
+
+
+def fork():
+    print("parent before", flush=True)
+    subprocess.run(["sh", "-c", "echo child; echo child error >&2"], check=True)
+    if os.fork() == 0:
+        print("forked")
+        sys.exit(0)
+    os.wait()
+    print("parent after")
+
+
+def write(*texts, stream=sys.stdout):
+    """Write texts, with a pause between them; bytes past Python's own stream."""
+    for text in texts:
+        os.write(1, text) if isinstance(text, bytes) else print(text, end="", file=stream, flush=True)
+        time.sleep(0.1)
+
+
+OUTPUTS = {
+    "lines": lambda: (write("one\n"), write("two\n", stream=sys.stderr), write(f"three of {RANK}\nfour\n\n")),
+    "partial": lambda: (write("no end", ", now\r50%\r100%\n\n"), write("bar 1\rbar 2\r", stream=sys.stderr)),
+    "bytes": lambda: write(b"\xff\xfe nul \0 bell \a esc \x1b[31mred\x1b[0m \r\n tab\t\n", "ä€🙂\n"),
+    "surrogate": lambda: write("bad \udcff\n"),
+    "long": lambda: write("x" * 300_000 + "\n", "y\n"),
+    "much": lambda: write("".join(f"{number:07d}\n" for number in range(131_072))),
+    "fork": fork,
+    "buffer": lambda: (print("before"), os.write(1, b"between\n"), print("after"), os._exit(0)),
+}
+
+
+def output(kinds):
+    """Something on the streams: of each kind in turn."""
+    for kind in kinds.split(","):
+        say(kind)
+        try:
+            OUTPUTS[kind]()
+        except UnicodeError as error:
+            note("error", repr(error))
+
+
+{
+    "end": end,
+    "ends": ends,
+    "signals": signals,
+    "children": children,
+    "read": reading,
+    "unread": unread,
+    "output": output,
+}[WHAT](*REST)

@@ -1,0 +1,2 @@
+# starts python, as wrappers do
+"$PY" "$@"
