@@ -120,7 +120,8 @@ class Orders(Message, frozen=True, kw_only=True):
 
     `leaving` names the members of the running world whose workers were asked to end and may still save: the
     others wait for them, and a script that ends with 0 meanwhile ends with its world, not with the training.
-    `grace` is how many seconds the deletion of this node's pod gives it, None where none is known.
+    `grace` is how many seconds the deletion of this node's pod gives it, None where none is known; `failed`
+    says of a STOP that the job has failed.
     """
 
     version: int
@@ -132,6 +133,7 @@ class Orders(Message, frozen=True, kw_only=True):
     hang: Hang | None = None
     leaving: tuple[str, ...] = ()
     grace: Finite | None = None
+    failed: bool = False
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):

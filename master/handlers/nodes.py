@@ -23,7 +23,7 @@ from elasticjob.master.rendezvous import rules, servers, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
-from elasticjob.master.state.job import Job, Spot, Turn
+from elasticjob.master.state.job import End, Job, Spot, Turn
 from elasticjob.master.state.node import ENDS, Node, Phase
 from elasticjob.master.state.roster import Roster
 
@@ -82,7 +82,8 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
     """Return the present orders of this node."""
     node, order = job.nodes[request.node], _Draft(job.version)
     if job.verdict:
-        return order.stop(node.round, job.verdict.message)
+        failed = job.verdict.end is End.FAILED
+        return order.stop(node.round, job.verdict.message, failed=failed)
     if job.member(node.name):
         if job.ending:
             return order.regroup(node.round, job.ending.reason, job.ending.lost or job.ending.broken)
@@ -346,8 +347,8 @@ class _Draft(NamedTuple):
 
     version: int
 
-    def stop(self, number: int, reason: str) -> Orders:
-        return Orders(version=self.version, order=Order.STOP, round=number, reason=reason)
+    def stop(self, number: int, reason: str, *, failed: bool = False) -> Orders:
+        return Orders(version=self.version, order=Order.STOP, round=number, reason=reason, failed=failed)
 
     def regroup(self, number: int, reason: str, lost: tuple[str, ...] = ()) -> Orders:
         return Orders(version=self.version, order=Order.REGROUP, round=number, lost=lost, reason=reason)
