@@ -205,7 +205,8 @@ def test_the_template_is_kept() -> None:
 def test_every_container_is_told_the_grace_of_its_pod_and_the_cores_of_its_workers(
     given: Manifest, resource: Manifest, grace: str, cpus: str | None
 ) -> None:
-    of_user = {"env": [{"name": name, "value": "mine"} for name in (GRACE, CPUS)]} if grace == "mine" else {}
+    mine = [{"name": name, "value": "mine"} for name in (GRACE, CPUS)]
+    of_user: dict[str, Any] = {"env": mine if grace == "mine" else []}
     asked = template(resources=given, **of_user)
     asked["spec"]["containers"].append({"name": "beside", **of_user})
     asked["spec"] |= {} if grace in ("30", "mine") else {"terminationGracePeriodSeconds": int(grace)}
