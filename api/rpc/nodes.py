@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from elasticjob.api.rpc.message import (
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 """Bytes."""
+CUT_OFF: Final = "was cut off"
+"""Words of a Failure's message: the grace was over before the worker had ended, and saved all of it."""
 PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
 
