@@ -268,6 +268,23 @@ def test_parameters_that_nobody_would_average_are_refused() -> None:
         Elastic(model, torch.optim.AdamW([{"params": [*model.parameters()]}, {"params": [temperature]}]))
 
 
+@pytest.mark.parametrize(
+    "ddp", [{}, {"find_unused_parameters": True}, {"forward_sync_buffers": False}], ids=str
+)
+def test_buffers_may_be_of_types_that_gloo_does_not_know(ddp: dict[str, Any]) -> None:
+    model = nn.Linear(1, 1)
+    for name, kind in (("scale", torch.float8_e4m3fn), ("seen", torch.int16), ("code", torch.uint16)):
+        model.register_buffer(name, torch.ones(3).to(kind))
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), ddp=ddp)
+    for step in elastic.steps(elastic.loader(torch.ones(8, 1), global_batch=4)):
+        with step:
+            for batch in step:
+                step.backward(elastic.model(batch).mean())
+    assert elastic.evaluate(elastic.loader(torch.ones(8, 1), global_batch=4), lambda _: {"x": 1.0}) == {
+        "x": 1
+    }
+
+
 def test_parameters_that_are_unfrozen_later_are_trained() -> None:
     elastic, model = simple()
     model[0].requires_grad_(False)
