@@ -140,7 +140,7 @@ class Agent:
             asked = AskedToLeave(f"received {number.name}", 128 + number, number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._resources.count_kills()
-        self._environment |= await self._keeper.open(lambda: self._group.world)
+        self._environment |= await self._keeper.open(lambda: self._group.world, lambda: self._group.lost)
         self._standby.point()
         if self._settings.check:
             self._tasks.start(self._vet())
