@@ -140,7 +140,8 @@ def stop_when_ordered(group: Group, now: float) -> Step | None:
     """Stop the workers when the master orders it."""
     if group.ending or group.orders is None or group.orders.order is not Order.STOP:
         return None
-    ending = Ending(0, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
+    code = 1 if group.orders.failed and not group.terms.in_pod else 0  # a pod's master tells it
+    ending = Ending(code, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
     return Step(replace(group, ending=ending), (), f"stopping: {ending.message}")
 
 

@@ -421,6 +421,8 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
     if worker.kill_at is not None and not worker.hang:
         return left
+    if not worker.elastic:
+        left = replace(left, ended=frozenset())  # all are started again, as a script expects of its world
     quick = worker.elastic or now - worker.born < QUICK
     failed = Failed(
         slot=event.slot,

@@ -37,7 +37,7 @@ from elasticjob.trainer.agent.processes.environ import THREADS, with_defaults, w
 from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.reports import Reports
-from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared
+from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared, why_cold
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
 from elasticjob.trainer.agent.standby import Standby, TakeOver
@@ -110,10 +110,14 @@ class Agent:
         self._membership = Membership(
             settings, master, self._tasks, emit, self._present, inherit=self._standby.hear
         )
+        warm = settings.start is Start.WARM and settings.script.python
+        if warm and (why := why_cold(settings.script)):
+            warm = False
+            log.info("workers start in new interpreters: %s", why)
         self._workers = Workers(
             settings.script,
             emit=emit,
-            preloads=wanted if settings.start is Start.WARM and settings.script.python else None,
+            preloads=wanted if warm else None,
             prefix=output.prefix if settings.workers > 1 or settings.template else None,
             log_file=output.log_file,
             shown=output.shown,
@@ -136,7 +140,7 @@ class Agent:
             asked = AskedToLeave(f"received {number.name}", 128 + number, number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._resources.count_kills()
-        self._environment |= await self._keeper.open(lambda: self._group.world)
+        self._environment |= await self._keeper.open(lambda: self._group.world, lambda: self._group.lost)
         self._standby.point()
         if self._settings.check:
             self._tasks.start(self._vet())

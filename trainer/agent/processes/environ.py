@@ -47,6 +47,7 @@ def worker_environment(
         "TORCHELASTIC_RUN_ID": settings.place.job,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": str(error_file),
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(each.name for each in settings.signals),
         ADDRESS: settings.place.address,
         UNIT: str(way_file.with_name(f"unit-{spawn.start}")),
         address.FILE: str(way_file),

@@ -40,6 +40,7 @@ STREAMS: Final = 4  # stdout, stderr, channel, page
 TRIES: Final = 20
 PAUSE: Final = 0.005  # seconds
 COLD: Final = "cold"
+ROOM: Final = 4096
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
 DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH", "TF_", "GRPC_", "JAX_", "XLA_")
@@ -68,9 +69,10 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Import these modules."""
+    """Import these modules, for a script that imports those in `folder` before installed ones."""
 
     modules: tuple[str, ...]
+    folder: str = ""
 
 
 class Warm(msgspec.Struct, frozen=True, tag="warm"):
@@ -115,7 +117,8 @@ decode_order = msgspec.json.Decoder(Fork | Prepare).decode
 def started(fd: int, agent: int, *, cold: bool) -> list[str]:
     """Return the command of a warm process, without the present folder among the places of modules."""
     begin = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); from {__name__} import main; main()"
-    return [sys.executable, "-u", "-c", begin, str(agent), str(fd), *([COLD] if cold else [])]
+    room = " " * ROOM  # for the command lines of workers
+    return [sys.executable, "-u", "-c", begin, str(agent), str(fd), *([COLD] if cold else [room])]
 
 
 def main() -> None:
@@ -228,6 +231,8 @@ def receive(line: socket.socket) -> tuple[Fork | Prepare | None, list[int]]:
     if not received:
         return None, []
     order, *streams = passed
+    for fd in passed:
+        os.set_inheritable(fd, False)
     with open(order, "rb") as file:
         file.seek(0)  # the position is the sender's
         return decode_order(file.read()), streams
@@ -262,8 +267,11 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
             before = kept_threads()
             missing = load(order.modules)
             agent.send(msgspec.json.encode(Warm(missing)))
+            hidden = hidden_by(order.folder) if scripts else ""
+            if hidden:
+                begin_again_cold(agent, f"{hidden} in {order.folder} is another than the installed one")
             if scripts and kept_threads() > before:
-                begin_again_cold(agent)
+                begin_again_cold(agent, "an import has started threads")
             continue
         signal.pthread_sigmask(signal.SIG_BLOCK, parent.SIGNALS)
         pid = os.fork()
@@ -322,10 +330,21 @@ def bury(agent: socket.socket, parents: set[int]) -> None:
         agent.send(msgspec.json.encode(Lost(pid)))
 
 
-def begin_again_cold(agent: socket.socket) -> None:
-    """Replace this process, whose imports have started threads, by one that has imported nothing."""
-    said = "elasticjob: an import has started threads, so that workers start cold"
-    print(said, file=sys.stderr, flush=True)
+def hidden_by(folder: str) -> str:
+    """Return a module that was imported here and that a script in `folder` has of its own, empty if none."""
+    with suppress(OSError):
+        for entry in os.scandir(folder) if folder else ():
+            name = entry.name.partition(".")[0]
+            path = os.path.join(entry.path, "__init__.py") if entry.is_dir() else entry.path
+            ours = getattr(sys.modules.get(name), "__file__", None)
+            if ours and path.endswith(".py") and os.path.exists(path) and not os.path.samefile(path, ours):
+                return name
+    return ""
+
+
+def begin_again_cold(agent: socket.socket, why: str) -> None:
+    """Replace this process, whose forks would not be as fresh ones, by one that has imported nothing."""
+    print(f"elasticjob: {why}, so that workers start cold", file=sys.stderr, flush=True)
     agent.set_inheritable(True)
     command = started(agent.fileno(), os.getppid(), cold=True)
     os.execve(command[0], command, os.environ)
@@ -356,6 +375,7 @@ def become_worker(order: Fork, streams: Sequence[int], holder: int) -> None:
     os.environ.update({**_set_by_imports, **environment_of(order, streams)})
     stacks.register(os.environ)
     fresh.renew(os.environ)
+    fresh.show(order.command)
 
 
 def become_program(order: Fork, streams: Sequence[int], holder: int) -> NoReturn:

@@ -28,7 +28,7 @@ from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
 from elasticjob.trainer.agent.processes import parent, warm
 from elasticjob.trainer.agent.processes.logs import Inherited, Stream
 from elasticjob.trainer.agent.processes.reasons import headline
-from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.agent.script import Script, folder
 from elasticjob.trainer.link import pulse, stacks
 from elasticjob.trainer.link.channel import FD, FromAgent, Lines, decode_from_worker, encode
 
@@ -175,7 +175,7 @@ class Workers:
         if self._preloads is None:
             self._emit(WarmReady())
         else:
-            self._order(Sending(warm.Prepare(self._preloads)))
+            self._order(Sending(warm.Prepare(self._preloads, folder(self._script))))
 
     def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
         """Start the worker of `slot`; Said and Ended follow."""
