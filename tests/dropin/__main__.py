@@ -48,28 +48,21 @@ def main() -> int:
         for story, seen, seconds in told:
             found = list(differences(story, seen))
             raw[story.name] = seen
+            if asked.raw:
+                asked.raw.write_text(json.dumps(raw, indent=1))
             unexplained = report(story.name, found, used)
             left += unexplained
             rows.append((STORIES.index(story), line(story, seen, seconds, len(found), unexplained)))
-    if asked.raw:
-        asked.raw.write_text(json.dumps(raw, indent=1))
     launches = sum(len(each.launchers) * each.nodes for each in chosen)
-    print(f"{'story':44}{'python':>8}{'torchrun':>10}{'ours':>8}{'facts':>8}{'explained':>11}{'left':>6}")
+    print(f"{'story':34}{'python':>8}{'torchrun':>10}{'ours':>8}{'facts':>8}{'explained':>11}{'left':>6}")
     print(*(text for _, text in sorted(rows)), sep="\n")
     known = [*flags(), *missing_rows()]
     print(*(f"not explained: {each}" for each in known), sep="\n")
     if len(chosen) == len(STORIES):
-        print(
-            *(
-                f"explained, and not seen: {each.stories} / {each.keys}"
-                for each in EXPLAINED
-                if each not in used
-            ),
-            sep="\n",
-        )
-    print(
-        f"{len(chosen)} stories, {launches} launches, {time.monotonic() - began:.0f} s, {left + len(known)} differences left"
-    )
+        unseen = [each for each in EXPLAINED if each not in used]
+        print(*(f"explained, and not seen: {each.stories} / {each.keys}" for each in unseen), sep="\n")
+    took = time.monotonic() - began
+    print(f"{len(chosen)} stories, {launches} launches, {took:.0f} s, {left + len(known)} differences left")
     return 1 if left or known else 0
 
 
@@ -100,15 +93,18 @@ def played(story: Story) -> Told:
 
 def report(story: str, found: list[Difference], used: set[Explained]) -> int:
     """Print what is not explained; return how many those are."""
-    left = [each for each in found if (row := explanation(each)) is None or used.add(row)]
+    rows = [(each, explanation(each)) for each in found]
+    used |= {row for _, row in rows if row is not None}
+    left = [each for each, row in rows if row is None]
     if left:
         print(f"{story}:", *(each.told() for each in left), sep="\n", flush=True)
     return len(left)
 
 
 def line(story: Story, seen: dict[str, Facts], seconds: dict[str, float], found: int, left: int) -> str:
-    times = [f"{seconds[name]:.1f} s" if name in seconds else "–" for name in LAUNCHERS]
-    return f"{story.name:44}{times[0]:>8}{times[1]:>10}{times[2]:>8}{len(seen['ours']):>8}{found - left:>11}{left:>6}"
+    took = [f"{seconds[name]:.1f} s" if name in seconds else "–" for name in LAUNCHERS]
+    facts = len(seen["ours"])
+    return f"{story.name:34}{took[0]:>8}{took[1]:>10}{took[2]:>8}{facts:>8}{found - left:>11}{left:>6}"
 
 
 if __name__ == "__main__":

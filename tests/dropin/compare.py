@@ -22,10 +22,11 @@ TEXTS: Final = (
     ("*", r"(?m)^/\S+/torch/distributed/run.py.*\n(.*\n)?", "", "torchrun's own lines"),
     (
         "*",
-        r"(?ms)^Traceback \(most recent call last\):\n((?!^Traceback).)*(ChildFailedError|SignalException).*\Z",
+        r"(?ms)^Traceback \(most recent call last\):\n((?!^Trace).)*(ChildFailedError|SignalException).*\Z",
         "",
         "torchrun's own end",
     ),
+    ("*", r"(?m)^(\[Exception raised from|frame #).*\n", "", "torchrun's own, of a store that is gone"),
     ("[!o]*", r"(?m)(^|(?<=\r))\[default\d\]: ?", "", "whose line it is: the stories of output compare it"),
     ("*", r"0x[0-9a-f]{6,}", "0x…", "addresses"),
     ("*", r"/tmp/(torchelastic|elasticjob)[^/\s\"']*", "<temp>", "folders of a launcher"),
@@ -56,7 +57,9 @@ class Difference:
     def told(self) -> str:
         """Return it in lines, from where the texts part."""
         texts = {name: str(value) for name, value in self.seen.items()}
-        common = next((n for n, letters in enumerate(zip(*texts.values(), strict=False)) if len({*letters}) > 1), 0)
+        common = next(
+            (n for n, letters in enumerate(zip(*texts.values(), strict=False)) if len({*letters}) > 1), 0
+        )
         begin = max(0, common - 60)
         shown = (f"    {name:9}{'…' * (begin > 0)}{text[begin:][:SHOWN]!r}" for name, text in texts.items())
         return "\n".join([f"  {self.where} {self.key}", *shown])
@@ -77,11 +80,15 @@ EXPLAINED: Final = (
     Explained("*", "env ELASTICJOB_*", "`ELASTICJOB_…`"),
     Explained("*", "env MASTER_ADDR", "`MASTER_ADDR`", "[0-9]*"),
     Explained("*", "env TORCHELASTIC_USE_AGENT_STORE", "`TORCHELASTIC_USE_AGENT_STORE`", "False"),
-    Explained("*", "*code", "exit code of the launcher"),
+    Explained("*", "*code", "exit code of the launcher", "[1-9]*"),
+    Explained("* two nodes*", "atexit", "a node fails"),
+    Explained("* two nodes*", "got", "a node fails", "[[]'SIGTERM'[]]"),
+    Explained("* two nodes*", "nobody said a word", "a node fails", NOTHING),
+    Explained("--max-restarts by itself", "*", "`--max-restarts` by default"),
     Explained("*", "gc.get_freeze*", "imported already"),
     Explained("*", "MODULES", "imported already"),
     Explained("*", "atexit._ncallbacks()", "imported already"),
-    Explained("*", 'open("/proc/self/cmdline")*', "`ps`", "*warm*"),
+    Explained("*", 'open("/proc/self/cmdline")*', "`ps`", "*, '', '', ''*"),
     Explained("*", "prctl(2)", "who lives on"),
     Explained("*", "left", "who lives on", EMPTY),
     Explained("*", "lives on", "who lives on", "[[]" + EMPTY + "[]]"),
@@ -90,6 +97,7 @@ EXPLAINED: Final = (
     Explained("*", "descriptors()*", "descriptors"),
     Explained("*", "stream(sys.std???) kind", "a pipe"),
     Explained("*", "FRAMES", "frames"),
+    Explained("*", "err recursion", "frames"),
     Explained("*", 'draws hash("x")', "`hash(", "*equal*"),
 )
 
@@ -127,10 +135,11 @@ def masked(story: Story, value: object) -> object:
     """Return a value without what differs each time."""
     match value:
         case str():
+            text = value
             for stories, pattern, instead, _ in TEXTS:
-                value = re.sub(pattern, instead, value) if fnmatchcase(story.name, stories) else value
-            several = "sorted" in story.words and "\n" in value
-            return "".join(sorted(value.splitlines(keepends=True))) if several else value
+                text = re.sub(pattern, instead, text) if fnmatchcase(story.name, stories) else text
+            several = "sorted" in story.words and "\n" in text
+            return "".join(sorted(text.splitlines(keepends=True))) if several else text
         case list():
             return [masked(story, each) for each in value]
         case dict():
@@ -139,7 +148,7 @@ def masked(story: Story, value: object) -> object:
 
 
 def differences(story: Story, seen: dict[str, Facts]) -> Iterator[Difference]:
-    """Yield where we are neither as torchrun nor as python is; once for all ranks and starts that are alike."""
+    """Yield where we are neither as torchrun nor as python, once for the ranks and starts that are alike."""
     alike: dict[tuple[str, str], tuple[list[str], dict[str, object]]] = {}
     for key in sorted({key for facts in seen.values() for key in facts}):
         if any(fnmatchcase(key, mask) for mask, _ in KEYS):

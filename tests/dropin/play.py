@@ -31,7 +31,7 @@ from tests.dropin.stories import Story
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 BIN: Final = Path(sys.executable).parent
 LIMITS: Final = (90.0, 25.0)
-"""Seconds of a launch on one node, beyond torchrun's grace of 30; on several, where torchrun waits for minutes."""
+"""Seconds of a launch: on one node, beyond torchrun's grace of 30; on several, where it waits for minutes."""
 SETTLE: Final = 1.5  # seconds until what ends with its launcher has ended
 LAUNCHERS: Final = ("python", "torchrun", "ours")
 FORGOTTEN: Final = ("PYTHON", "OMP_", "TORCH", "PET_", "ELASTICJOB")
@@ -39,7 +39,8 @@ FORGOTTEN: Final = ("PYTHON", "OMP_", "TORCH", "PET_", "ELASTICJOB")
 LOGS: Final = "--log-dir ../out/logs"
 PREFIX: Final = "--log-line-prefix-template ${role_name}-${rank}-${local_rank}:"
 CODES: Final = re.compile(
-    r"failed \(exitcode: (-?\d+)\)|rank \d+: .*worker \d+ (?:failed with exit code (\d+)|was killed by (SIG[A-Z]+))"
+    r"failed \(exitcode: (-?\d+)\)"
+    r"|rank \d+: .*worker \d+ (?:failed with exit code (\d+)|was killed by (SIG[A-Z0-9]+))"
 )
 """What the launchers say of how workers end."""
 CHAPTER: Final = re.compile(r"(?m)^(?:\[\w+\]: ?)?== (\S+)\r?\n")
@@ -69,16 +70,26 @@ def prepare(root: Path) -> None:
     (root / "out").mkdir()
     for folder in (root / "run", root / "far" / "package", root / "run" / "package"):
         shutil.copytree(SCRIPTS, folder)
+        (folder / "beside.py").write_text("WHO = 'beside'")
     (root / "run" / "package" / "probe.py").rename(root / "run" / "package" / "__main__.py")
+    (root / "run" / "bad.py").write_text("def (")
+    (root / "run" / "wrap.sh").write_text('"$PY" "$@"\n:')  # sh stays, as wrappers do
     (root / "run" / "link.py").symlink_to(root / "far" / "package" / "probe.py")
     with zipfile.ZipFile(root / "run" / "probe.zip", "w") as file:
         for name, stored in (("probe.py", "__main__.py"), ("beside.py", "beside.py")):
-            file.write(SCRIPTS / name, stored)
+            file.write(root / "run" / name, stored)
 
 
 def words(story: Story, launcher: str, node: int, root: Path, port: int) -> list[str]:
     """Return the command line."""
-    names = {"OUT": "../out", "ROOT": str(root), "NODE": str(node), "PORT": str(port), "LOGS": LOGS, "PREFIX": PREFIX}
+    names = {
+        "OUT": "../out",
+        "ROOT": str(root),
+        "NODE": str(node),
+        "PORT": str(port),
+        "LOGS": LOGS,
+        "PREFIX": PREFIX,
+    }
     script, flags = (
         re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text).split()
         for text in (story.script, story.flags)
@@ -87,7 +98,9 @@ def words(story: Story, launcher: str, node: int, root: Path, port: int) -> list
         python = [] if "--no-python" in flags else [str(BIN / "python")]
         return [*python, *(["-m"] if "-m" in flags else []), *script]
     if story.nodes > 1 and "--nnodes" not in flags:
-        flags += f"--nnodes {story.nodes} --rdzv-backend c10d --rdzv-id x --rdzv-endpoint 127.0.0.1:{port}".split()
+        flags += (
+            f"--nnodes {story.nodes} --rdzv-backend c10d --rdzv-id x --rdzv-endpoint 127.0.0.1:{port}".split()
+        )
     if "--max-restarts" not in flags and "defaults" not in story.words:
         flags += ["--max-restarts", "0"]
     program = [str(BIN / "torchrun")] if launcher == "torchrun" else [str(BIN / "elasticjob"), "run"]
@@ -119,7 +132,7 @@ class Launch:
             os.close(fd)
 
     def _streams(self) -> tuple[int, list[int]]:
-        """Return our end of a terminal or of stdout's pipe, or -1, and the standard streams of the launcher."""
+        """Return our end of a terminal or of stdout's pipe, or -1, and the launcher's standard streams."""
         if "pty" in self.story.words:
             ours, theirs = pty.openpty()
             settings = termios.tcgetattr(theirs)
@@ -152,8 +165,8 @@ class Launch:
                 os.dup2(fd, target) if fd >= 0 else os.close(target)
             os.closerange(3, 256)
             os.chdir(self.root / "run")
-            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-                with contextlib.suppress(OSError, ValueError):
+            for number in {*range(1, signal.NSIG)} - {signal.SIGKILL, signal.SIGSTOP}:
+                with contextlib.suppress(OSError):  # those of the C library
                     signal.signal(number, signal.SIG_DFL)
             if self.words[0].endswith("torchrun") and "exec" not in self.story.words:
                 be_torchrun(self.words, self.environment)
@@ -180,13 +193,17 @@ class Launch:
             ended, status = os.waitpid(self.pid, 0 if late else os.WNOHANG)
             if ended:
                 code = os.waitstatus_to_exitcode(status)
-                self.code = "does not end" if late else 128 - code if code < 0 else code  # as a shell tells it
+                self.code = (
+                    "does not end" if late else 128 - code if code < 0 else code
+                )  # as a shell tells it
         return self.code is None
 
     def read(self, name: str) -> str:
         """Return what came on a stream."""
         path = self.root / "out" / f"{name}-{self.node}"
-        return (self.shown if name == "shown" else path.read_bytes() if path.exists() else b"").decode("latin-1")
+        return (self.shown if name == "shown" else path.read_bytes() if path.exists() else b"").decode(
+            "latin-1"
+        )
 
 
 def be_torchrun(argv: list[str], environment: Mapping[str, str]) -> None:
@@ -214,13 +231,18 @@ def be_torchrun(argv: list[str], environment: Mapping[str, str]) -> None:
 
 def act(story: Story, nodes: list[Launch], root: Path) -> None:
     """Do to the launchers what the story says, and wait for their ends."""
-    deeds = [deed.partition(": ")[::2] for deed in filter(None, story.deeds.split("; "))]
+    deeds = [deed.rpartition(": ") for deed in filter(None, story.deeds.split("; "))]
     while sum(node.poll() for node in nodes):
         time.sleep(0.02)
-        if deeds and sum(deeds[0][0] in facts for facts in notes(root).values()) >= story.workers * story.nodes:
-            do(deeds.pop(0)[1], nodes, notes(root))
-        elif deeds and not deeds[0][0] and time.monotonic() > nodes[0].began + 1:
-            do(deeds.pop(0)[1], nodes, notes(root))
+        if not deeds:
+            continue
+        found, (before, colon, deed) = notes(root), deeds[0]
+        key = before if colon else "ready"
+        if key and sum(key in facts for facts in found.values()) < story.workers * story.nodes:
+            continue
+        if key or time.monotonic() > nodes[0].began + 1:  # nothing says that a script waits for its terminal
+            del deeds[0]
+            do(deed, nodes, found)
 
 
 def do(deed: str, nodes: list[Launch], found: Mapping[tuple[int, int], Mapping[str, list[object]]]) -> None:
@@ -264,10 +286,17 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
     """Return all facts by their keys."""
     found = notes(root)
     seen: Facts = {"left": left(root, found)}
-    places = {int(str(facts["node"][0])): rank // story.workers for (rank, _), facts in found.items() if "node" in facts}
+    places = {
+        int(str(facts["node"][0])): rank // story.workers
+        for (rank, _), facts in found.items()
+        if "node" in facts
+    }
     for node in nodes:
         at = f"node{places.get(node.node, node.node)}." if story.nodes > 1 else ""
-        seen |= {f"{at}code": node.code, f"{at}codes of workers": codes(node.read("err") + node.read("shown"))}
+        seen |= {
+            f"{at}code": node.code,
+            f"{at}codes of workers": codes(node.read("err") + node.read("shown")),
+        }
         for name in ("out", "err", "shown"):
             first, *more = CHAPTER.split(node.read(name))
             seen |= {f"{at}{name}": first}
@@ -276,18 +305,20 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
         seen |= {f"{rank}.{start} {key}": facts[key] for key in facts if not key.startswith(("pid ", "node"))}
     draws: dict[tuple[int, int], dict[str, object]] = {}
     for path in sorted((root / "out").glob("*.json")):
-        rank, start, name, _ = path.name.split(".")
+        at_rank, at_start, name, _ = path.name.split(".")
         read = json.loads(path.read_text())
         if name == "draws":
-            draws[int(rank), int(start)] = read
+            draws[int(at_rank), int(at_start)] = read
             continue
-        for key, value in read.items():
+        for what, value in read.items():
             parts = value if isinstance(value, dict) else {"": value}
-            seen |= {f"{rank}.{start} {key} {part}".rstrip(): each for part, each in parts.items()}
+            seen |= {f"{at_rank}.{at_start} {what} {part}".rstrip(): each for part, each in parts.items()}
     for key in {key for facts in draws.values() for key in facts}:
         seen[f"draws {key}"] = relation({at: facts.get(key) for at, facts in draws.items()})
     for path in sorted((root / "out" / "logs").rglob("*.*")):
-        seen[f"log {path.parent.parent.name}/{path.parent.name}/{path.name}"] = path.read_bytes().decode("latin-1")
+        seen[f"log {path.parent.parent.name}/{path.parent.name}/{path.name}"] = path.read_bytes().decode(
+            "latin-1"
+        )
     if (root / "out" / "error").exists():
         seen["error file of the launcher"] = json.loads((root / "out" / "error").read_text())
     return json.loads(json.dumps(seen, default=str).replace(str(root), "<root>"))  # type: ignore[no-any-return]
@@ -298,7 +329,13 @@ def left(root: Path, found: Mapping[tuple[int, int], Mapping[str, list[object]]]
     deadline = time.monotonic() + SETTLE
     while (pids := {*marked(root)}) and time.monotonic() < deadline:
         time.sleep(0.1)
-    noted = [(key, pid) for facts in found.values() for key in facts if key.startswith("pid ") for pid in facts[key]]
+    noted = [
+        (key, pid)
+        for facts in found.values()
+        for key in facts
+        if key.startswith("pid ")
+        for pid in facts[key]
+    ]
     names = {pid: key.removeprefix("pid ") for key, pid in noted}
     return sorted({names.get(pid, "another") for pid in pids})
 

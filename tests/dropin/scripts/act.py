@@ -14,24 +14,22 @@ from multiprocessing import Process
 FOLDER, WHAT, *REST = sys.argv[1:]
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 START = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
-LAST = RANK == SIZE - 1
 
 
-def note(key, value=True, start=START):
-    with open(f"{FOLDER}/{RANK}.{start}.notes", "a") as file:
+def note(key, value=True):
+    with open(f"{FOLDER}/{RANK}.{START}.notes", "a") as file:
         file.write(json.dumps([key, value]) + "\n")
 
 
 def noted(key, rank=RANK, start=START):
-    try:
-        with open(f"{FOLDER}/{rank}.{start}.notes") as file:
-            return next((value for name, value in map(json.loads, file) if name == key), None)
-    except FileNotFoundError:
+    if not os.path.exists(f"{FOLDER}/{rank}.{start}.notes"):
         return None
+    with open(f"{FOLDER}/{rank}.{start}.notes") as file:
+        return dict(map(json.loads, file)).get(key)
 
 
-def wait_for(key, rank):
-    while noted(key, rank) is None:
+def wait_for(key, ranks):
+    while not all(noted(key, rank) for rank in ranks):
         time.sleep(0.01)
 
 
@@ -44,18 +42,13 @@ def stay(seconds=5.0):
     note("nobody said a word")
 
 
-def fail(error):
-    raise error
+def fail(error, cause=None):
+    raise error from cause
 
 
 def recorded():
     errors = importlib.import_module("torch.distributed.elastic.multiprocessing.errors")  # here alone
     errors.record(fail)(ValueError("recorded"))
-
-
-def chained():
-    first = KeyError("first")
-    raise ValueError("second") from first
 
 
 def deep():
@@ -79,6 +72,11 @@ def handled():
     time.sleep(9)
 
 
+def die(name):
+    os.kill(os.getpid(), signal.Signals[name])
+    time.sleep(9)
+
+
 ENDS = {
     "0": lambda: None,
     "3": lambda: sys.exit(3),
@@ -89,16 +87,16 @@ ENDS = {
     "tuple": lambda: sys.exit((1, 2)),
     "exception": lambda: fail(ValueError("plain\nof two lines")),
     "recorded": recorded,
-    "chained": chained,
+    "chained": lambda: fail(ValueError("second"), KeyError("first")),
     "group": lambda: fail(ExceptionGroup("some", [ValueError("one"), KeyError("two")])),
     "unprintable": lambda: fail(Unprintable()),
     "syntax": lambda: exec("a b"),
     "_exit": lambda: os._exit(7),
     "abort": os.abort,
-    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "term": lambda: os.kill(os.getpid(), signal.SIGTERM),
-    "int": lambda: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9),
-    "segv": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "kill": lambda: die("SIGKILL"),
+    "term": lambda: die("SIGTERM"),
+    "int": lambda: die("SIGINT"),
+    "segv": lambda: die("SIGSEGV"),
     "handled": handled,
     "interrupt": lambda: fail(KeyboardInterrupt()),
     "thread": lambda: in_thread(lambda: fail(ValueError("in a thread"))),
@@ -119,26 +117,21 @@ ENDS = {
 
 def end(hows, others="stay"):
     """The last rank ends so, in another way at each start; the others stay, or end with 0 before."""
-    how = hows.split(",")[START] if START < hows.count(",") + 1 else "0"
-    note("node", os.environ.get("DROPIN_NODE", "0"))
+    how = (hows.split(",") + ["0"] * 99)[START]
     atexit.register(note, "atexit")
-    if not LAST:
-        note("ready")
+    if RANK < SIZE - 1:
         if others == "stay":
             watch_signals("worker", 0.3)
             stay(4)
         return
-    for rank in range(SIZE - 1):
-        wait_for("ready" if others == "stay" else "atexit", rank)
+    wait_for("ready" if others == "stay" and hows.count(",") + 1 > START else "atexit", range(SIZE - 1))
     say(how)
     ENDS[how]()
 
 
 def ends(hows):
     """Each rank ends in its own way, one after the other."""
-    if RANK:
-        wait_for("atexit", RANK - 1)
-    say(hows.split(",")[RANK])
+    wait_for("atexit", range(RANK))
     atexit.register(note, "atexit")
     ENDS[hows.split(",")[RANK]]()
 
@@ -162,41 +155,36 @@ def watch_signals(who="worker", after=None):
         signal.signal(number, got)
 
 
-def child(who, detach, quiet=False):
-    """Start a child that stays, in a group or session of its own, or of nobody."""
-    if (pid := os.fork()) == 0:
-        detach()
-        if who == "daemon" and os.fork():
-            os._exit(0)
-        sink = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(sink, fd)
-        note(f"pid {who}", os.getpid())
-        if not quiet:
-            watch_signals(who)
-        while True:
-            time.sleep(0.05)
-    if who == "daemon":
-        os.waitpid(pid, 0)
-    while noted(f"pid {who}") is None:
-        time.sleep(0.01)
-
-
 KINDS = {"child": lambda: None, "group": lambda: os.setpgid(0, 0), "session": os.setsid, "daemon": os.setsid}
 
 
-def signals(how, *more):
+def start_children(*, watching):
+    """Start children that stay: in a group or session of their own, or of nobody."""
+    for who, detach in KINDS.items():
+        if os.fork() == 0:
+            detach()
+            if who == "daemon" and os.fork():
+                os._exit(0)
+            for fd in (0, 1, 2):
+                os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+            if watching:
+                watch_signals(who)
+            note(f"pid {who}", os.getpid())
+            while True:
+                time.sleep(0.05)
+        if who == "daemon":
+            os.wait()
+        wait_for(f"pid {who}", [RANK])
+
+
+def signals(how, after="1", *children):
     """What each process of a worker sees: `after` so many seconds it exits; `default` keeps Python's ways."""
-    note("node", os.environ.get("DROPIN_NODE", "0"))
     note("pid worker", os.getpid())
     atexit.register(note, "atexit")
-    if "children" in more:
-        for who, detach in KINDS.items():
-            child(who, detach)
-    if how == "after":
-        watch_signals("worker", more[0] if more and more[0].isdigit() else 1)
-    elif how == "stubborn":
-        watch_signals("worker")
+    if children:
+        start_children(watching=True)
+    if how != "default":
+        watch_signals("worker", after if how == "after" else None)
     try:
         stay()
     except KeyboardInterrupt:
@@ -206,30 +194,26 @@ def signals(how, *more):
 
 def children(how):
     """Five kinds of children, then an end: `restart`, `0`, `stay`, `thread`."""
-    note("node", os.environ.get("DROPIN_NODE", "0"))
     if START:
         old = {who: noted(f"pid {who}", start=0) for who in (*KINDS, "loader")}
-        note("lives on", sorted(who for who, pid in old.items() if pid and lives(pid)))
+        note("lives on", sorted(who for who, pid in old.items() if lives(pid)))
         return
-    for who, detach in KINDS.items():
-        child(who, detach, quiet=True)
-    if how != "0":
-        loader = Process(target=time.sleep, args=(600,), daemon=True)
-        loader.start()
-        note("pid loader", loader.pid)
+    start_children(watching=False)
     note("pid worker", os.getpid())
+    if how == "0":
+        return
+    loader = Process(target=time.sleep, args=(600,), daemon=True)
+    loader.start()
+    note("pid loader", loader.pid)
     if how == "thread":
         threading.Thread(target=time.sleep, args=(600,)).start()
         note("ready")
-    elif how == "stay":
-        stay()
-    elif how == "restart":
-        note("ready")
-        for rank in range(SIZE):
-            wait_for("ready", rank)
-        if LAST:
-            os._exit(3)
-        stay(60)
+        return
+    note("ready")
+    wait_for("ready", range(SIZE))
+    if how == "restart" and RANK == SIZE - 1:
+        os._exit(3)
+    stay(60)
 
 
 def lives(pid):
@@ -238,18 +222,6 @@ def lives(pid):
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def reading(hows):
-    """What stdin gives: each rank in turn."""
-    if RANK:
-        wait_for("read", RANK - 1)
-    for how in hows.split(","):
-        try:
-            READS[how]()
-        except BaseException as error:
-            note(how, repr(error))
-    note("read")
 
 
 def ask():
@@ -266,11 +238,22 @@ READS = {
 }
 
 
-def unread():
-    """Write more than a reader takes who goes away."""
-    for number in range(200_000):
-        print(number)
-    note("wrote all")
+def read(hows):
+    """What stdin gives: each rank in turn."""
+    wait_for("read", range(RANK))
+    for how in hows.split(","):
+        try:
+            READS[how]()
+        except BaseException as error:
+            note(how, repr(error))
+    note("read")
+
+
+def write(*texts, stream=sys.stdout):
+    """Write texts, with a pause between them; bytes past Python's own stream."""
+    for text in texts:
+        os.write(1, text) if isinstance(text, bytes) else print(text, end="", file=stream, flush=True)
+        time.sleep(0.1)
 
 
 def fork():
@@ -283,22 +266,16 @@ def fork():
     print("parent after")
 
 
-def write(*texts, stream=sys.stdout):
-    """Write texts, with a pause between them; bytes past Python's own stream."""
-    for text in texts:
-        os.write(1, text) if isinstance(text, bytes) else print(text, end="", file=stream, flush=True)
-        time.sleep(0.1)
-
-
 OUTPUTS = {
     "lines": lambda: (write("one\n"), write("two\n", stream=sys.stderr), write(f"three of {RANK}\nfour\n\n")),
-    "partial": lambda: (write("no end", ", now\r50%\r100%\n\n"), write("bar 1\rbar 2\r", stream=sys.stderr)),
+    "partial": lambda: (write("no end", ", now\r50%\r100%\n\n"), write("1\r2\r", stream=sys.stderr)),
     "bytes": lambda: write(b"\xff\xfe nul \0 bell \a esc \x1b[31mred\x1b[0m \r\n tab\t\n", "ä€🙂\n"),
     "surrogate": lambda: write("bad \udcff\n"),
     "long": lambda: write("x" * 300_000 + "\n", "y\n"),
     "much": lambda: write("".join(f"{number:07d}\n" for number in range(131_072))),
     "fork": fork,
     "buffer": lambda: (print("before"), os.write(1, b"between\n"), print("after"), os._exit(0)),
+    "unread": lambda: [print(number) for number in range(200_000)],
 }
 
 
@@ -310,14 +287,8 @@ def output(kinds):
             OUTPUTS[kind]()
         except UnicodeError as error:
             note("error", repr(error))
+    note("wrote all")
 
 
-{
-    "end": end,
-    "ends": ends,
-    "signals": signals,
-    "children": children,
-    "read": reading,
-    "unread": unread,
-    "output": output,
-}[WHAT](*REST)
+note("node", os.environ.get("DROPIN_NODE", "0"))
+{each.__name__: each for each in (end, ends, signals, children, read, output)}[WHAT](*REST)

@@ -13,12 +13,13 @@ if "omp" in WANTED:
 FRAMES, frame = 0, sys._getframe()
 while frame := frame.f_back:
     FRAMES += 1
-MODULES = sorted({name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_module_names, "sitecustomize"})
+MODULES = sorted(
+    {name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_module_names, "sitecustomize"}
+)
 GLOBALS = sorted(name for name in globals() if name.startswith("__"))
 TASKS = len(os.listdir("/proc/self/task"))
 
 import atexit
-import builtins
 import ctypes
 import importlib.util
 import json
@@ -191,7 +192,12 @@ def child(method):
 def stream(file):
     names = ("encoding", "errors", "line_buffering", "write_through", "name", "mode", "newlines")
     kinds = {"type": type(file).__name__, "buffer": type(getattr(file, "buffer", None)).__name__}
-    return {**kinds, **{n: getattr(file, n, None) for n in names}, "tty": file.isatty(), "kind": kind(file.fileno())}
+    return {
+        **kinds,
+        **{n: getattr(file, n, None) for n in names},
+        "tty": file.isatty(),
+        "kind": kind(file.fileno()),
+    }
 
 
 def kind(fd):
@@ -199,7 +205,10 @@ def kind(fd):
         mode = os.fstat(fd).st_mode
     except OSError:
         return "closed"
-    return next((word for name, word in KINDS.items() if getattr(stat, f"S_IS{name.removesuffix('O')}", int)(mode)), "?")
+    return next(
+        (word for name, word in KINDS.items() if getattr(stat, f"S_IS{name.removesuffix('O')}", int)(mode)),
+        "?",
+    )
 
 
 def descriptors():
@@ -215,7 +224,10 @@ def status(*names):
 
 def handlers():
     numbers = [number for number in signal.valid_signals() if isinstance(number, signal.Signals)]
-    return {number.name: getattr(signal.getsignal(number), "__name__", str(signal.getsignal(number))) for number in numbers}
+    return {
+        number.name: getattr(signal.getsignal(number), "__name__", str(signal.getsignal(number)))
+        for number in numbers
+    }
 
 
 def prctl(option):
@@ -254,11 +266,27 @@ def error_file():
 
 def outlive():
     threading.main_thread().join()
-    write("thread", {"a thread after main": [callable(globals().get("write")), sys.modules["__main__"].__dict__ is globals()]})
+    write(
+        "thread",
+        {
+            "a thread after main": [
+                callable(globals().get("write")),
+                sys.modules["__main__"].__dict__ is globals(),
+            ]
+        },
+    )
 
 
 def last():
-    write("last", {"an exit handler": [callable(globals().get("write")), sys.modules["__main__"].__dict__ is globals()]})
+    write(
+        "last",
+        {
+            "an exit handler": [
+                callable(globals().get("write")),
+                sys.modules["__main__"].__dict__ is globals(),
+            ]
+        },
+    )
 
 
 if __name__ == "__main__":
@@ -268,7 +296,9 @@ if __name__ == "__main__":
     write("draws", look(DRAWS + TORCH_DRAWS * ("torch" in WANTED)))
     if "fail" in WANTED and START == "0":  # the last does; the others are ended then
         size = int(os.environ["WORLD_SIZE"])
-        while int(RANK) < size - 1 or not all(os.path.exists(f"{FOLDER}/{n}.0.draws.json") for n in range(size)):
+        while int(RANK) < size - 1 or not all(
+            os.path.exists(f"{FOLDER}/{n}.0.draws.json") for n in range(size)
+        ):
             time.sleep(0.02)
         sys.exit(3)
     atexit.register(last)

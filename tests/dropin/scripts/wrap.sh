@@ -1,2 +1,0 @@
-# starts python, as wrappers do
-"$PY" "$@"
