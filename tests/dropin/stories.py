@@ -74,7 +74,7 @@ SIGTERM twice                    | 2   | signals after 2          | launcher SIG
 SIGINT, SIGTERM                  | 2   | signals after 2          | launcher SIGINT; got: launcher SIGTERM
 SIGTERM in vain                  | 2   | signals stubborn         | --shutdown-timeout 2 | launcher SIGTERM
 SIGTERM to the group             | 2   | signals after            | group SIGTERM
-signals to a worker              | 2   | signals after            | worker 1 SIGUSR1; : worker 1 SIGTERM
+signals to a worker              | 2   | signals after            | worker 1 SIGUSR1; worker 0 SIGTERM
 SIGTERM to a worker              | 2   | signals default          | worker 1 SIGTERM
 SIGINT to a worker               | 2   | signals default          | worker 1 SIGINT
 SIGUSR1 to a worker              | 2   | signals default          | worker 1 SIGUSR1
@@ -82,7 +82,7 @@ SIGTERM to the only worker       | 1   | signals default          | worker 0 SIG
 SIGTERM, two nodes               | 1+1 | signals after            | launcher SIGTERM
 SIGINT, two nodes                | 1+1 | signals default          | launcher SIGINT
 Ctrl-C                           | 2   | signals after            | pty | type \x03
-Ctrl-C, not caught               | 2   | signals default          | pty | type \x03
+Ctrl-C, not caught               | 2   | signals default          | pty | type \x03 | sorted
 Ctrl-C, alone                    | 1   | signals default          | pty | type \x03
 Ctrl-C twice                     | 2   | signals after 2          | pty | type \x03; got: type \x03
 Ctrl-\                           | 2   | signals after            | pty | type \x1c
@@ -101,8 +101,8 @@ piped bytes                      | 1   | read bytes               | <\xff\x00\r\
 piped to two                     | 2   | read input               | <Ann\nBob\n
 no stdin                         | 1   | read input,rest
 breakpoint                       | 1   | read breakpoint          | <p value\nvalue = 42\nc\n | quick
-breakpoint at a terminal         | 1   | read breakpoint          | pty | : type p\x20value\nc\n
-input at a terminal              | 1   | read input               | pty | : type Ann\n
+breakpoint at a terminal         | 1   | read breakpoint          | pty | asks: type p value\nc\n
+input at a terminal              | 1   | read input               | pty | asks: type Ann\n
 head                             | 1   | output unread            | head
 head of two                      | 2   | output unread            | head
 stdout closed                    | 1   | output lines             | closed
@@ -122,15 +122,15 @@ virtual rank                     | 2   | probe.py OUT             | --virtual-lo
 role and id                      | 2   | probe.py OUT             | --role learner --max-restarts 5 {C10D}
 ranks of nodes                   | 1+1 | probe.py OUT             | {STATIC}
 --standalone                     | 2   | probe.py OUT             | --standalone
---run-path                       | 1   | ROOT/run/probe.py OUT    | --run-path
+--run-path                       | 1   | ROOT/run/probe.py OUT    | --run-path | exec
 no script                        | 1   | nowhere.py OUT
 no module                        | 1   | nowhere OUT              | -m
 no program                       | 1   | nowhere OUT              | --no-python
 no syntax                        | 1   | bad.py OUT               | quick
 arguments                        | 1   | probe.py OUT -- --nnodes 3 -m x --help
 """
-"""Name, workers of each node, script (`act.py OUT` is left out), and by their form: flags, variables, `<` what
-stdin gives, words (WORDS), or deeds in their order: `KEY: DEED` when all ranks have noted KEY, or `ready`."""
+"""Name, workers of each node, script (`act.py OUT` is left out), and by their form: flags, variables, words
+of WORDS, `<` and what stdin gives, or deeds: `KEY: DEED` when all ranks have noted KEY, by itself `ready`."""
 
 WORDS: Final = {
     "pty": "all streams are a terminal",
