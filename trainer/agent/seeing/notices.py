@@ -81,8 +81,7 @@ def waits(group: Group, master: Master, joined: float | None, now: float) -> Ite
             if new and waited < AGAIN
             else f"waiting for {waited:.0f} s at the master at {master.address}: "
         )
-        fails = f"the job fails after {master.patience:.0f} s"
-        yield Condition("nodes", joined, JOINED if new else WAITS, f"{begins}{reason}; {fails}")
+        yield Condition("nodes", joined, JOINED if new else WAITS, f"{begins}{reason}")
 
 
 def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[Condition]:
