@@ -113,7 +113,7 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 
     Workers of parameter servers train each for itself.
     """
-    if job.spec.sizes.has_servers:
+    if job.spec.sizes.has_servers or job.spec.suspended:
         return None
     limit = job.spec.limits.join_timeout
     if not job.gathering or now - job.gathering < limit or job.waits_for_pods:
