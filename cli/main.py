@@ -121,7 +121,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("scale", "Change the number of nodes.", "elasticjob.cli.commands.jobs.scale:scale", "Jobs"),
     Row(
         "suspend",
-        "Stop the pods of jobs, and keep their progress.",
+        "Stop the pods of jobs, until they are resumed.",
         "elasticjob.cli.commands.jobs.change:suspend",
         "Jobs",
     ),
