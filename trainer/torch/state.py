@@ -24,7 +24,7 @@ from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
 
-PROGRESS: Final = ("done", "evaluated", "scores", "scheduled", "order", "left_out")
+PROGRESS: Final = ("done", "evaluated", "scores", "scheduled", "order", "left_out", "ended")
 OTHERS: Final = "the state of the others"
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
@@ -76,7 +76,8 @@ class State:
 
     `evaluated` counts evaluations, `scores` are the last one's results; `scheduled` counts the epochs after
     which the schedulers of `per_epoch` have stepped; `order` tells the order of the data,
-    `left_out` how many steps were not taken because they were not finite. `whole` says that this is the state
+    `left_out` how many steps were not taken because they were not finite, `ended` the epochs and steps that a
+    loop had asked for when the script left it. `whole` says that this is the state
     of the job. `mixed` is True from the first received tensor of a broadcast until the
     last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
@@ -93,6 +94,7 @@ class State:
     scheduled: int = 0
     order: dict[str, Any] = field(default_factory=dict)
     left_out: int = 0
+    ended: tuple[int | None, int | None] | tuple[()] = ()
     whole: bool = False
     mixed: bool = False
 
@@ -228,6 +230,7 @@ class State:
             "scheduled": self.scheduled,
             "order": self.order,
             "left_out": self.left_out,
+            "ended": self.ended,
             "frozen": self._frozen(),
         }
 
@@ -242,6 +245,7 @@ class State:
         self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
+        self.ended = tuple(state.get("ended", ()))  # type: ignore[assignment]  # as it was saved
         return changes
 
     def _frozen(self) -> list[int]:
