@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final, Never
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes import fresh, warm
 from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.launched import Running, output
 from elasticjob.trainer.link.channel import FD
@@ -159,7 +159,7 @@ class Work:
         except Exception as error:
             trace = error.__traceback__.tb_next if error.__traceback__ else None
             traceback.print_exception(type(error), error, trace)
-            warm.record("".join(traceback.format_exception_only(error)).strip())
+            fresh.record(error)
             raise SystemExit(1) from None
         except SystemExit as end:
             if end.code is not None and not isinstance(end.code, int):
@@ -230,7 +230,7 @@ def become_agent(command: list[str], work: Work, end: Path, writing: int, launch
     for theirs, standard in ((nothing, 0), (writing, 1), (writing, 2)):
         os.dup2(theirs, standard)
     os.close(writing)
-    sys.stdout, sys.stderr = warm.unbuffered(1), warm.unbuffered(2)
+    fresh.reopen()
     environment = {name: value for name, value in os.environ.items() if name not in OTHERS}
     environment[names.TERMINATION_LOG] = str(end)
     serve = warm.beside(environment, work)

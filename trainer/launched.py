@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 TAIL: Final = 30  # lines of output that an error has
-GRACE: Final = 25.0  # seconds that agents have to end after an interrupt
 LAST_LINES: Final = 2.0  # seconds that the rest of the output may take
 OWN: Final = "elasticjob "
 """The beginning of the lines that agents and masters log."""
@@ -53,14 +52,15 @@ class Running:
         self._pass_on_until(lambda: False, {}, time.monotonic() + LAST_LINES)
 
     def stop(self, why: str) -> None:
-        """End all agents, which end their workers; kill them when they take too long."""
+        """End all agents, which end their workers in their own grace; another interrupt kills them."""
         left = [pid for pid in self.agents if pid not in self.ended]
         for pid in left:
             os.kill(pid, signal.SIGTERM)
         if left:
             print(f"{OWN.strip()}: the launch ends, with all its workers ({why})", flush=True)
         with pidfds(left) as watched:
-            self._pass_on_until(lambda: not watched, watched, time.monotonic() + GRACE)
+            with suppress(KeyboardInterrupt):
+                self._pass_on_until(lambda: not watched, watched, None)
             for pid in watched.values():
                 os.kill(pid, signal.SIGKILL)
                 self.ended[pid] = os.waitpid(pid, 0)[1]

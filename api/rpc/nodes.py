@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from elasticjob.api.rpc.message import (
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 """Bytes."""
+CUT_OFF: Final = "was cut off"
+"""Words of a Failure's message: the grace was over before the worker had ended, and saved all of it."""
 PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
 
@@ -120,7 +122,8 @@ class Orders(Message, frozen=True, kw_only=True):
 
     `leaving` names the members of the running world whose workers were asked to end and may still save: the
     others wait for them, and a script that ends with 0 meanwhile ends with its world, not with the training.
-    `grace` is how many seconds the deletion of this node's pod gives it, None where none is known.
+    `grace` is how many seconds the deletion of this node's pod gives it, None where none is known; `failed`
+    says of a STOP that the job has failed.
     """
 
     version: int
@@ -132,6 +135,7 @@ class Orders(Message, frozen=True, kw_only=True):
     hang: Hang | None = None
     leaving: tuple[str, ...] = ()
     grace: Finite | None = None
+    failed: bool = False
 
 
 class Watch(Request[Orders], frozen=True, kw_only=True):

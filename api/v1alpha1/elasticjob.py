@@ -558,7 +558,7 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler, FaultNode, LossAlarm or CheckpointTrouble."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble or CutOff."""
 
     message: str
     """The verdict in a sentence."""

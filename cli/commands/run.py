@@ -12,7 +12,8 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -41,12 +42,21 @@ from elasticjob.cli.standalone.torchrun import (
     streams,
 )
 from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent.group import CLOSING
 from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.agent.script import Script, Unusable, check
-from elasticjob.trainer.agent.settings import Recover, Settings, Start, modules_from, place_from, worker_count
+from elasticjob.trainer.agent.settings import (
+    Recover,
+    Settings,
+    Start,
+    modules_from,
+    place_from,
+    worker_count,
+)
 
 log = logging.getLogger("elasticjob.run")
 
+DAY = 86_400
 COLD = ("spawn", "cold")
 WARM = ("fork", "forkserver", "warm")
 
@@ -175,10 +185,14 @@ def run(
         ),
     ] = "forkserver",
     grace: Annotated[
-        float, option("--grace", help="Seconds for workers to exit before they are killed.")
-    ] = 20.0,
+        float | None,
+        option(
+            "--grace",
+            help="Seconds for workers to exit before they are killed. Default: the pod's, elsewhere 30.",
+        ),
+    ] = None,
     shutdown_timeout: Annotated[
-        int | None,
+        float | None,
         option("--shutdown-timeout", help="The same as --grace.", variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     ] = None,
     virtual_local_rank: Annotated[
@@ -264,7 +278,14 @@ def run(
         signals=signals(signals_to_handle),
         virtual_rank=virtual_local_rank,
         patience=rendezvous.join,
-        grace=grace if shutdown_timeout is None else float(shutdown_timeout),
+        grace=grace_of(
+            {
+                "--grace": grace,
+                "--shutdown-timeout": shutdown_timeout,
+                names.GRACE: os.environ.get(names.GRACE) or None,
+            },
+            in_pod=bool(place.pod),
+        ),
         check=network_check or exclude_straggler or bool(os.environ.get(names.CHECK)),
         payload=tuple(shlex.split(os.environ.get(names.CHECK_COMMAND, ""))),
     )
@@ -335,6 +356,24 @@ def forgiveness(given: str) -> float:
         problem = f"{names.FORGIVE_AFTER} is {given!r}"
         raise Failure(problem, next_step="give a number of seconds, or 0 for never", code=Exit.USAGE)
     return float(given or 0)
+
+
+def grace_of(given: Mapping[str, float | str | None], *, in_pod: bool) -> float:
+    """Return the seconds that workers have to exit: the first that is given, at most what the pod has."""
+    found = {name: seconds(name, value) for name, value in given.items() if value is not None}
+    first = next(iter(found.values()), Settings.grace)
+    pods = found.get(names.GRACE, Settings.grace)
+    return min(first, max(pods - CLOSING, pods / 2)) if in_pod else first
+
+
+def seconds(name: str, value: float | str) -> float:
+    """Return the seconds that a flag or variable gives; Failure unless they are between 0 and a day."""
+    with suppress(ValueError):
+        if 0 <= float(value) <= DAY:
+            return float(value)
+    raise Failure(
+        f"{name} is {value}", next_step=f"give seconds from 0 to {DAY}, which is a day", code=Exit.USAGE
+    )
 
 
 def checked(settings: Settings) -> None:

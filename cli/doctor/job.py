@@ -22,6 +22,8 @@ from elasticjob.kube.objects.views import Pod
 NO_STEP: Final = timedelta(minutes=5)
 STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
+GRAVE: Final = ("Hang", "CheckpointTrouble", "FaultNode", "CutOff")
+"""Findings of a master by which the training loses something."""
 POOR: Final = 0.8
 """Goodput below it is worth a look."""
 
@@ -147,7 +149,7 @@ def has_findings_of_its_master(seen: OneJob, now: datetime) -> Iterable[Finding]
     for found in training.findings if training else ():
         if seen.job.status.phase in FINISHED or now - found.time > RECENT:
             continue
-        grade = Grade.WRONG if found.reason in ("Hang", "CheckpointTrouble", "FaultNode") else Grade.DOUBTFUL
+        grade = Grade.WRONG if found.reason in GRAVE else Grade.DOUBTFUL
         yield Finding(
             grade,
             f"{found.reason}, {ago(found.time, now)} ago: {found.message}",

@@ -37,6 +37,7 @@ log = logging.getLogger("elasticjob.run")
 
 LOOPBACK = "127.0.0.1"
 TOLD = re.compile(r"round \d+: \d+ workers? |found the master ")
+FAILED = "Failed"
 LOOK_EVERY = 2.0  # seconds between looks for a master at the endpoint, by a node that took over
 
 
@@ -86,6 +87,11 @@ class Seat:
             self._back.cancel()
         self._over.set()
         await self._task
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the job whose master this is has failed, on another node perhaps."""
+        return bool(self.master and self.master.job.verdict and self.master.job.verdict.end == FAILED)
 
     async def _give_back(self) -> None:
         """End this master once there is one at the endpoint again: a node that comes looks for it there."""
@@ -148,7 +154,7 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
             code = await join(settings, seat if job.host else None)
     finally:
         await seat.close(code)
-    return code
+    return code or int(seat.has_failed)
 
 
 async def join_with_others(settings: Settings, job: Hosted, master: Master) -> int:

@@ -83,7 +83,12 @@ def _spec(
     given = replicas.pod
     main = replicas.main_container or {}
     identity = environment.identity(job, birth.role, birth.index, master=master, nodes=nodes)
-    extra = [*environment.job_variables(job), *_framework_variables(job, birth)]
+    resources = resources_of(main, birth.resource)
+    extra = [
+        *environment.allowance(given, resources),
+        *environment.job_variables(job),
+        *_framework_variables(job, birth),
+    ]
 
     def furnished(container: Manifest) -> Manifest:
         known = [*identity, environment.termination_log(container)]
@@ -92,7 +97,7 @@ def _spec(
         if job.spec.needs_master:
             found["volumeMounts"] = [*(container.get("volumeMounts") or []), environment.token_mount()]
         if container is main and birth.resource:
-            found["resources"] = resources_of(container, birth.resource)
+            found["resources"] = resources
         return found
 
     changed: dict[str, Any] = {

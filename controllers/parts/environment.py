@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from posixpath import basename, dirname
 from typing import Final
 
+from elasticjob.api.resources import Cores, MalformedQuantity
 from elasticjob.api.rpc import environment as env
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, NodeCheck
 from elasticjob.controllers.parts import names
@@ -16,6 +17,8 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 LAST_LINES: Final[Mapping[str, str]] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 """Without a termination message, the last lines of the log take its place, so that the error is shown."""
 
+GRACE_SECONDS: Final = 30
+"""Kubernetes' default of `terminationGracePeriodSeconds`."""
 UNREACHABLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Taints of machines whose kubelet does not report."""
 UNREACHABLE_SECONDS: Final = 30
@@ -51,6 +54,24 @@ def identity(
         values[env.CHECK] = "1"
     plain: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     return [*plain, _field(env.POD_NAME, "metadata.name"), _field(env.POD_IP, "status.podIP")]
+
+
+def allowance(pod: Manifest, resources: Manifest) -> list[Manifest]:
+    """Return the variables with what the kubelet grants: the grace of the pod, the processor time of the
+    container that trains, whose `resources` are those that it is made with.
+    """
+    grace = pod.get("terminationGracePeriodSeconds")
+    found = [{"name": env.GRACE, "value": str(GRACE_SECONDS if grace is None else grace)}]
+    cores = next((given for part in ("limits", "requests") if (given := _cores(resources, part))), None)
+    return found if cores is None else [*found, {"name": env.CPUS, "value": f"{float(cores.value):g}"}]
+
+
+def _cores(resources: Manifest, part: str) -> Cores | None:
+    """Return the cores in the limits or requests; what is no quantity is the API server's to refuse."""
+    try:
+        return Cores.parse((resources.get(part) or {}).get("cpu", 0))
+    except MalformedQuantity:
+        return None
 
 
 def termination_log(container: Manifest) -> Manifest:

@@ -369,6 +369,7 @@ def _pod(job: str, pod: Pod) -> nodes.Pod:
         index=index,
         phase=_phase(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
+        grace=pod.metadata.deletion_grace_period_seconds,
         relaunch=int(labels.get(LABEL_RELAUNCH, "0")),
         spot=spot_of(role, labels),
         resource=_resource(pod),

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from elasticjob.api.rpc.message import Empty
-from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Kept, Order, Orders, Progress, Report, Watch
+from elasticjob.api.rpc.nodes import (
+    CUT_OFF,
+    Failure,
+    Finish,
+    Hang,
+    Kept,
+    Order,
+    Orders,
+    Progress,
+    Report,
+    Watch,
+)
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
@@ -23,7 +34,7 @@ from elasticjob.master.rendezvous import rules, servers, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
-from elasticjob.master.state.job import Job, Spot, Turn
+from elasticjob.master.state.job import NAMED, End, Job, Spot, Turn
 from elasticjob.master.state.node import ENDS, Node, Phase
 from elasticjob.master.state.roster import Roster
 
@@ -53,6 +64,7 @@ class Pod(msgspec.Struct, frozen=True):
     phase: Phase
     uid: str = ""
     leaving: bool = False
+    grace: float | None = None  # seconds that its deletion gives it
     relaunch: int = 0
     spot: Spot | None = None
     resource: Mapping[str, str] = {}  # requests of its training container
@@ -80,14 +92,19 @@ def answer(job: Job, request: Watch, now: datetime) -> Orders | None:
 
 def orders(job: Job, request: Watch, now: datetime) -> Orders:
     """Return the present orders of this node."""
-    node, order = job.nodes[request.node], _Draft(job.version)
+    node = job.nodes[request.node]
+    order = _Draft(job.version, node.grace)
     if job.verdict:
-        return order.stop(node.round, job.verdict.message)
+        failed = job.verdict.end is End.FAILED
+        return order.stop(node.round, job.verdict.message, failed=failed)
     if job.member(node.name):
         if job.ending:
             return order.regroup(node.round, job.ending.reason, job.ending.lost or job.ending.broken)
         hang = job.health.hang
-        return order.train(node.round, hang=hang if hang and hang.round == node.round else None)
+        leaving = tuple(job.leaving)[:NAMED]
+        return order.train(
+            node.round, hang=hang if hang and hang.round == node.round else None, leaving=leaving
+        )
     if node.round:
         return order.regroup(
             node.round, f"a new master took over: it does not know the world of {node.round}"
@@ -118,6 +135,8 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     """Record why a worker failed; a final failure loses the node and counts against its restarts."""
     node = incarnations.known(job, request)
     where = (request.round, request.local_rank)
+    if CUT_OFF in request.message and request.exit_code in FROM_OUTSIDE and not request.final:
+        return Turn(_cut_off(job, node, request, now), Empty())
     if node.reported != where:
         job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     node = node.but(reported=where, failure=_last_words(request))
@@ -133,6 +152,16 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
+
+
+def _cut_off(job: Job, node: Node, request: Failure, now: datetime) -> Job:
+    """Name a worker whose grace was too short, once; that is no failure of its own, and costs no restart."""
+    where = (request.round, request.local_rank)
+    if node.reported == where:
+        return job
+    job = job.put(node.but(reported=where, failure=request.message))
+    job = job.but(shards=_without_worker(job, request))
+    return workers.named(job, Kind.CUT_OFF, f"{node.name}: {request.message}", now)
 
 
 def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None, now: datetime) -> Job:
@@ -184,7 +213,9 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     job = _with_alarms(job, node, request.progress, None, now)
     if request.progress:
         job = progress.record(job, request.progress, now)
-    job = job.put(job.nodes[node.name].but(finished=True, joined=None))
+    if node.name in job.leaving:  # it has saved, and its replacement goes on
+        return Turn(rules.settle(rules.left(job, node.name, now), now), Empty())
+    job = job.put(job.nodes[node.name].but(finished=True, with_a_leave=bool(job.leaving), joined=None))
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
@@ -285,8 +316,8 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         return gone(job, seen, f"pod {node.pod} is gone", now)
     if not node.beat and seen.phase in ENDS:  # without an agent: its shards need not wait for their deadline
         return job.but(shards=book.lose_node(job.shards, name))
-    if own and own.leaving and not seen.leaving:
-        return _leaves(job, seen, now)
+    if own and own.leaving and (not seen.leaving or own.grace != seen.grace):
+        return _leaves(job, seen.but(grace=own.grace), now)
     return job
 
 
@@ -316,11 +347,11 @@ def _phase(node: Node, current: Pod | None) -> Phase:
 
 
 def _leaves(job: Job, node: Node, now: datetime) -> Job:
-    """Plan the node's leave: its pod is being deleted, and its agent gets SIGTERM."""
-    job = job.put(node.but(leaving=True, joined=None))
-    if not job.member(node.name) or node.finished:
+    """Plan the node's leave: its pod is being deleted, its agent gets SIGTERM, and is told the grace."""
+    job = job.put(node.but(leaving=True, joined=None)).but(version=job.version + 1)
+    if node.finished:
         return job
-    return rules.end(job, f"pod {node.pod} is being deleted", now, left=(node.name,))
+    return rules.depart(job, node.name, f"pod {node.pod} is being deleted", node.grace or 0.0, now)
 
 
 def gone(job: Job, node: Node, why: str, now: datetime) -> Job:
@@ -342,15 +373,21 @@ def _last_words(request: Failure) -> str:
 
 
 class _Draft(NamedTuple):
-    """Orders of one version."""
+    """Orders of one version to one node."""
 
     version: int
+    grace: float | None
 
-    def stop(self, number: int, reason: str) -> Orders:
-        return Orders(version=self.version, order=Order.STOP, round=number, reason=reason)
+    def stop(self, number: int, reason: str, *, failed: bool = False) -> Orders:
+        return self._orders(Order.STOP, number, reason=reason, failed=failed)
 
     def regroup(self, number: int, reason: str, lost: tuple[str, ...] = ()) -> Orders:
-        return Orders(version=self.version, order=Order.REGROUP, round=number, lost=lost, reason=reason)
+        return self._orders(Order.REGROUP, number, lost=lost, reason=reason)
 
-    def train(self, number: int, reason: str = "", hang: Hang | None = None) -> Orders:
-        return Orders(version=self.version, order=Order.TRAIN, round=number, reason=reason, hang=hang)
+    def train(
+        self, number: int, reason: str = "", hang: Hang | None = None, leaving: tuple[str, ...] = ()
+    ) -> Orders:
+        return self._orders(Order.TRAIN, number, reason=reason, hang=hang, leaving=leaving)
+
+    def _orders(self, order: Order, number: int, **more: Any) -> Orders:
+        return Orders(version=self.version, order=order, round=number, grace=self.grace, **more)

@@ -82,6 +82,8 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
     name = request.node
     if not (job.world and job.member(name)):
         return job
+    if job.leaving and request.recovery is Recovery.RESTART:
+        return job  # it has saved already: its world ends when the others have
     broken = request.broken and request.after == job.world.round
     job = rules.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
     if job.ending and not job.ending.stopped:
@@ -90,14 +92,16 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
 
 
 def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
-    """Keep the node as a member until the step boundary, so that its last step counts."""
+    """Keep the node as a member until the step boundary, so that its last step counts; a script longer.
+
+    Its pod's deletion may give another grace than the one that the agent was started with.
+    """
     job = job.put(node.but(leaving=True, joined=None))
+    if node.name in job.leaving:
+        return job if request.grace > 0 else rules.left(job, node.name, now)
     because = f": {request.reason}" if request.reason else ""
-    return (
-        rules.end(job, f"{node.name} leaves{because}", now, left=(node.name,))
-        if job.member(node.name)
-        else job
-    )
+    grace = node.grace if node.grace is not None and request.grace > 0 else request.grace
+    return rules.depart(job, node.name, f"{node.name} leaves{because}", grace, now)
 
 
 def _drop_out(job: Job, node: Node, request: Leave, now: datetime) -> Job:

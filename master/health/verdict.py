@@ -46,7 +46,8 @@ def succeed_when_newcomers_alone_are_left(job: Job, now: datetime) -> Verdict | 
 
 def succeed_when_the_leader_finished(job: Job, now: datetime) -> Verdict | None:
     """The node whose success is the job's succeeded, whoever else goes on."""
-    if not job.spec.leader or not _finished(job, job.spec.leader):
+    leader = job.nodes.get(job.spec.leader)
+    if leader is None or not leader.completed or leader.with_a_leave:
         return None
     return _success(job, 1, f" {job.spec.leader} (successPolicy ChiefOrWorker0)", now)
 

@@ -51,7 +51,7 @@ def heard(job: Job, request: Report, now: datetime) -> Job:
 def look(job: Job, now: datetime) -> Job:
     """Apply the rules now: find who hangs and who is slow; go on with a hang that is known."""
     health, world = job.health, job.running
-    if world is None or health.round != world.round:
+    if world is None or health.round != world.round or job.leaving:  # who saves is waited for
         return over(job) if health.hang else job
     job = follow(job, now) if health.hang else find_hang(job, now)
     if job.health.looked is None or now - job.health.looked >= EVERY:

@@ -11,25 +11,31 @@ elastic are newcomers, and come last: they begin again with each world, and take
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
 6. No world is formed once all members of the last one have finished, or of newcomers alone, once an older
 elastic member has: the training is over.
-7. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+7. A running world of plain scripts ends once every member that leaves is gone, or had its time to save. The
+others train on until then, or wait with what they save together.
+8. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.api.sentences import few
 from elasticjob.master.rendezvous import topology
-from elasticjob.master.state.job import NAMED, Ending, Job
+from elasticjob.master.state.job import NAMED, Departure, Ending, Job
 from elasticjob.master.state.node import Joined, Kind, Node
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change
 
+MARGIN = timedelta(seconds=2)
+"""Beyond the grace of a member that leaves, until the others wait for it no more."""
 FEW = 64
 """Nodes of a job up to which every answer names the missing ones; beyond it says how many there are."""
+LONGEST = 7 * 86400.0
+"""Seconds of a grace, however long its pod has."""
 SHOWN = 4
 """Names of each sort that the history of changes keeps."""
 
@@ -39,6 +45,8 @@ def lose(job: Job, name: str, why: str, now: datetime) -> Job:
     node = job.nodes[name]
     if node.finished:  # it succeeded, so the world is not broken
         return job
+    if name in job.leaving:
+        return left(job, name, now)
     member = job.member(name)
     job = job.put(node.but(round=0, joined=None))
     return end(job, why, now, lost=(name,)) if member else job
@@ -49,12 +57,49 @@ def end(
 ) -> Job:
     """End the world: at once if members are `lost`, at its next step boundary otherwise."""
     old = job.ending or Ending(reason=reason, since=now)
+    left = (*job.leaving, *left)
     news = old.but(lost=_union(old.lost, lost), left=_union(old.left, left))
     if lost and not old.lost:
         news = news.but(reason=reason, stopped=old.stopped or now)
     if not job.world or news == job.ending:
         return job
-    return job.but(ending=news, gathering=job.gathering or now, version=job.version + 1)
+    version = job.version + 1
+    return job.but(ending=news, leaving={}, gathering=job.gathering or now, version=version)
+
+
+def depart(job: Job, name: str, reason: str, grace: float, now: datetime) -> Job:
+    """Let a node leave: a member whose script has `grace` seconds to save stays in its world meanwhile.
+
+    Elastic workers stop at the next step boundary, and have no need of it.
+    """
+    before = job.leaving.get(name)
+    if not job.member(name) or (before and before.gone):
+        return job
+    if grace <= 0 or not job.running or not _is_plain(job):
+        return end(job, reason, now, left=(name,))
+    until = now + timedelta(seconds=min(grace, LONGEST)) + MARGIN
+    news = {**job.leaving, name: Departure(until=until, reason=before.reason if before else reason)}
+    is_named = len(job.leaving) < NAMED
+    return job.but(leaving=news, version=job.version + is_named)
+
+
+def left(job: Job, name: str, now: datetime) -> Job:
+    """Note that a member which was leaving is gone: it stays in its world while others leave it, too."""
+    gone = job.leaving[name].but(until=now, gone=True)
+    return _end_with_the_leavers(job.but(leaving={**job.leaving, name: gone}), now)
+
+
+def _end_with_the_leavers(job: Job, now: datetime) -> Job:
+    if not job.leaving or any(each.until > now for each in job.leaving.values()):
+        return job
+    reason, more = next(iter(job.leaving.values())).reason, len(job.leaving) - 1
+    return end(job, reason + (f", and {more} more" if more else ""), now)
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether no member of the world is known to be elastic."""
+    members = job.world.members if job.world else ()
+    return bool(job.leaving) or not any(job.nodes[member.node].elastic for member in members)
 
 
 def restarted(job: Job, name: str) -> Job:
@@ -72,7 +117,7 @@ def settle(job: Job, now: datetime) -> Job:
     """Apply the rules now: end the world for newcomers, complete the next one."""
     if job.verdict:
         return job
-    job = _cut_in(job, now)
+    job = _cut_in(_end_with_the_leavers(job, now), now)
     if job.running or is_trained(job):
         return job
     if job.gathering is None:
@@ -142,7 +187,8 @@ def sentence(job: Job, now: datetime) -> str:
     if job.verdict:
         return job.verdict.message
     if world := job.running:
-        return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
+        leaving = f"; {few(job.leaving)} may save, and leave" if job.leaving else ""
+        return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers{leaving}"
     why = f" ({job.ending.reason})" if job.ending else " yet"
     return f"no world{why}: {why_waiting(job, now)}"
 
@@ -150,7 +196,7 @@ def sentence(job: Job, now: datetime) -> str:
 def _cut_in(job: Job, now: datetime) -> Job:
     """End the running world for newcomers that are ready, unless it is full or a member has finished."""
     world, most = job.running, job.most
-    if not world or most <= len(world.members):
+    if not world or job.leaving or most <= len(world.members):
         return job
     many = job.nodes.count(lambda kind: kind.joined and not kind.holds)  # while a world runs, members hold
     room = most - len(world.members)

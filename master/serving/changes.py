@@ -17,6 +17,9 @@ def say(before: Job, job: Job) -> None:
             log.warning("%s: %s", finding.reason, finding.message)
     if job.check.findings is not before.check.findings and (sentence := checks.sentence(job)):
         log.info("node check: %s", sentence)
+    for name in job.leaving.keys() - before.leaving.keys():
+        leaves = job.leaving[name]
+        log.info("%s: round %d goes on until it is gone, or %s", leaves.reason, job.round, leaves.until)
     if job.verdict and not before.verdict:
         log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
     elif job.ending and job.ending != before.ending:

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     FAULT_NODE = "FaultNode"
     LOSS = "LossAlarm"
     CHECKPOINT = "CheckpointTrouble"
+    CUT_OFF = "CutOff"
 
 
 class Told(Value, frozen=True):

@@ -45,6 +45,13 @@ def _running_world_is_whole(job: Job) -> str:
     return f"world {job.running.round} runs without its members {gone}" if gone else ""
 
 
+def _only_members_of_a_running_world_leave_it(job: Job) -> str:
+    wrong = [
+        name for name in job.leaving if job.ending or not job.member(name) or not job.nodes[name].leaving
+    ]
+    return f"{wrong} leave a world that they are not in" if wrong else ""
+
+
 def _rank_zero_is_the_oldest(job: Job) -> str:
     ages = [member.since for member in job.world.members] if job.world else []
     sound = ages[:1] == [min(ages, default=0)] if job.topology else ages == sorted(ages)
@@ -86,6 +93,7 @@ INVARIANTS = (
     _rounds_rise,
     _members_are_what_the_world_says,
     _running_world_is_whole,
+    _only_members_of_a_running_world_leave_it,
     _rank_zero_is_the_oldest,
     _only_the_living_wait,
     _gathering_is_the_opposite_of_training,

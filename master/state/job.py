@@ -134,6 +134,14 @@ class Ending(Value, frozen=True):
     stopped: datetime | None = None  # when the first member made its last step, as far as the master knows
 
 
+class Departure(Value, frozen=True):
+    """A member that was asked to leave, and may save until then; `gone`: it is here no more."""
+
+    until: datetime
+    reason: str
+    gone: bool = False
+
+
 class End(StrEnum):
     """The outcomes of a job."""
 
@@ -155,7 +163,8 @@ class Job(Value, frozen=True):
 
     `round` is the highest round any node is known to have been in; `world` is the last one that this master
     completed or took over; `version` rises whenever the orders of any node change; `gathering` is the time
-    since which no world trains although enough pods run; `batch_slots` never shrinks.
+    since which no world trains although enough pods run; `batch_slots` never shrinks. `leaving` are members
+    of the running world that were asked to end and may save: it ends with the last of them.
     """
 
     spec: Spec
@@ -164,6 +173,7 @@ class Job(Value, frozen=True):
     version: int = 1
     world: World | None = None
     ending: Ending | None = None
+    leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
     gathering: datetime | None = None
     batch_slots: int = 0
     training: Training = Training()

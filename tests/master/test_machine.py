@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import dispatch
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
-from tests.kit.master.turns import Played, failure, finish, join, leave, ran, report, watch
+from tests.kit.master.turns import Played, failure, finish, join, leave, plain, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]
 ANY = st.sampled_from(NAMES)
@@ -26,8 +27,14 @@ ANY = st.sampled_from(NAMES)
 class Lives(RuleBasedStateMachine):
     """Agents that behave as agents do, on a network that loses, repeats and delays."""
 
-    @initialize(minimum=st.integers(1, 3), more=st.integers(0, 4), unit=st.integers(1, 3))
-    def begin(self, minimum: int, more: int, unit: int) -> None:
+    @initialize(
+        minimum=st.integers(1, 3),
+        more=st.integers(0, 4),
+        unit=st.integers(1, 3),
+        enter=st.sampled_from([join, plain]),
+    )
+    def begin(self, minimum: int, more: int, unit: int, enter: Callable[..., Join]) -> None:
+        self.enter = enter
         maximum = max(minimum + more, -(-minimum // unit) * unit)
         self.game = Played(minimum, maximum, unit, restart_count=1000, replicas=6)
         self.saved: list[bytes] = [snapshot(self.game.job)]
@@ -95,11 +102,11 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=ANY, broken=st.booleans())
     def an_agent_joins(self, name: str, broken: bool) -> None:
-        self.ask(join(name, self.life(name), after=self.round_of(name), broken=broken))
+        self.ask(self.enter(name, self.life(name), after=self.round_of(name), broken=broken))
 
-    @rule(name=ANY, planned=st.booleans())
-    def an_agent_leaves(self, name: str, planned: bool) -> None:
-        self.ask(leave(name, self.round_of(name), planned=planned, life=self.life(name)))
+    @rule(name=ANY, planned=st.booleans(), grace=st.sampled_from([0.0, 3.0, 10.0]))
+    def an_agent_leaves(self, name: str, planned: bool, grace: float) -> None:
+        self.ask(leave(name, self.round_of(name), planned=planned, life=self.life(name), grace=grace))
 
     @rule(name=ANY)
     def a_line_is_cut(self, name: str) -> None:

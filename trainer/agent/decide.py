@@ -14,6 +14,7 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Step, Tell
 from elasticjob.trainer.agent.failures import (
+    UNDONE,
     hint,
     how_it_ended,
     may_be_an_echo,
@@ -21,13 +22,12 @@ from elasticjob.trainer.agent.failures import (
     said_last,
     why_hopeless,
 )
-from elasticjob.trainer.agent.group import KILLED, Ending, Failed, Group, Life, Terms, Worker
+from elasticjob.trainer.agent.group import CLOSING, KILLED, Ending, Failed, Group, Life, Terms, Worker
 from elasticjob.trainer.link.channel import Abort, Enter, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
 STUCK = 3.0  # seconds that a worker with short steps has to leave a broken collective
 UNKNOWN = 30.0  # the same for a worker whose step time is not known yet
-PATIENCE = 5.0  # seconds that a worker of an ended world has to exit by itself
 LEFT = "Left"  # the reason for an end requested by SIGTERM
 NOT_SAVED = 74  # exit code: the training is done, and its last checkpoint could not be written (EX_IOERR)
 HUNG = 1  # exit code: 137 would say that the cluster killed it, and cost the node no restart
@@ -74,12 +74,13 @@ def kill_what_is_behind(group: Group, now: float) -> Step | None:
 def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | None:
     """End the workers that hold no state once another one here has finished the training.
 
-    A worker that was lost near the end is started again; alone it would train the whole job once more. One
-    that failed after the end has to do that part again.
+    A worker that was lost before the last step is started again; alone it would train the whole job once
+    more. One that ended after it has to do what follows again: success means that all of it was done.
     """
-    finished = group.trained and group.ended and not any(each.after_end for each in group.failures)
-    if group.ending or group.bound or not finished or holders(group):
+    if group.ending or group.bound or not (group.trained and group.ended) or holders(group):
         return None
+    if group.undone:
+        return None if group.copies else give_up(group, group.undone[0], now)
     late = [worker for worker in group.workers.values() if worker.kill_at is None]
     if late:
         return killed(group, late, f"ending {places(late)}: the training is over")
@@ -93,7 +94,8 @@ def exit_when_nothing_is_left(group: Group, now: float) -> Step | None:
     end = group.ending
     if end is None or group.workers:
         return None
-    return Step(group, (Exit(end.code, end.reason, end.message, end.local_rank),))
+    gone = (Report(planned_leave(group, group.asked_to_leave)),) if end.awaited else ()
+    return Step(group, (*gone, Exit(end.code, end.reason, end.message, end.local_rank)))
 
 
 def kill_after_grace(group: Group, now: float) -> Step | None:
@@ -102,14 +104,44 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
     if not late:
         return None
-    return killed(group, late, f"killing {places(late)}: told to end, still there")
+    if group.ending is None or group.ending.reason != LEFT:
+        return killed(group, late, f"killing {places(late)}: told to end, still there")
+    return cut_off(group, group.ending, late, now)
+
+
+def cut_off(group: Group, ending: Ending, late: Sequence[Worker], now: float) -> Step:
+    """Kill the workers for which the grace of a node that leaves was too short, and say so everywhere."""
+    limit = "terminationGracePeriodSeconds" if group.terms.in_pod else "--grace"
+    sentence = (
+        f"{places(late)} cut off {now - ending.began:.1f} s after {ending.number.name}, busy: a save is "
+        f"incomplete; give a longer {limit}"
+    )
+    reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])
+    step = killed(
+        replace(group, ending=replace(ending, message=f"{ending.message}; {sentence}")), late, sentence
+    )
+    return replace(step, actions=(*step.actions, *reports))
+
+
+def follow_the_grace_of_a_deletion(group: Group, now: float) -> Step | None:
+    """Kill as late as the deletion of this pod allows: it may give another grace than the pod's own."""
+    end, orders = group.ending, group.orders
+    if end is None or end.reason != LEFT or orders is None or orders.grace is None:
+        return None
+    kill_at = end.began + max(orders.grace - CLOSING, orders.grace / 2)
+    if kill_at == end.kill_at:
+        return None
+    asked = (replace(w, kill_at=kill_at) for w in group.workers.values() if w.kill_at == end.kill_at)
+    done = replace(with_all(group, asked), ending=replace(end, kill_at=kill_at))
+    return Step(done, (), f"the deletion of this pod gives workers {kill_at - end.began:.0f} s")
 
 
 def stop_when_ordered(group: Group, now: float) -> Step | None:
     """Stop the workers when the master orders it."""
     if group.ending or group.orders is None or group.orders.order is not Order.STOP:
         return None
-    ending = Ending(0, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
+    code = 1 if group.orders.failed and not group.terms.in_pod else 0  # a pod's master tells it
+    ending = Ending(code, "Stopped", group.orders.reason or "the job ended", kill_at=now + group.terms.grace)
     return Step(replace(group, ending=ending), (), f"stopping: {ending.message}")
 
 
@@ -148,16 +180,7 @@ def still_saving(terms: Terms, problem: str, limit: float) -> str:
 
 def fail_without_the_last_checkpoint(group: Group, problem: str) -> Step:
     """Return the end of a run whose result was not written."""
-    report = Failure(
-        node=group.terms.node,
-        incarnation=group.terms.incarnation,
-        round=group.round,
-        local_rank=0,
-        exit_code=NOT_SAVED,
-        message=problem[-2048:],
-        final=True,
-        unsaved=True,
-    )
+    report = failure(group, 0, group.round, NOT_SAVED, problem, final=True, unsaved=True)
     ending = Ending(NOT_SAVED, "NotSaved", f"all workers ended with code 0, but {problem}")
     return Step(replace(group, ending=ending), (Report(report),), ending.message)
 
@@ -166,13 +189,8 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
     """On SIGTERM, send Leave, finish the step, and exit."""
     if group.ending or not group.asked_to_leave:
         return None
-    leave = Leave(
-        node=group.terms.node,
-        incarnation=group.terms.incarnation,
-        round=group.round,
-        planned=True,
-        reason=group.asked_to_leave,
-    )
+    scripts = any(not worker.elastic for worker in group.training)
+    leave = planned_leave(group, group.asked_to_leave, group.terms.grace if scripts else 0.0)
     unsaved = ", before the last checkpoint was written" if group.saving else ""
     ending = Ending(
         group.leave_code,
@@ -180,8 +198,22 @@ def leave_when_asked(group: Group, now: float) -> Step | None:
         f"{group.asked_to_leave}{unsaved}",
         gentle=True,
         kill_at=now + group.terms.grace,
+        began=now,
+        number=group.leave_signal,
+        awaited=scripts,
     )
-    return Step(replace(group, ending=ending), (Ask(None), Report(leave)), f"leaving: {ending.message}")
+    left = replace(group, ending=ending, leave_count=1)
+    return Step(left, (Ask(None), Report(leave)), f"leaving: {ending.message}")
+
+
+def pass_on_a_signal_that_comes_again(group: Group, now: float) -> Step | None:
+    """Pass on a signal that comes while this node leaves, such as a second Ctrl-C."""
+    if group.ending is None or group.ending.reason != LEFT or group.leave_count < 2:
+        return None
+    rest = [worker for worker in group.workers.values() if worker.kill_at != KILLED]
+    asked = (replace(worker, kill_at=group.ending.kill_at) for worker in rest)
+    done = replace(with_all(group, asked), leave_count=1)
+    return Step(done, tuple(Signal(worker.slot, group.leave_signal) for worker in rest))
 
 
 def report_failures(group: Group, now: float) -> Step | None:
@@ -192,30 +224,25 @@ def report_failures(group: Group, now: float) -> Step | None:
     hopeless = why_hopeless(group)
     if hopeless and may_be_an_echo(group, failed) and now < failed.at + EXCUSE:
         return None
-    report = Failure(
-        node=group.terms.node,
-        incarnation=group.terms.incarnation,
-        round=failed.round,
-        local_rank=failed.slot,
-        exit_code=failed.status,
-        message=said_last(failed)[-2048:],
-        final=bool(hopeless),
-    )
-    done = replace(
-        group,
-        failures=tuple(replace(each, reported=True) if each is failed else each for each in group.failures),
-    )
-    sentence = f"worker {failed.slot} {how_it_ended(failed)}"
     if hopeless:
-        ending = Ending(
-            code=HUNG if failed.hung else failed.status if failed.status > 0 else 128 - failed.status,
-            reason=reason_of(group, failed),
-            message=f"{sentence}; {hopeless}{hint(group, failed)}",
-            local_rank=failed.slot,
-            kill_at=now + PATIENCE,
-        )
-        done, sentence = replace(done, ending=ending), f"giving up: {ending.message}"
-    return Step(done, (Report(report),), f"{whose(group, failed)}{sentence}")
+        return give_up(group, failed, now, hopeless)
+    report = failure(group, failed.slot, failed.round, failed.status, said_last(failed))
+    sentence = f"worker {failed.slot} {how_it_ended(failed)}"
+    return Step(reported(group, failed), (Report(report),), f"{whose(group, failed)}{sentence}")
+
+
+def give_up(group: Group, failed: Failed, now: float, hopeless: str = UNDONE) -> Step:
+    """Return the end of a run that another start of a worker would not help, and why."""
+    report = failure(group, failed.slot, failed.round, failed.status, said_last(failed), final=True)
+    ending = Ending(
+        code=HUNG if failed.hung else failed.status if failed.status > 0 else 128 - failed.status,
+        reason=reason_of(group, failed),
+        message=f"worker {failed.slot} {how_it_ended(failed)}; {hopeless}{hint(group, failed)}",
+        local_rank=failed.slot,
+        kill_at=now + group.terms.grace,
+    )
+    done = replace(reported(group, failed), ending=ending)
+    return Step(done, (Report(report),), f"{whose(group, failed)}giving up: {ending.message}")
 
 
 def end_workers_when_ending(group: Group, now: float) -> Step | None:
@@ -223,12 +250,12 @@ def end_workers_when_ending(group: Group, now: float) -> Step | None:
     end = group.ending
     if end is None:
         return None
-    kill_at = end.kill_at or now + PATIENCE
+    kill_at = end.kill_at or now + group.terms.grace
     actions: list[Action] = []
     changed: list[Worker] = []
     for worker in (w for w in group.workers.values() if w.kill_at is None):
         if not (end.gentle and worker.elastic) or worker.life is Life.STARTING:
-            actions.append(Signal(worker.slot, signal.SIGTERM))
+            actions.append(Signal(worker.slot, end.number))
             changed.append(replace(worker, kill_at=kill_at))
         elif worker.life is Life.WAITING:
             actions.append(Tell(worker.slot, Stop(reason=end.message)))
@@ -265,7 +292,7 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
 
 def give_up_a_broken_round(group: Group, now: float) -> Step | None:
     """Leave a world in which a worker here died, unless another one here holds the job's state."""
-    gone = set(group.seats) - set(group.workers) - group.ended
+    gone = set(group.seats) - set(group.workers) - group.ended - group.paused
     if group.ending or not group.world or group.given_up >= group.round or not gone or not_started(group):
         return None
     if group.regroup and group.recovery is Recovery.RESTART:
@@ -317,7 +344,7 @@ def terminate_what_cannot_regroup(group: Group, now: float) -> Step | None:
     rest = [w for w in group.training if not w.elastic and w.kill_at is None]
     if not rest:
         return None
-    done = with_all(group, (replace(w, kill_at=now + PATIENCE) for w in rest))
+    done = with_all(group, (replace(w, kill_at=now + group.terms.grace) for w in rest))
     why = group.orders.reason if group.regroup and group.orders else "a worker here ended"
     return Step(
         done,
@@ -353,7 +380,7 @@ def start_workers_in_the_world(group: Group, now: float) -> Step | None:
         slot: Worker(slot=slot, born=now, start=start, life=Life.TRAINING, round=group.round)
         for slot in group.seats
     }
-    done = replace(group, workers=workers, spawned=group.round, starts=start)
+    done = replace(group, workers=workers, spawned=group.round, starts=start, paused=frozenset())
     return Step(done, actions, describe_world(group))
 
 
@@ -388,6 +415,8 @@ RULES: tuple[Rule, ...] = (
     kill_after_grace,
     kill_what_hangs,
     kill_what_is_behind,
+    follow_the_grace_of_a_deletion,
+    pass_on_a_signal_that_comes_again,
     stop_when_ordered,
     end_newcomers_to_a_finished_training,
     save_when_all_workers_ended,
@@ -426,7 +455,7 @@ def patience(worker: Worker) -> float:
 
 def wish(group: Group) -> tuple[Join | None, tuple[int, ...]]:
     """Return the Join that this node should have pending, and its slots in rank order."""
-    if group.ending or not group.vetted or not_started(group) or enterable(group):
+    if group.ending or not group.vetted or not_started(group) or enterable(group) or group.peers_leave:
         return None, ()
     if group.recovery is Recovery.RESTART:
         idle = group.warm and not group.workers and all(failed.reported for failed in group.failures)
@@ -498,6 +527,37 @@ def whose(group: Group, failed: Failed) -> str:
     if group.world is None or failed.round != group.round or failed.slot not in group.seats:
         return ""
     return f"rank {entry(group, failed.slot).rank}: "
+
+
+def failure(group: Group, slot: int, round_: int, code: int, message: str, **more: bool) -> Failure:
+    """Return the report of a worker's failure; `more`: whether it is final, and the like."""
+    return Failure(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=round_,
+        local_rank=slot,
+        exit_code=code,
+        message=message[-2048:],
+        **more,
+    )
+
+
+def reported(group: Group, failed: Failed) -> Group:
+    """Return the group in which a failure is reported."""
+    known = (replace(each, reported=True) if each is failed else each for each in group.failures)
+    return replace(group, failures=tuple(known))
+
+
+def planned_leave(group: Group, reason: str, grace: float = 0.0) -> Leave:
+    """Return the Leave of a node that ends; its scripts have `grace` seconds."""
+    return Leave(
+        node=group.terms.node,
+        incarnation=group.terms.incarnation,
+        round=group.round,
+        planned=True,
+        reason=reason,
+        grace=grace,
+    )
 
 
 def leave_broken(group: Group, round_: int, reason: str) -> Report:

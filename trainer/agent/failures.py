@@ -19,6 +19,7 @@ SURE = re.compile(
 UNSURE = re.compile(r"connect|time[d ]*out|unreachable|resolv|temporar", re.IGNORECASE)
 """Words of an error that may have come over a network, whatever its class."""
 NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
+UNDONE = "the others have finished, and without checkpoint= it would train the whole job again"
 WORLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what an elastic worker does not start with
 
 
@@ -26,8 +27,8 @@ def why_hopeless(group: Group) -> str:
     """Return why a restart of the workers would not help, empty if it may."""
     if group.terms.in_pod and any(failed.out_of_memory and not failed.reported for failed in group.failures):
         return "another start here would have no more memory, so this pod ends"
-    if group.ended and not group.copies and any(failed.after_end for failed in group.failures):
-        return "the others have finished, and without checkpoint= it would train the whole job again"
+    if group.ended and not group.copies and group.undone:
+        return UNDONE
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again here"

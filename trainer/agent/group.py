@@ -31,6 +31,7 @@ from elasticjob.trainer.link.channel import (
 )
 
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
+CLOSING = 1.0  # seconds of a pod's grace that the agent keeps: to say which worker was cut off, and to exit
 QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
 
 
@@ -100,7 +101,8 @@ class Failed:
     hung: bool = False  # killed because it kept the others waiting; `message` has the verdict
     step: int = 0  # the last one that workers here had made
     out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
-    after_end: bool = False  # by an error of the script's after the last step of the training
+    after_end: bool = False  # it had said that it has done the last step of the training
+    main: bool = False  # it was rank 0
     reported: bool = False
 
     @property
@@ -111,7 +113,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Ending:
-    """The agent is shutting down. `gentle`: workers may finish their step."""
+    """The agent is shutting down, since `began`. `gentle`: workers may finish their step."""
 
     code: int
     reason: str
@@ -119,6 +121,9 @@ class Ending:
     gentle: bool = False
     local_rank: int = -1
     kill_at: float = 0.0
+    began: float = 0.0
+    number: signal.Signals = signal.SIGTERM  # what scripts are asked with
+    awaited: bool = False  # the other nodes wait until this one is gone
 
 
 @dataclass(frozen=True)
@@ -143,12 +148,17 @@ class Group:
     missed: int = 0  # the last world that was formed for a question that had been taken back or changed
     asking: Join | None = None
     asking_seats: tuple[int, ...] = ()
-    trained: bool = False  # a worker here has done the last step of the training
+    trained: int = 0  # the world in which a worker here has done the last step of the training, 0: none yet
+    paused: frozenset[int] = (
+        frozenset()
+    )  # slots whose script ended by itself while a peer left, see `peers_leave`
     copies: bool = False  # checkpoints of the training are written
     saving: bool = False  # all workers have ended, and their last checkpoint is being written
     unsaved: str | None = None  # why it is not; empty: it is
     asked_to_leave: str = ""
     leave_code: int = 0  # the exit code of that end
+    leave_signal: signal.Signals = signal.SIGTERM
+    leave_count: int = 0  # how often it was asked
     ending: Ending | None = None
     progress: Progress | None = None
     progress_round: int = 0  # the world in which `progress` was made
@@ -198,6 +208,30 @@ class Group:
             and self.round
             and self.orders.round >= self.round
         )
+
+    @property
+    def main(self) -> int | None:
+        """The slot of rank 0, if that is here."""
+        if self.world is None or not self.seats or self.world.first_rank(self.terms.node):
+            return None
+        return self.seats[0]
+
+    @property
+    def peers_leave(self) -> bool:
+        """Whether members of this world were asked to end: scripts may save with them, and end as they do."""
+        orders = self.orders
+        return bool(orders and orders.leaving and orders.order is Order.TRAIN and orders.round == self.round)
+
+    @property
+    def undone(self) -> tuple[Failed, ...]:
+        """The workers that failed after the last step, and whose part after it nobody here has done since.
+
+        The main worker counts from the world of the last step on, whether it could still say that it made it.
+        """
+        late = (
+            each for each in self.failures if each.after_end or (each.main and each.round == self.trained)
+        )
+        return tuple(failed for failed in late if failed.slot not in self.ended)
 
     def with_worker(self, worker: Worker) -> Group:
         """Return the group with `worker` in its slot."""
@@ -259,6 +293,7 @@ class AskedToLeave:
 
     reason: str
     code: int = 143
+    number: signal.Signals = signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -292,8 +327,10 @@ def observe(group: Group, event: Event, now: float) -> Group:
             return replace(group, orders=orders, gone=gone, failures=excused(group, orders))
         case Formed(world=world):
             return answered(group, world)
-        case AskedToLeave(reason=reason, code=code):
-            return replace(group, asked_to_leave=reason, leave_code=code)
+        case AskedToLeave(reason=reason, code=code, number=number):
+            count = group.leave_count + 1
+            asked = replace(group, leave_count=count, leave_signal=number)
+            return asked if count > 1 else replace(asked, asked_to_leave=reason, leave_code=code)
         case Dismissed(code=code, reason=reason, message=message):
             return group if group.ending else replace(group, ending=Ending(code, reason, message))
         case _:
@@ -344,7 +381,7 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
         case Advance(round=round_, progress=progress, seconds=seconds, ended=ended):
             ended = worker.ended or ended
             there = group.with_worker(replace(worker, progressed=True, step_seconds=seconds, ended=ended))
-            trained = group.trained or ended
+            trained = max(group.trained, round_ if ended else 0)
             return replace(there, progress=progress, progress_round=round_, trained=trained)
         case Boundary(round=round_, port=port):
             waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=False)
@@ -378,10 +415,14 @@ def buried(group: Group, event: Ended, now: float) -> Group:
     left = replace(group, workers={slot: w for slot, w in group.workers.items() if slot != event.slot})
     if group.ending:
         return left
+    if group.peers_leave and not worker.elastic and worker.kill_at is None and event.code >= 0:
+        return replace(left, paused=group.paused | {event.slot})
     if event.code == 0 and (worker.elastic or worker.kill_at is None):
         return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
     if worker.kill_at is not None and not worker.hang:
         return left
+    if not worker.elastic:
+        left = replace(left, ended=frozenset())  # all are started again, as a script expects of its world
     quick = worker.elastic or now - worker.born < QUICK
     failed = Failed(
         slot=event.slot,
@@ -394,6 +435,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         out_of_memory="" if worker.hang else event.out_of_memory,
         fruitless=event.code > 0 and not worker.progressed and quick,
         elastic=worker.elastic,
-        after_end=worker.ended and event.code > 0,
+        after_end=worker.ended,
+        main=worker.elastic and worker.slot == group.main,
     )
     return replace(left, failures=(*group.failures, failed))

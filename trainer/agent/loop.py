@@ -33,11 +33,11 @@ from elasticjob.trainer.agent.group import (
 )
 from elasticjob.trainer.agent.membership import Membership
 from elasticjob.trainer.agent.output import Output
-from elasticjob.trainer.agent.processes.environ import with_defaults, worker_environment
+from elasticjob.trainer.agent.processes.environ import THREADS, with_defaults, worker_environment
 from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.reports import Reports
-from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared
+from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared, why_cold
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
 from elasticjob.trainer.agent.standby import Standby, TakeOver
@@ -45,6 +45,7 @@ from elasticjob.trainer.agent.tasks import Tasks
 from elasticjob.trainer.link.channel import Advance, Copied, Hampered
 from elasticjob.trainer.link.master import MasterClient
 from elasticjob.trainer.usage import memory
+from elasticjob.trainer.usage.cores import limit
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -53,7 +54,6 @@ LAST_SAVE = 600.0  # seconds that the last checkpoint may take to get from memor
 SAVING_NOTICE = (
     5.0  # seconds after which it is said, again and again, that the last checkpoint is not written
 )
-HURRIED_SAVE = 20.0  # the same when the node was told to leave, or failed
 LAST_CALLS = 3.0  # seconds that the last requests to the master may take; it may be gone already
 FAREWELL = 1.0  # the same for a planned leave
 
@@ -89,7 +89,13 @@ class Agent:
             terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
         )
         self._settings = settings
-        self._environment = with_defaults(environment, settings.workers)
+        cpus = None if THREADS in environment else limit(environment)
+        self._environment = with_defaults(environment, settings.workers, cpus)
+        if cpus is not None:
+            log.info(
+                "%s is %s: %g CPUs for %d workers",
+                *(THREADS, self._environment[THREADS], cpus, settings.workers),
+            )
         self._folder = folder
         self._keeper = keeper
         self._take_over = take_over
@@ -104,15 +110,20 @@ class Agent:
         self._membership = Membership(
             settings, master, self._tasks, emit, self._present, inherit=self._standby.hear
         )
+        warm = settings.start is Start.WARM and settings.script.python
+        if warm and (why := why_cold(settings.script)):
+            warm = False
+            log.info("workers start in new interpreters: %s", why)
         self._workers = Workers(
             settings.script,
             emit=emit,
-            preloads=wanted if settings.start is Start.WARM and settings.script.python else None,
+            preloads=wanted if warm else None,
             prefix=output.prefix if settings.workers > 1 or settings.template else None,
             log_file=output.log_file,
             shown=output.shown,
             folder=folder,
             echo=output.lost_peers,
+            grace=settings.grace,
         )
         self._reports = Reports(
             master, settings.patience, self._workers, keeper, self._resources, output, self._present
@@ -126,10 +137,10 @@ class Agent:
         loop = asyncio.get_running_loop()
         signals = [each for each in self._settings.signals if not survives(each)]
         for number in signals:
-            asked = AskedToLeave(f"received {number.name}", 128 + number)
+            asked = AskedToLeave(f"received {number.name}", 128 + number, number)
             loop.add_signal_handler(number, self._events.put_nowait, asked)
         self._resources.count_kills()
-        self._environment |= await self._keeper.open(lambda: self._group.world)
+        self._environment |= await self._keeper.open(lambda: self._group.world, lambda: self._group.lost)
         self._standby.point()
         if self._settings.check:
             self._tasks.start(self._vet())
@@ -146,7 +157,7 @@ class Agent:
         try:
             end = await self._act()
             if self._group.unsaved is None:
-                await self._keeper.finish(last_save(end, self._group))
+                await self._keeper.finish(last_save(end, self._group, loop.time()))
             await self._membership.finish(last_calls(end))
         finally:
             await self._close()
@@ -274,10 +285,14 @@ def survives(number: signal.Signals) -> bool:
     return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
-def last_save(end: Exit, group: Group) -> float:
-    """Return the limit of the last save in seconds; lower for a node that left its world, with old copies."""
+def last_save(end: Exit, group: Group, now: float) -> float:
+    """Return the limit of the last save in seconds: what is left of the grace of a node that was told to end,
+    or failed; the whole of it for one that left its world, with old copies.
+    """
     left = bool(group.round) and group.given_up >= group.round
-    return HURRIED_SAVE if end.code or left else LAST_SAVE
+    if end.reason == LEFT and group.ending is not None:
+        return max(0.0, group.ending.kill_at - now)
+    return group.terms.grace if end.code or left else LAST_SAVE
 
 
 def last_calls(end: Exit) -> float:

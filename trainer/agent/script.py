@@ -39,6 +39,11 @@ PRELOADED: Final = HUB | {"jax", "numpy", "pandas", "scipy", "sklearn", "torch",
 """Packages that the warm process imports if the script does: slow to import, and their import starts no
 thread, takes no lock that processes share, and asks CUDA nothing."""
 
+AT_IMPORT: Final = re.compile(
+    r"(OMP|KMP|GOMP|MKL|OPENBLAS|TORCHINDUCTOR|TORCHDYNAMO)_|TORCH_(?!NCCL|FR_)|PYTORCH_(?!(CUDA_)?ALLOC)"
+)
+"""Variables that torch, and what it loads, read when they are imported."""
+
 INTEGRATIONS: Final = "elasticjob.trainer.integrations."
 LAZY: Final = "transformers"
 """A package whose modules are imported when one of their names is used."""
@@ -124,6 +129,54 @@ def within(package: ModuleSpec | None, name: str) -> ModuleSpec | None:
     if package is None or package.submodule_search_locations is None:
         return None
     return PathFinder.find_spec(name, list(package.submodule_search_locations))
+
+
+def why_cold(script: Script) -> str:
+    """Return why a process that has imported torch cannot be this script's, empty if it can: the script sets
+    what torch reads at its import.
+    """
+    nodes = syntax(script)
+    first = min((line for node in nodes for line in imports_at(node)), default=sys.maxsize)
+    early = [name for node in nodes for name, line in sets(node) if AT_IMPORT.match(name) and line < first]
+    return f"it sets {early[0]} before it imports torch" if early else ""
+
+
+def imports_at(node: ast.AST) -> Iterator[int]:
+    """Yield the line of an import of a package that the warm process has."""
+    match node:
+        case ast.Import(names=names, lineno=line) if any(is_from(PRELOADED, each.name) for each in names):
+            yield line
+        case ast.ImportFrom(module=str(module), lineno=line) if is_from(PRELOADED, module):
+            yield line
+
+
+def sets(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the variables of the environment that a statement sets, and its line."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(value=whole, slice=ast.Constant(value=str(name)))]):
+            names: list[object] = [name]
+        case ast.Call(
+            func=ast.Attribute(value=whole, attr="setdefault"), args=[ast.Constant(value=name), *_]
+        ):
+            names = [name]
+        case ast.Call(func=ast.Attribute(value=whole, attr="update"), args=given, keywords=keywords):
+            keys = (key for each in given if isinstance(each, ast.Dict) for key in each.keys)
+            names = [
+                *(key.value for key in keys if isinstance(key, ast.Constant)),
+                *(k.arg for k in keywords),
+            ]
+        case _:
+            return
+    if "environ" in (getattr(whole, "attr", ""), getattr(whole, "id", "")):
+        yield from ((name, node.lineno) for name in names if isinstance(name, str))
+
+
+def folder(script: Script) -> str:
+    """Return the folder whose modules the script imports before installed ones."""
+    source = script.source()
+    if script.module or source is None:
+        return os.getcwd()
+    return str(source if is_package(source) else source.resolve().parent)
 
 
 def is_package(path: Path) -> bool:

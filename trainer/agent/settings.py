@@ -88,7 +88,7 @@ class Settings:
     signals: tuple[signal.Signals, ...] = GOODBYE  # that end the run
     virtual_rank: bool = False  # each worker sees one device and is local rank 0
     patience: float = 900.0  # seconds that the master may be unreachable, or the job be without a world
-    grace: float = 20.0  # seconds that a worker has to exit by itself
+    grace: float = 30.0  # seconds that a worker has to exit by itself when it is asked to
     check: bool = False  # this node is checked before it trains
     payload: tuple[str, ...] = ()  # the command of the check, if not our own
 

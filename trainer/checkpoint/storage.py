@@ -262,7 +262,8 @@ class Storage:
         except (Damaged, Newer, Trouble):
             raise
         except Exception as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            said = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            reason = getattr(error, "strerror", None) or said or type(error).__name__
             raise Trouble(shown(f"{path}: {reason}")) from error
 
 
@@ -325,7 +326,8 @@ def _opened(where: str) -> tuple[Any, str]:
         scheme = where.partition("://")[0]
         raise ValueError(
             f"checkpoints in {where!r} need a Python package for {scheme}://, which is not here: {error}; "
-            "install it beside torch, or give a folder that all workers can reach"
+            "install it beside torch (what a script registers with fsspec, the agent that writes does not "
+            "know), or give a folder that all workers can reach"
         ) from error
     return files, str(root).rstrip("/")
 

@@ -113,13 +113,20 @@ class Run:
     def remedies(self, loss: float) -> bool:
         """Whether this step is not to be taken: its loss or its gradients are not finite.
 
-        RuntimeError if that was so too often. The same on all workers.
+        RuntimeError if that was so too often. The same on all workers. Gradients that overflow while a
+        GradScaler can still lower its scale are its own: it leaves that step out, and looks for a scale.
         """
-        if self._remedy is None or self.state.scaler is not None:
+        if self._remedy is None:
             return False
-        norm = self.reduction.clip(trained_parameters(self.state), math.inf, 2.0)
-        if math.isfinite(loss) and bool(torch.isfinite(norm)):
-            return False
+        scaler = self.state.scaler
+        if math.isfinite(loss):
+            if scaler is not None and scaler.get_scale() > 1:
+                return False
+            norm = self.reduction.clip(trained_parameters(self.state), math.inf, 2.0)
+            if bool(torch.isfinite(norm)):
+                return False
+        if scaler is not None:
+            scaler.update(scaler.get_scale())  # the step is over for it; the scale is not to blame
         self.state.left_out += 1
         self._remedy.check(self.state.done.step + 1, self.state.left_out)
         self.copies.roll_back()

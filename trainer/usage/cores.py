@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import psutil
 
+from elasticjob.api.rpc.environment import CPUS
+
+ROOT: Final = Path("/sys/fs/cgroup")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 LEAST_CPU: Final = 0.05  # cores: what threads use that only look whether there is something to do
 LEAST_READ: Final = 256 * 1024  # bytes a second: the same, of those that measure the machine
@@ -18,6 +23,24 @@ DATA: Final = (
     *(b"wait_woken", b"sk_wait_data", b"inet_csk_accept", b"unix_stream", b"do_wait"),
 )
 """Where it waits for sockets, pipes and children; who waits for a lock is in futex_…"""
+
+
+def limit(environment: Mapping[str, str], root: Path = ROOT) -> float | None:
+    """Return the cores that this container may use: as the operator says (limit, else request), else by its
+    cgroup; None where neither limits them.
+    """
+    with suppress(ValueError):
+        return float(environment[CPUS]) if environment.get(CPUS) else _quota(root)
+    return None
+
+
+def _quota(root: Path) -> float | None:
+    """Return the quota of a cgroup in cores; ValueError where there is none."""
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError):
+            quota, period = " ".join((root / file).read_text() for file in files).split()
+            return int(quota) / int(period) if int(quota) > 0 else None
+    return None
 
 
 class Meter:

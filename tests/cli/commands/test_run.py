@@ -10,6 +10,7 @@ import pytest
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.message import UNRANKED
+from elasticjob.cli.commands.run import grace_of
 from elasticjob.cli.main import application
 from elasticjob.cli.standalone import hosting
 from elasticjob.cli.standalone.hosted import Hosted
@@ -170,6 +171,23 @@ def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("given", "in_pod", "grace"),
+    [
+        ({}, False, 30.0),  # as torchrun
+        ({"--grace": 0.0}, False, 0.0),
+        ({"--grace": None, "--shutdown-timeout": 7.0}, False, 7.0),
+        ({"ELASTICJOB_GRACE": "60"}, True, 59.0),
+        ({"ELASTICJOB_GRACE": "1"}, True, 0.5),
+        ({"--grace": 20.0, "ELASTICJOB_GRACE": "60"}, True, 20.0),
+        ({"--grace": 90.0, "ELASTICJOB_GRACE": "60"}, True, 59.0),
+        ({}, True, 29.0),  # of an older operator: what Kubernetes gives
+    ],
+)
+def test_the_grace_of_a_run(given: dict[str, float | str | None], in_pod: bool, grace: float) -> None:
+    assert grace_of(given, in_pod=in_pod) == grace
+
+
+@pytest.mark.parametrize(
     ("flags", "field", "value"),
     [
         ("--shutdown-timeout 7", "grace", 7.0),
@@ -221,6 +239,11 @@ def test_flags_and_variables_mean_what_they_mean_to_torchrun(
     ("flags", "sentence"),
     [
         ("-r 4", "--redirects is '4'; give 0, 1, 2, 3, or WORKER:NUMBER"),
+        ("--grace -1", "--grace is -1.0; give seconds from 0 to 86400"),
+        ("--grace nan", "--grace is nan"),
+        ("--grace soon", "'--grace'"),
+        ("--grace 86401", "--grace is 86401.0"),
+        ("--shutdown-timeout -3", "--shutdown-timeout is -3.0"),
         ("--local-ranks-filter a", "--local-ranks-filter is 'a'"),
         ("--signals-to-handle SIGFOO", "there is no signal 'SIGFOO'"),
         ("--signals-to-handle SIGKILL", "SIGKILL cannot be handled"),

@@ -11,7 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from elasticjob.api.rpc.environment import BRAIN, BRAIN_TOKEN_FILE
+from elasticjob.api.rpc.environment import BRAIN, BRAIN_TOKEN_FILE, CPUS, GRACE
 from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -185,6 +185,34 @@ def test_the_template_is_kept() -> None:
         MAIN_CONTAINER: "main",
         "elasticjob.dlrover/restarts": "0",
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "resource", "grace", "cpus"),
+    [
+        ({}, {}, "30", None),
+        ({"limits": {"cpu": "1500m"}, "requests": {"cpu": "1"}}, {}, "30", "1.5"),
+        ({"requests": {"cpu": 2}}, {}, "30", "2"),
+        ({"requests": {"cpu": "2"}}, {"cpu": "500m"}, "30", "0.5"),
+        ({"limits": {"cpu": "2"}}, {"cpu": "4"}, "30", "4"),
+        ({}, {"cpu": "3"}, "30", "3"),
+        ({"limits": {"cpu": "many"}, "requests": {"cpu": "0"}}, {}, "30", None),
+        ({}, {}, "90", None),
+        ({}, {}, "0", None),
+        ({"limits": {"cpu": "1"}}, {}, "mine", "mine"),
+    ],
+)
+def test_every_container_is_told_the_grace_of_its_pod_and_the_cores_of_its_workers(
+    given: Manifest, resource: Manifest, grace: str, cpus: str | None
+) -> None:
+    mine = [{"name": name, "value": "mine"} for name in (GRACE, CPUS)]
+    of_user: dict[str, Any] = {"env": mine if grace == "mine" else []}
+    asked = template(resources=given, **of_user)
+    asked["spec"]["containers"].append({"name": "beside", **of_user})
+    asked["spec"] |= {} if grace in ("30", "mine") else {"terminationGracePeriodSeconds": int(grace)}
+    made = pod(job({"worker": {**role(), "template": asked}}), Birth("worker", 0, resource=resource))["spec"]
+    for container in made["containers"]:
+        assert (env(container)[GRACE], env(container).get(CPUS)) == (grace, cpus)
 
 
 def test_resources_of_a_plan_replace_those_of_the_template() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,8 +29,13 @@ def watch(name: str, life: str = "", **more: Any) -> Watch:
     return Watch(**{**_who(name, life), **more})
 
 
-def leave(name: str, number: int, *, planned: bool = False, life: str = "") -> Leave:
-    return Leave(node=name, incarnation=life or f"{name}-life", round=number, planned=planned)
+def plain(name: str, life: str = "", **more: Any) -> Join:
+    """The join of a script that a change of the world restarts."""
+    return join(name, life, **{"recovery": Recovery.RESTART, "wait": 60.0, **more})
+
+
+def leave(name: str, number: int, *, planned: bool = False, life: str = "", grace: float = 0.0) -> Leave:
+    return Leave(node=name, incarnation=life or f"{name}-life", round=number, planned=planned, grace=grace)
 
 
 def ran(name: str, turn: int = 0, seconds: float = 1.0, error: str = "", life: str = "") -> Check:
@@ -147,11 +153,11 @@ class Played:
         self.job = self.job.but(parameters=self.job.parameters.saved(self.job.parameters.mark))
 
 
-def played(*names: str, **bounds: Any) -> Played:
+def played(*names: str, enter: Callable[..., Join] = join, **bounds: Any) -> Played:
     """A job whose nodes `names` have formed the first world."""
     game = Played(**{"maximum": len(names), **bounds})
-    game.ask(*(watch(name) for name in names))
-    game.ask(*(join(name) for name in names))
+    game.ask(*(watch(name, pod=name) for name in names))
+    game.ask(*(enter(name) for name in names))
     assert game.names() == list(names)
     return game
 

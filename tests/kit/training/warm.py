@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes import fresh, warm
 from elasticjob.trainer.agent.processes.tether import tether
 
 MODULES = (
@@ -129,7 +129,7 @@ def main() -> None:
     """Import torch and the agent; then fork for each order."""
     parent, fd = map(int, sys.argv[1:3])
     tether(parent)
-    end = warm.QuickEnd()
+    end = fresh.QuickEnd()
     warm.load((*MODULES, *sys.argv[3:]))
     order = warm.serve(socket.socket(fileno=fd))
     if order is None:

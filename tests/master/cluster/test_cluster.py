@@ -84,15 +84,15 @@ def listed(name: str, phase: str, role: str = "worker", **metadata: Any) -> Any:
 def test_pods_are_seen_by_their_labels_not_by_their_names() -> None:
     pods = [
         listed("some-name", "Running"),
-        listed("dying", "Running", deletionTimestamp="2026-01-01T00:00:00Z"),
+        listed("dying", "Running", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=90),
         listed("cut-off", "Unknown"),
         listed("digits-master-0", "Running", role="dlrover-master"),
     ]
     seen = pods_of("digits", pods)
-    assert [(pod.name, pod.node, pod.phase, pod.leaving, pod.relaunch) for pod in seen] == [
-        ("some-name", "digits-worker-1", Phase.RUNNING, False, 2),
-        ("dying", "digits-worker-1", Phase.RUNNING, True, 2),
-        ("cut-off", "digits-worker-1", Phase.RUNNING, False, 2),
+    assert [(pod.name, pod.node, pod.phase, pod.leaving, pod.grace, pod.relaunch) for pod in seen] == [
+        ("some-name", "digits-worker-1", Phase.RUNNING, False, None, 2),
+        ("dying", "digits-worker-1", Phase.RUNNING, True, 90, 2),
+        ("cut-off", "digits-worker-1", Phase.RUNNING, False, None, 2),
     ]
 
 

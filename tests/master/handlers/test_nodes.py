@@ -174,6 +174,21 @@ def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
     assert game.verdict.end is End.SUCCEEDED
 
 
+def test_a_worker_whose_grace_was_too_short_is_named_once_and_costs_no_restart() -> None:
+    game = played("node-0", "node-1")
+    why = "worker 0 was cut off 9.0 s after SIGTERM: give the pod a longer terminationGracePeriodSeconds"
+    cut = msgspec.structs.replace(failure("node-1", code=-9, final=False), message=why)
+    version = game.job.version
+    game.ask(leave("node-1", 1, planned=True), cut, cut)
+    assert [(each.reason, each.message) for each in game.job.health.findings] == [
+        (Kind.CUT_OFF, f"node-1: {why}")
+    ]
+    assert (game.job.restarts, game.job.nodes["node-1"].failure) == (0, why)
+    assert game.job.version > version
+    game.ask(failure("node-0", code=-9, final=False))
+    assert (game.job.restarts, len(game.job.health.findings)) == (1, 1)
+
+
 def test_the_peak_of_a_node_is_the_most_that_it_has_reported() -> None:
     game = played("node-0")
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.api.rpc.rendezvous import Join, Recovery, World
+from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.state.errors import Refused, Stale, Stopping
 from elasticjob.master.state.job import NAMED
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, finish, join, leave, played, pod, report, watch
+from tests.kit.master.turns import Played, finish, join, leave, plain, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]
 
@@ -292,10 +291,6 @@ def test_a_world_of_its_own_does_not_make_a_newcomer_the_oldest() -> None:
     assert game.job.round == 5
     game.ask(join("node-1", after=5), join("node-2", after=5))
     assert game.names() == ["node-1", "node-2", "node-0"]
-
-
-def plain(name: str, **more: Any) -> Join:
-    return join(name, recovery=Recovery.RESTART, wait=60.0, **more)
 
 
 def test_a_script_that_is_not_known_to_be_elastic_comes_after_those_that_are() -> None:

@@ -7,13 +7,17 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from msgspec import structs
 
+from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.checkpoint import memory
@@ -21,16 +25,19 @@ from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.link.channel import Copied, Hampered
+from elasticjob.trainer.torch.saving import flash as saving
 from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tree import Place
+from tests.kit.waiting import until
 
 LONG = 60.0
 FULL = "/mnt/run: No space left on device"
 
 
 @asynccontextmanager
-async def keeper(folder: Path) -> AsyncIterator[Keeper]:
+async def keeper(folder: Path, name: str = "a") -> AsyncIterator[Keeper]:
     os.makedirs(folder, exist_ok=True)
-    kept = Keeper(folder, "a", "", "127.0.0.1")
+    kept = Keeper(folder, name, "", "127.0.0.1")
     await kept.open(lambda: None)
     try:
         yield kept
@@ -92,6 +99,28 @@ async def test_last_save_that_fails_is_told(tmp_path: Path, full: Callable[[int]
         full(0)
         assert await kept.finish(LONG) == ""
     assert Storage(str(tmp_path / "place")).steps()[-1] == 8
+
+
+@pytest.mark.parametrize("where", ["constructor", "method"])
+async def test_what_a_storage_raises_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[int], None], where: str
+) -> None:
+    """File systems of others raise what they like, also where they are made."""
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise LookupError("no credentials for bucket train-7")
+
+    raises = {"constructor": (fsspec.core, "url_to_fs"), "method": (LocalFileSystem, "makedirs")}[where]
+    async with keeper(tmp_path / "memory") as kept:
+        told = copies(tmp_path / "memory", tmp_path / "place", range(5, 6))
+        with monkeypatch.context() as broken:
+            broken.setattr(*raises, failing)
+            hear(kept, told)
+            problem = await kept.finish(0.2)
+        assert problem.startswith(f"the checkpoint of step 5 is not in {tmp_path}/place: ")
+        assert problem.endswith("no credentials for bucket train-7")
+        assert await kept.finish(LONG) == ""
+    assert Storage(str(tmp_path / "place")).steps() == [5]
 
 
 async def test_places_have_separate_books(tmp_path: Path) -> None:
@@ -210,3 +239,114 @@ async def test_checkpoints_that_are_taken_away_are_told(tmp_path: Path) -> None:
         assert "step 4 was in" in kept.kept.error
         hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(6, 7)))
         assert (await kept.finish(LONG), kept.kept.error) == ("", "")
+
+
+@dataclass
+class Nodes:
+    """Two nodes whose workers have a part of a model each; the agent of "a" commits."""
+
+    folder: Path
+    a: Keeper
+    b: Keeper
+    lost: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return str(self.folder / "place")
+
+    def copied(self, node: str, *steps: int) -> list[Any]:
+        """Let the worker of a node copy its part after these steps; return what its agent heard."""
+        kept, told = getattr(self, node), list[Any]()
+        environment = {memory.FOLDER: str(self.folder / node)}
+        flash = Flash(self.place, keep=2, environment=environment, say=told.append)
+        for step in steps:
+            flash.save({"at": step}, Save(step, 1), int(node == "b"), persist=True, exchange=lambda _: [])
+        flash.close()
+        hear(kept, told)
+        return told
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nodes]:
+    monkeypatch.setattr(saving, "place_of", lambda _, rank: Place(rank, 2))
+    monkeypatch.setattr(commits, "AGAIN", 0.001)
+    monkeypatch.setattr(commits, "LATEST", 0.001)
+    async with keeper(tmp_path / "a", "a") as a, keeper(tmp_path / "b", "b") as b:
+        both = Nodes(tmp_path, a, b)
+        members = tuple(
+            Member(node=name, incarnation="1", slots=1, address="127.0.0.1", port=1, since=1, files=kept.port)
+            for name, kept in (("a", a), ("b", b))
+        )
+        for each in (a, b):
+            monkeypatch.setattr(each, "_world", lambda: World(round=1, members=members, batch_slots=2))
+            monkeypatch.setattr(each, "_lost", lambda: both.lost)
+        yield both
+
+
+async def test_a_last_step_that_is_due_too_is_one_save(nodes: Nodes) -> None:
+    """The second of two would wait for ever where another node has overtaken the first by it."""
+    assert [each.step for each in nodes.copied("a", 5, 10, 10)] == [5, 10]
+    nodes.copied("b", 5, 10, 10)
+    assert await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)) == ["", ""]
+    assert Storage(nodes.place).steps() == [10]
+
+
+async def test_a_part_whose_answer_was_lost_is_answered_again(nodes: Nodes) -> None:
+    nodes.copied("a", 10)
+    told = nodes.copied("b", 10)
+    assert await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)) == ["", ""]
+    hear(nodes.b, told)
+    async with asyncio.timeout(LONG):
+        assert await nodes.b.finish(LONG * 10) == ""
+
+
+async def test_a_node_that_stays_sees_what_one_that_left_has_committed(nodes: Nodes) -> None:
+    nodes.copied("a", 10)
+    nodes.copied("b", 10)
+    assert await nodes.a.finish(LONG) == ""
+    await nodes.a.close()
+    nodes.b._stored.clear()  # it has not heard of it
+    async with asyncio.timeout(LONG):
+        assert await nodes.b.finish(LONG * 10) == ""
+    assert nodes.b.kept.stored == 10
+
+
+@pytest.mark.parametrize(
+    ("stays", "why"),
+    [
+        ("a", "its world has lost b, and parts of it that were not written"),
+        ("b", "a, which commits it, cannot be reached: Cannot connect to host"),
+    ],
+)
+async def test_a_part_that_never_comes_is_told_and_not_waited_for(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, stays: str, why: str
+) -> None:
+    monkeypatch.setattr(commits, "GONE", 0.1)
+    monkeypatch.setattr(commits, "NOT_YET", 0.05)
+    nodes.copied(stays, 10)
+    if stays == "a":
+        nodes.lost = ("b",)
+    else:
+        await nodes.a.close()
+    async with asyncio.timeout(LONG):
+        problem = await getattr(nodes, stays).finish(LONG * 10)
+    assert problem.startswith(f"the checkpoint of step 10 is not in {nodes.place}: {why}")
+
+
+async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes: Nodes) -> None:
+    """Here it has no part of its own that it would wait for."""
+
+    async def leave() -> list[int]:
+        await nodes.a.finish(LONG)
+        return Storage(nodes.place).steps()
+
+    nodes.copied("b", 10)
+
+    async def told() -> bool:
+        return bool(nodes.a._gathering)
+
+    await until(told, "the part of b")
+    leaving = asyncio.create_task(leave())
+    await asyncio.sleep(0)  # it has begun
+    nodes.copied("a", 10)
+    assert await asyncio.gather(leaving, nodes.b.finish(LONG)) == [[10], ""]

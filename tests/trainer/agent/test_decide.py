@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import msgspec
@@ -70,8 +71,10 @@ def short(action: Action) -> str:
             return f"abort {slot}"
         case Tell(slot=slot, message=Stop()):
             return f"stop {slot}"
-        case Report(request=Leave(planned=planned, round=round_)):
-            return f"leave {round_}" + (" planned" if planned else "")
+        case Report(request=Leave(planned=planned, round=round_, grace=grace)):
+            return (
+                f"leave {round_}" + (" planned" if planned else "") + (f" in {grace:.0f} s" if grace else "")
+            )
         case Report(request=Failure(final=final)):
             return "failure" + (" final" if final else "")
         case Report(request=Finish()):
@@ -158,11 +161,11 @@ def training(*nodes: str, slots: int = 1, **terms: object) -> Story:
     return story
 
 
-def restarting(*nodes: str, **terms: object) -> Story:
-    """Return the story of node `a` whose plain worker trains in round 1 of `nodes`."""
-    story = Story(Recovery.RESTART, **terms)
+def restarting(*nodes: str, slots: int = 1, **terms: object) -> Story:
+    """Return the story of node `a` whose plain workers train in round 1 of `nodes`."""
+    story = Story(Recovery.RESTART, workers=slots, **terms)
     story.then(WarmReady())
-    story.then(formed(1, *nodes))
+    story.then(formed(1, *nodes, slots=slots))
     return story
 
 
@@ -348,14 +351,63 @@ def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
     story = training("a", "b")
     story.then(AskedToLeave("received SIGTERM"))
     assert again_at(story.group) == story.now + TERMS.grace
-    assert story.then(after=TERMS.grace) == ["SIGKILL 0"]
+    assert story.then(after=TERMS.grace) == ["SIGKILL 0", "failure"]
     assert story.then(Ended(0, -9)) == ["exit 143 Left"]
+    assert "worker 0 cut off 20.0 s after SIGTERM, busy: a save is incomplete" in story.group.ending.message  # type: ignore[union-attr]  # it is there
 
 
 def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
     story = restarting("a", "b")
-    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned", "SIGTERM 0"]
-    assert story.then(Ended(0, -15)) == ["exit 143 Left"]
+    assert story.then(AskedToLeave("received SIGTERM")) == ["no join", "leave 1 planned in 20 s", "SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["leave 1 planned", "exit 143 Left"]
+
+
+def test_scripts_get_the_signal_that_came_each_time_it_comes() -> None:
+    story = restarting("a")
+    asked = AskedToLeave("received SIGINT", 130, signal.SIGINT)
+    assert story.then(asked)[-1] == "SIGINT 0"
+    assert story.then(asked) == ["SIGINT 0"]
+    assert story.then(after=TERMS.grace)[0] == "SIGKILL 0"
+    assert story.then(Ended(0, -9))[-1] == "exit 130 Left"
+
+
+def test_a_deletion_with_another_grace_is_followed() -> None:
+    story = restarting("a", in_pod=True)
+    story.then(AskedToLeave("received SIGTERM"))
+    story.then(Ordered(Orders(version=2, order=Order.TRAIN, round=1, grace=61.0)))
+    assert story.then(after=59.9) == []
+    assert story.then(after=0.1) == ["SIGKILL 0", "failure"]
+    assert story.group.ending is not None
+    assert "give a longer terminationGracePeriodSeconds" in story.group.ending.message
+
+
+@pytest.mark.parametrize("code", [0, 143, 1])
+def test_a_script_that_ends_while_a_peer_leaves_has_ended_with_its_world(code: int) -> None:
+    story = restarting("a", "b", max_restarts=0)
+    assert story.then(Ordered(Orders(version=2, order=Order.TRAIN, round=1, leaving=("b",)))) == []
+    assert story.then(Ended(0, code)) == [], "it neither finishes the training nor asks for another world yet"
+    assert story.then(orders(3, Order.REGROUP, 1)) == ["join after 1 with 1 at 0"]
+    assert not story.group.failures
+
+
+def test_workers_that_a_failure_or_a_stop_ends_have_the_whole_grace() -> None:
+    for event in (Dismissed(75, "Replaced", "a newer incarnation"), orders(9, Order.STOP)):
+        story = restarting("a")
+        assert story.then(event) == ["SIGTERM 0"]
+        assert again_at(story.group) == story.now + TERMS.grace
+
+
+@pytest.mark.parametrize(("failed", "in_pod", "code"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+def test_a_launcher_ends_with_1_when_the_job_failed_elsewhere(failed: bool, in_pod: bool, code: int) -> None:
+    story = restarting("a", in_pod=in_pod)
+    story.then(Ordered(Orders(version=9, order=Order.STOP, round=1, failed=failed)))
+    assert story.then(Ended(0, -15)) == [f"exit {code} Stopped"]
+
+
+def test_all_scripts_of_a_node_are_started_again_when_one_fails() -> None:
+    story = restarting("a", slots=2)
+    assert story.then(Ended(1, 0)) == []
+    assert "join after 1 with 2 at 0" in story.then(Ended(0, 1))
 
 
 @pytest.mark.parametrize("story", [training("a"), restarting("a")], ids=["elastic", "plain"])
@@ -394,16 +446,36 @@ def test_newcomer_does_not_train_a_finished_training_again() -> None:
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_worker_that_fails_after_the_end_begins_there_again_or_fails_the_run(copies: bool) -> None:
+@pytest.mark.parametrize(("code", "exits"), [(1, 1), (-9, 137)], ids=["an error", "a kill"])
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("first", [True, False], ids=["after the others", "before the others"])
+def test_worker_that_ends_badly_after_the_last_step_begins_there_again_or_fails_the_run(
+    copies: bool, code: int, exits: int, late: int, first: bool
+) -> None:
     story = training("a", slots=2)
     if copies:
         story.then(Said(0, Copied(block="slot-0", step=9, round=1, where=b"/mnt/run")))
     done = Advance(round=1, progress=Progress(step=9), ended=True)
     story.then(Said(0, done), Said(1, done))
-    story.then(Ended(0, 0))
-    assert story.then(Ended(1, 1, "ValueError: no such folder")) == (
-        ["failure", "leave 1", "spawn 1"] if copies else ["failure final", "exit 1 WorkerFailed"]
-    )
+    well, badly = Ended(1 - late, 0), Ended(late, code, "ValueError: no such folder")
+    did = [*story.then(well), *story.then(badly)] if first else [*story.then(badly), *story.then(well)]
+    if copies:
+        assert f"spawn {late}" in did
+        assert not any(f"SIGKILL {late}" in each for each in did)
+        assert story.then(Said(late, Hello()), Ended(late, 0))[-1] == "exit 0 Completed"
+    else:
+        did += story.then(Ended(late, -15))
+        assert "failure final" in did
+        assert did[-1] == f"exit {exits} WorkerFailed"
+
+
+def test_main_worker_killed_before_it_could_say_that_it_made_the_last_step_has_not_exported() -> None:
+    story = training("a", slots=2)
+    assert story.then(Ended(0, -9)) == ["failure", "abort 1", "spawn 0"]
+    story.then(Said(1, Outside(round=1)))
+    story.then(Said(1, Advance(round=1, progress=Progress(step=9), ended=True)))
+    assert story.then(Ended(1, 0)) == ["failure final", "SIGTERM 0"]
+    assert story.then(Ended(0, -15)) == ["exit 137 WorkerFailed"]
 
 
 def test_order_to_stop_terminates_the_workers() -> None:
@@ -575,7 +647,8 @@ def test_plain_workers_end_with_their_world() -> None:
 def test_plain_worker_that_ignores_sigterm_is_killed() -> None:
     story = restarting("a", "b")
     story.then(orders(2, Order.REGROUP, 1))
-    assert story.then(after=5.0) == ["SIGKILL 0"]
+    assert story.then(after=TERMS.grace - 0.1) == []
+    assert story.then(after=0.1) == ["SIGKILL 0"]
 
 
 def test_what_is_said_of_an_older_round_is_no_news() -> None:

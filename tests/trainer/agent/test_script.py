@@ -9,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.trainer.agent.processes.environ import one_device
-from elasticjob.trainer.agent.script import Script, Unusable, check, imports, is_elastic, preloads, shared
+from elasticjob.trainer.agent.processes.environ import one_device, with_defaults
+from elasticjob.trainer.agent.script import (
+    Script,
+    Unusable,
+    check,
+    imports,
+    is_elastic,
+    preloads,
+    shared,
+    why_cold,
+)
 from elasticjob.trainer.agent.settings import modules_from, place_from, worker_count
 from elasticjob.trainer.link.channel import LIMIT, Lines
+from elasticjob.trainer.usage.cores import limit
 
 FSDP = "torch.distributed.fsdp"
 OURS = "elasticjob.trainer.integrations"
@@ -44,6 +54,71 @@ def test_imports_tell_whether_a_script_is_elastic(tmp_path: Path, source: str, e
     script = tmp_path / "train.py"
     script.write_text(source)
     assert is_elastic(imports(Script(str(script)))) is elastic
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch", "it sets OMP_NUM_THREADS before"),
+        (
+            "from os import environ\nenviron.setdefault('MKL_NUM_THREADS', '3')",
+            "it sets MKL_NUM_THREADS before",
+        ),
+        (
+            "import os\nos.environ.update({'TORCH_LOGS': 'dynamo'}, A='1')\nimport torch",
+            "it sets TORCH_LOGS before",
+        ),
+        ("import os\nos.environ.update(TORCHINDUCTOR_FX_GRAPH_CACHE='1')", "it sets TORCHINDUCTOR_FX_GRAPH"),
+        ("import os, torch\nos.environ['OMP_NUM_THREADS'] = '3'", ""),  # too late with python, too
+        ("import os\nprint(os.environ['OMP_NUM_THREADS'])\nimport torch", ""),
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", ""),  # read when CUDA is used
+        ("config['OMP_NUM_THREADS'] = 3\nimport torch", ""),
+    ],
+)
+def test_a_script_that_sets_what_torch_reads_at_its_import_starts_cold(
+    tmp_path: Path, source: str, why: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source)
+    assert why_cold(Script(str(script))).startswith(why)
+    assert bool(why_cold(Script(str(script)))) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "cpus", "threads"),
+    [
+        ({}, 1, None, None),  # as torchrun
+        ({}, 2, None, "1"),
+        ({}, 1, 4.0, "4"),
+        ({}, 2, 7.5, "3"),
+        ({}, 4, 0.5, "1"),
+        ({"OMP_NUM_THREADS": "6"}, 2, 4.0, "6"),
+    ],
+)
+def test_workers_share_the_cores_of_their_container(
+    given: dict[str, str], workers: int, cpus: float | None, threads: str | None
+) -> None:
+    assert with_defaults(given, workers, cpus).get("OMP_NUM_THREADS") == threads
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "cores"),
+    [
+        ({}, {}, None),
+        ({"cpu.max": "150000 100000"}, {}, 1.5),
+        ({"cpu.max": "max 100000"}, {}, None),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, {}, 2.0),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, {}, None),
+        ({"cpu.max": "max 100000"}, {"ELASTICJOB_CPUS": "2.5"}, 2.5),
+    ],
+)
+def test_the_operator_or_the_cgroup_says_how_many_cores_there_are(
+    tmp_path: Path, files: dict[str, str], given: dict[str, str], cores: float | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    assert limit(given, tmp_path) == cores
 
 
 def test_what_cannot_be_read_is_not_elastic(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
@@ -268,6 +269,23 @@ def test_parameters_that_nobody_would_average_are_refused() -> None:
         Elastic(model, torch.optim.AdamW([{"params": [*model.parameters()]}, {"params": [temperature]}]))
 
 
+@pytest.mark.parametrize(
+    "ddp", [{}, {"find_unused_parameters": True}, {"forward_sync_buffers": False}], ids=str
+)
+def test_buffers_may_be_of_types_that_gloo_does_not_know(ddp: dict[str, Any]) -> None:
+    model = nn.Linear(1, 1)
+    for name, kind in (("scale", torch.float8_e4m3fn), ("seen", torch.int16), ("code", torch.uint16)):
+        model.register_buffer(name, torch.ones(3).to(kind))
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), ddp=ddp)
+    for step in elastic.steps(elastic.loader(torch.ones(8, 1), global_batch=4)):
+        with step:
+            for batch in step:
+                step.backward(elastic.model(batch).mean())
+    assert elastic.evaluate(elastic.loader(torch.ones(8, 1), global_batch=4), lambda _: {"x": 1.0}) == {
+        "x": 1
+    }
+
+
 def test_parameters_that_are_unfrozen_later_are_trained() -> None:
     elastic, model = simple()
     model[0].requires_grad_(False)
@@ -284,9 +302,12 @@ def test_parameters_that_are_unfrozen_later_are_trained() -> None:
     assert not reduction.outdated()
 
 
+@pytest.mark.parametrize("clips", [False, True])
+@pytest.mark.parametrize("scale", [None, 8.0])
 @pytest.mark.parametrize("remedy", ["skip", "rollback"])
-def test_a_step_that_is_not_finite_is_left_out(remedy: str) -> None:
-    elastic, model = simple(on_nan=remedy, nan_limit=1, memory_every=1)
+def test_a_step_that_is_not_finite_is_left_out(remedy: str, scale: float | None, clips: bool) -> None:
+    scaler = None if scale is None else GradScaler("cpu", init_scale=scale)
+    elastic, model = simple(on_nan=remedy, nan_limit=1, memory_every=1, scaler=scaler)
     steps, before = elastic.steps(elastic.loader(DATA, global_batch=3)), list[Tensor]()
 
     def step_with(factor: float) -> bool:
@@ -296,12 +317,34 @@ def test_a_step_that_is_not_finite_is_left_out(remedy: str) -> None:
         with step:
             for x, _ in step:
                 step.backward(elastic.model(x).mean() * factor)
+            if clips:
+                step.clip_grad_norm_(1.0)
         assert step.done
+        assert scaler is None or scaler.get_scale() == scale
         return any(not torch.equal(*pair) for pair in zip(model.parameters(), before, strict=True))
 
     assert [step_with(factor) for factor in (1.0, math.nan, 1.0)] == [True, False, True]
     with pytest.raises(RuntimeError, match="the loss or the gradients of step 4 are not finite, and 1 steps"):
         step_with(math.nan)
+
+
+def test_gradients_that_overflow_count_once_the_scale_cannot_be_the_cause() -> None:
+    """A GradScaler looks for its scale by steps that it leaves out: more of them than `nan_limit`."""
+    scaler = GradScaler("cpu", init_scale=16.0)
+    elastic, model = simple(on_nan="skip", nan_limit=1, scaler=scaler)
+    scales, before = list[float](), [each.clone() for each in model.parameters()]
+
+    def train() -> None:
+        for step in elastic.steps(elastic.loader(DATA, global_batch=1), epochs=9):
+            with step:
+                for x, _ in step:
+                    step.backward((elastic.model(x).mean() * 0.0).sqrt())
+            scales.append(scaler.get_scale())
+            assert all(torch.equal(*pair) for pair in zip(model.parameters(), before, strict=True))
+
+    with pytest.raises(RuntimeError, match="the loss or the gradients of step 6 are not finite, and 1 steps"):
+        train()
+    assert scales == [8.0, 4.0, 2.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,12 @@
 """What an agent does for checkpoints: it writes to storage what its workers have copied to shared memory.
 
-Each keeper writes the parts of its own workers. The agent of rank 0 waits for all parts of a save, then
-commits it: a save that lost a part, or that a newer one has overtaken, never is. Nodes that divide a model
-also hold a copy of their neighbour's parts, and every agent serves what its node holds.
+Each keeper writes the parts of its own workers, and tells the agent of rank 0, which commits a save when it
+knows all of its parts: one that lost a part, or that a newer one has overtaken, never is. Who tells may be
+answered "not yet", and asks again. An answer may be lost, and the agent of rank 0 may have ended: then the
+manifests in storage say whether the step is committed. Parts of a world that lost a node may never come:
+that is told at once, and others have a minute to commit the step without it.
+Nodes that divide a model also hold a copy of their neighbour's parts, and every agent serves what its node
+holds.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,17 +42,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("elasticjob.agent")
 
 CHUNK: Final = 1 << 20
-PATIENCE: Final = 600.0  # seconds that the parts of other nodes may take
+NONE: Final = Save(-1, -1)
+NOT_YET: Final = 20.0  # seconds after which an agent that asks for a commit hears that parts are missing
+GONE: Final = 60.0  # seconds in which others may commit a step of which a part never comes
 AGAIN: Final = 1.0  # seconds from a write that failed to the next try, at first
 LATEST: Final = 30.0  # the same after many tries
-SILENCE: Final = aiohttp.ClientTimeout(total=None, sock_connect=2.0, sock_read=PATIENCE)
+STALLED: Final = 10.0  # seconds in which another node takes none of the bytes that it is sent
+SILENCE: Final = aiohttp.ClientTimeout(total=None, sock_connect=2.0, sock_read=NOT_YET + STALLED)
+
+
+class Gone(OSError):
+    """A part of a save, or the agent that commits it, is gone with its node."""
 
 
 @dataclass
 class Gathering:
-    """A save whose parts come in; `done` is whether it was committed."""
+    """A save whose parts come in; `done` is whether it was committed, by a task of its own."""
 
     written: dict[int, Written] = field(default_factory=dict)
+    committing: asyncio.Task[None] | None = None
     done: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -61,12 +73,14 @@ class Keeper:
         self._folder, self._node, self._token, self._host = folder, node, token, host
         self._run = hashlib.sha256(token.encode()).hexdigest()[:12]
         self._world: Callable[[], World | None] = lambda: None
+        self._lost: Callable[[], Sequence[str]] = tuple
         self._newest: dict[str, Copied] = {}  # by block
         self._wanted: dict[str, Copied] = {}  # to be written
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._rounds: dict[str, int] = {}  # of the copy that is being written
         self._giving: asyncio.Task[None] | None = None
         self._gathering: dict[tuple[bytes, Save], Gathering] = {}
+        self._committed: dict[bytes, Save] = {}  # by place: the newest of several parts
         self._stores: dict[bytes, Storage] = {}
         self._stored: dict[bytes, int] = {}  # by place: the newest step that is known to be committed there
         self._strange: dict[bytes, str] = {}  # by place: what was seen there
@@ -75,9 +89,14 @@ class Keeper:
         self._endpoint = Endpoint(folder, token, self._gather)
         self._session: aiohttp.ClientSession | None = None
 
-    async def open(self, world: Callable[[], World | None]) -> dict[str, str]:
-        """Serve this node's memory; return what workers have to know. `world` tells the present one."""
-        self._world = world
+    async def open(
+        self, world: Callable[[], World | None], lost: Callable[[], Sequence[str]] = tuple
+    ) -> dict[str, str]:
+        """Serve this node's memory; return what workers have to know.
+
+        `world` tells the present one, `lost` the nodes that have left it unplanned.
+        """
+        self._world, self._lost = world, lost
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._token}"}, timeout=SILENCE, trust_env=False
         )
@@ -109,8 +128,11 @@ class Keeper:
         for message in last:
             if message.step > self._stored.get(message.where, -1):
                 self._want(message)
+        until = time.monotonic() + within
         if running := [task for task in self._writing.values() if not task.done()]:
             await asyncio.wait(running, timeout=within)
+        while (owed := self._owed(present)) and (left := until - time.monotonic()) > 0:
+            await asyncio.wait(owed, timeout=min(left, NOT_YET))
         for message in last:
             if message.step > self._stored.get(message.where, -1):
                 _, why = self._unwritten.get(message.where, (0, ""))
@@ -120,9 +142,17 @@ class Keeper:
                 return why
         return ""
 
+    def _owed(self, present: int) -> list[asyncio.Future[bool]]:
+        """Return the saves of which other nodes have told a part here, and have no answer yet."""
+        if self._lost():
+            return []
+        all_ = self._gathering.items()
+        return [each.done for (_, save), each in all_ if save.round >= present and not each.done.done()]
+
     async def close(self) -> None:
         """Stop; what is in memory stays there."""
-        tasks = [*self._writing.values(), *([self._giving] if self._giving else [])]
+        committing = [each.committing for each in self._gathering.values()]
+        tasks = [each for each in (*self._writing.values(), self._giving, *committing) if each is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -148,46 +178,56 @@ class Keeper:
             self._writing[message.block] = asyncio.get_running_loop().create_task(self._write(message.block))
 
     async def _write(self, block: str) -> None:
-        """Write what is wanted; what fails is tried again, until a newer save overtakes it."""
+        """Write what is wanted; what fails is tried again, until a newer save overtakes it.
+
+        So it is until its last try if another part of it never comes.
+        """
         while message := self._wanted.pop(block, None):
-            pause = AGAIN
-            while not await self._is_written(message) and block not in self._wanted:
+            pause, gone_at = AGAIN, None
+            while (problem := await self._problem_with(message)) and block not in self._wanted:
+                now = time.monotonic()
+                gone_at = (gone_at or now) if isinstance(problem, Gone) else None
+                if gone_at is not None and now >= gone_at + GONE:
+                    break
                 self._news.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._news.wait()
                 pause, message = min(2 * pause, LATEST), self._newest_like(message)
 
-    async def _is_written(self, message: Copied) -> bool:
-        """Write a save and have it committed; False if that failed, and may succeed at another try."""
+    async def _problem_with(self, message: Copied) -> Exception | None:
+        """Write a save and have it committed; return what prevented that, and may not at another try."""
         began = time.monotonic()
         try:
             named = message if message.name else await asyncio.to_thread(self._store, message)
             committed = await self._tell(part_of(named))
         except Exception as error:  # file systems of others raise what they like
             if await self._is_overtaken(message):
-                return True
+                return None
             self._failed(message, error)
-            return False
+            return error
         if committed:
             self._stored[message.where] = message.step
             self._unwritten.pop(message.where, None)
             seconds = time.monotonic() - began
             problem = self._strange.get(message.where, "")[:2048]
             self.kept = structs.replace(self.kept, stored=message.step, seconds=seconds, error=problem)
-        return True
+        return None
 
     async def _is_overtaken(self, message: Copied) -> bool:
-        """Whether this run has committed a later step by now: other nodes went on, and may have ended."""
+        """Whether this run has committed a later step by now: other nodes went on, and may have ended.
+
+        So they may after the same step of which this node has a part: there is one commit for all parts.
+        """
         try:
-            later = await asyncio.to_thread(self._storage(message.where).newest_of, self._run)
-        except OSError:
+            newest = await asyncio.to_thread(lambda: self._storage(message.where).newest_of(self._run))
+        except Exception:  # as above; what the write has raised is told
             return False
-        if later <= message.step:
+        if newest < message.step or (newest == message.step and message.parts == 1):
             return False
-        self._stored[message.where] = later
+        self._stored[message.where] = newest
         self._unwritten.pop(message.where, None)
-        self.kept = structs.replace(self.kept, error="")
+        self.kept = structs.replace(self.kept, stored=newest, error="")
         return True
 
     def _newest_like(self, message: Copied) -> Copied:
@@ -223,39 +263,61 @@ class Keeper:
         return self._stores.setdefault(where, Storage(os.fsdecode(where)))
 
     async def _tell(self, written: Written) -> bool:
-        """Tell the agent of rank 0, which commits; return whether it did."""
-        world = self._world()
-        if world is None or world.members[0].node == self._node:
-            return await self._gather(written)
+        """Tell the agent of rank 0, which commits; return whether it did. Gone if that will never be."""
+        while True:
+            world = self._world()
+            first = None if world is None else world.members[0]
+            if first is None or first.node == self._node:
+                committed = await self._gather(written)
+            else:
+                committed = await self._ask(first, written)
+            if committed is not None:
+                return committed
+            if lost := self._lost():
+                raise Gone(f"its world has lost {', '.join(lost)}, and parts of it that were not written")
+
+    async def _ask(self, first: Member, written: Written) -> bool | None:
+        """Tell another node's agent of a part; return what it knows of the save."""
         assert self._session is not None
         body = msgspec.json.encode(written)
-        async with self._session.post(f"{url_of(world.members[0])}{WRITTEN}", data=body) as answer:
-            if not answer.ok:
-                raise OSError(f"{world.members[0].node}: {(await answer.text())[:1000]}")
-            return typed(await answer.read(), bool)
+        try:
+            async with self._session.post(f"{url_of(first)}{WRITTEN}", data=body) as answer:
+                if not answer.ok:
+                    raise OSError(f"{first.node}: {(await answer.text())[:1000]}")
+                return typed(await answer.read(), bool | None)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Gone(f"{first.node}, which commits it, cannot be reached: {error or 'timeout'}") from error
 
-    async def _gather(self, written: Written) -> bool:
-        """Wait for the other parts of a save, and commit it with the last one."""
-        key = written.where, written.save
+    async def _gather(self, written: Written) -> bool | None:
+        """Take in a part; commit its save with the last one. Return whether it is; None: not known yet."""
+        newest = self._committed.get(written.where)
+        if newest is not None and written.parts > 1 and not overtaken(newest, written.save):
+            return newest == written.save  # an answer was lost
         for (where, save), older in self._gathering.items():
             if where == written.where and overtaken(save, written.save) and not older.done.done():
                 older.done.set_result(False)
-        gathering = self._gathering.setdefault(key, Gathering())
+        self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
+        gathering = self._gathering.setdefault((written.where, written.save), Gathering())
         gathering.written[written.part] = written
-        if len(gathering.written) == written.parts and not gathering.done.done():
-            try:
-                strange = await asyncio.to_thread(self._commit, gathering.written)
-            except Exception as error:  # as above; each node tries again
+        if len(gathering.written) == written.parts and gathering.committing is None:
+            gathering.committing = asyncio.create_task(self._commit_all(written, gathering))
+        await asyncio.wait({gathering.done}, timeout=NOT_YET)
+        return gathering.done.result() if gathering.done.done() else None
+
+    async def _commit_all(self, written: Written, gathering: Gathering) -> None:
+        """Commit a save of which all parts are written."""
+        try:
+            strange = await asyncio.to_thread(self._commit, gathering.written)
+        except Exception as error:  # as above; each node tries again
+            if not gathering.done.done():
                 gathering.done.set_exception(error)
                 gathering.done.exception()
-            else:
-                self._say_committed(written, strange)
-                gathering.done.set_result(True)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await asyncio.shield(gathering.done)
-        finally:
-            self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
+            return
+        self._say_committed(written, strange)
+        if overtaken(self._committed.get(written.where, NONE), written.save):
+            self._committed[written.where] = written.save
+        if not gathering.done.done():
+            gathering.done.set_result(True)
 
     def _say_committed(self, written: Written, strange: str) -> None:
         """Log what was committed, and what is strange in its place, once for as long as it is."""
@@ -293,8 +355,8 @@ class Keeper:
                 given[message.block] = message
                 try:
                     await self._put(to, message)
-                except (OSError, Damaged, aiohttp.ClientError, TimeoutError) as error:
-                    log.info("%s has no copy of step %d: %s", to.node, message.step, error)
+                except Exception as error:  # a copy less is no reason to give the next one up
+                    log.info("%s has no copy of step %d: %r", to.node, message.step, error)
 
     async def _put(self, to: Member, message: Copied) -> None:
         assert self._session is not None
@@ -305,8 +367,10 @@ class Keeper:
                 with memory.reading(held.path) as block:
                     url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}?slot={slot}"
                     size = {"Content-Length": str(len(block))}
-                    async with self._session.put(url, data=chunks(block), headers=size) as answer:
-                        answer.raise_for_status()
+                    async with asyncio.timeout(STALLED) as limit:
+                        data = within(limit, chunks(block))
+                        async with self._session.put(url, data=data, headers=size) as answer:
+                            answer.raise_for_status()
 
 
 def part_of(message: Copied) -> Written:
@@ -381,3 +445,10 @@ async def chunks(block: memoryview) -> AsyncIterator[bytes]:
     size = part.size_of(block)
     for at in range(0, size, CHUNK):
         yield bytes(block[at : at + CHUNK])
+
+
+async def within(limit: asyncio.Timeout, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of `data`, each taken within STALLED seconds: else the limit is over."""
+    async for each in data:
+        limit.reschedule(asyncio.get_running_loop().time() + STALLED)
+        yield each

@@ -25,7 +25,7 @@ LARGEST_MESSAGE: Final = 1 << 16
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a save is in storage; answered when the save is committed, or never will be."""
+    """A part of a save is in storage; answered by whether the save is committed, null: not known yet."""
 
     where: bytes
     keep: int
@@ -47,7 +47,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 class Endpoint:
     """An HTTP server for the agents and workers of the job, who have its token."""
 
-    def __init__(self, folder: Path, token: str, written: Callable[[Written], Awaitable[bool]]) -> None:
+    def __init__(
+        self, folder: Path, token: str, written: Callable[[Written], Awaitable[bool | None]]
+    ) -> None:
         self._folder, self._token, self._written = folder, token, written
         app = web.Application(client_max_size=LARGEST_MESSAGE, middlewares=[self._authenticate])
         path = r"/v1/memory/{mark:[0-9a-f]{8}}/{step:\d{1,16}}/{round:\d{1,16}}/{part:\d{1,7}}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from elasticjob.trainer.agent.actions import Spawn
 from elasticjob.trainer.agent.failures import restarts
@@ -15,13 +16,20 @@ from elasticjob.trainer.agent.settings import Settings
 from elasticjob.trainer.link import address
 from elasticjob.trainer.link.channel import ADDRESS, ROUND, UNIT
 
+THREADS: Final = "OMP_NUM_THREADS"
 
-def with_defaults(environment: Mapping[str, str], workers: int) -> dict[str, str]:
+
+def with_defaults(environment: Mapping[str, str], workers: int, cpus: float | None = None) -> dict[str, str]:
     """Return torchrun's defaults for so many workers of a node, and `environment` over them.
 
-    The warm process is started with them too: torch reads the number of threads only once.
+    Workers share the `cpus` of a container: torch would start a thread for each core of the machine. The warm
+    process is started with them too: torch reads the number of threads only once.
     """
-    threads = {"OMP_NUM_THREADS": "1"} if workers > 1 else {}
+    threads = {}
+    if cpus is not None:
+        threads = {THREADS: str(max(1, int(cpus / workers)))}
+    elif workers > 1:
+        threads = {THREADS: "1"}
     return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **threads, **environment}
 
 
@@ -39,6 +47,7 @@ def worker_environment(
         "TORCHELASTIC_RUN_ID": settings.place.job,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": str(error_file),
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(each.name for each in settings.signals),
         ADDRESS: settings.place.address,
         UNIT: str(way_file.with_name(f"unit-{spawn.start}")),
         address.FILE: str(way_file),

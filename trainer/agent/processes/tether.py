@@ -1,4 +1,4 @@
-"""Parent-death signals: no process of a job outlives its agent.
+"""Parent-death signals and subreapers: no process of a job outlives its agent, and none gets lost.
 
 Linux sends the signal when the *thread* that made the process ends, so parents start processes from their
 main thread. `python -m elasticjob.trainer.agent.processes.tether PARENT COMMAND …` execs COMMAND, tethered.
@@ -13,15 +13,25 @@ import sys
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
+PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def tether(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, its parent, ends; exits at once if it already has."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+def tether(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when `parent`, its parent, ends; exits if it already has."""
+    _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
+
+
+def adopt() -> None:
+    """Be the parent of all descendants whose own parent ends, in whatever group or session they are."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
 """The warm process: imports torch once, then forks a worker in milliseconds each time the agent asks.
 
 It is single-threaded (a fork keeps only the thread that calls it) and does nothing else. If an import has
-started threads that stay, it starts new interpreters instead: in a fork TensorFlow would hang. The agent
-sends `Prepare`, answered by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page
-(`pulse.py`) attached, answered by `Forked` and later by `Reaped`. The process dies with the agent, and its
-forks die with it.
+started threads that stay, it begins again without any: in a fork TensorFlow would hang. Then, and where the
+agent wants it COLD, each worker is a new interpreter, or another program. The agent sends `Prepare`, answered
+by `Warm`, and `Fork` with the worker's stdout, stderr, channel and page (`pulse.py`) attached, answered by
+the worker's parent (`parent.py`), another fork: `Forked`, perhaps `Left`, and when nothing of the worker is
+left, `Reaped`. The process dies with the agent, and its forks with all that they started die with it.
 
 An order travels in a file in memory, of which the line carries the descriptor: a message on the line is
 limited to some 200 KB, an environment is not.
@@ -15,36 +16,31 @@ and `beside` forks each agent's warm process from it.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
-import json
 import os
 import pkgutil
-import random
-import runpy
 import select
 import signal
 import socket
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
-from io import FileIO, TextIOWrapper
-from pathlib import Path
-from types import TracebackType
-from typing import Final, TextIO
+from typing import Final, NoReturn
 
 import msgspec
 
-from elasticjob.trainer.agent.processes.tether import tether
+from elasticjob.trainer.agent.processes import fresh, parent
+from elasticjob.trainer.agent.processes.tether import adopt, tether
 from elasticjob.trainer.link import pulse, stacks
 
 STREAMS: Final = 4  # stdout, stderr, channel, page
 TRIES: Final = 20
 PAUSE: Final = 0.005  # seconds
+COLD: Final = "cold"
+ROOM: Final = 4096
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
 DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH", "TF_", "GRPC_", "JAX_", "XLA_")
@@ -54,7 +50,7 @@ READ_LATER: Final = frozenset({"TF_CONFIG"})
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
-    """Start a worker."""
+    """Start a worker; what it leaves behind when it ends with 0 may go on for `grace` seconds."""
 
     slot: int
     script: str
@@ -62,12 +58,21 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     module: bool
     environment: dict[str, str]
     channel_variable: str
+    python: bool = True
+    grace: float = 0.0
+
+    @property
+    def command(self) -> list[str]:
+        """The command line in a new interpreter, or that of a program."""
+        python = [sys.executable, "-u", *(["-m"] if self.module else [])] if self.python else []
+        return [*python, self.script, *self.arguments]
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Import these modules."""
+    """Import these modules, for a script that imports those in `folder` before installed ones."""
 
     modules: tuple[str, ...]
+    folder: str = ""
 
 
 class Warm(msgspec.Struct, frozen=True, tag="warm"):
@@ -77,41 +82,67 @@ class Warm(msgspec.Struct, frozen=True, tag="warm"):
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker runs."""
+    """A worker runs, and its parent."""
 
     slot: int
     pid: int
+    parent: int
+
+
+class Left(msgspec.Struct, frozen=True, tag="left"):
+    """A worker has ended with 0, and these processes of its are still there."""
+
+    slot: int
+    processes: tuple[str, ...]
 
 
 class Reaped(msgspec.Struct, frozen=True, tag="reaped"):
-    """A worker ended; `code` is negative if a signal did it."""
+    """Nothing is left of a worker; `code` is negative if a signal ended it."""
 
     pid: int
     code: int
 
 
-News = Warm | Forked | Reaped
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    """The parent of a worker was killed, and the worker with it."""
+
+    parent: int
+
+
+News = Warm | Forked | Left | Reaped | Lost
 decode_news = msgspec.json.Decoder(News).decode
 decode_order = msgspec.json.Decoder(Fork | Prepare).decode
 
 
+def started(fd: int, agent: int, *, cold: bool) -> list[str]:
+    """Return the command of a warm process, without the present folder among the places of modules."""
+    begin = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); from {__name__} import main; main()"
+    room = " " * ROOM  # for the command lines of workers
+    return [sys.executable, "-u", "-c", begin, str(agent), str(fd), *([COLD] if cold else [room])]
+
+
 def main() -> None:
     """Be the warm process of the agent that started this program."""
-    agent, fd = map(int, sys.argv[1:])
+    agent, fd = map(int, sys.argv[1:3])
     tether(agent)
-    attend(socket.socket(fileno=fd))
+    attend(socket.socket(fileno=fd), cold=COLD in sys.argv[3:])
 
 
-def attend(agent: socket.socket, run: Callable[[Fork], None] | None = None) -> None:
+def attend(agent: socket.socket, run: Callable[[Fork], None] | None = None, *, cold: bool = False) -> None:
     """Serve until the agent is gone; in a fork, be the worker: `run` its order, a script by default."""
-    end = QuickEnd()
+    end = fresh.QuickEnd()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     agent.set_inheritable(False)
-    order = serve(agent, scripts=run is None)
+    order = serve(agent, scripts=run is None, cold=cold)
     if order is None:
         os._exit(0)
     with end:
         (run or work)(order)
+
+
+def work(order: Fork) -> None:
+    """Run the script of an order."""
+    fresh.work(order.script, order.arguments, module=order.module)
 
 
 def beside(
@@ -157,45 +188,16 @@ def decided(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 def load(modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
     """Import modules so that forks share them; return those that cannot be imported."""
+    before = dict(os.environ)
     missing = tuple(name for name in modules if not preload(name))
+    _set_by_imports.update({name: text for name, text in os.environ.items() if before.get(name) != text})
     gc.collect()
     gc.freeze()
     return missing
 
 
-class QuickEnd:
-    """Ends a worker without taking the interpreter apart, which takes torch seconds.
-
-    Made first, so its exit handler is the last: threads are joined, all other handlers have run, and nothing
-    is left but memory. A child that the script forks by itself ends as it likes.
-    """
-
-    def __init__(self) -> None:
-        self._worker = 0
-        self._code = 0
-        atexit.register(self._end)
-
-    def __enter__(self) -> None:
-        self._worker = os.getpid()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remember the code with which Python would end."""
-        match error:
-            case None | SystemExit(code=None):
-                self._code = 0
-            case SystemExit(code=int(code)):
-                self._code = code & 0xFF
-            case _:
-                self._code = 1
-
-    def _end(self) -> None:
-        if os.getpid() == self._worker:
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(self._code)
+_set_by_imports: dict[str, str] = {}
+"""Variables that packages set when they were imported, as they would in the worker."""
 
 
 def preload(name: str) -> bool:
@@ -229,23 +231,25 @@ def receive(line: socket.socket) -> tuple[Fork | Prepare | None, list[int]]:
     if not received:
         return None, []
     order, *streams = passed
+    for fd in passed:
+        os.set_inheritable(fd, False)
     with open(order, "rb") as file:
         file.seek(0)  # the position is the sender's
         return decode_order(file.read()), streams
 
 
-def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
-    """Fork and reap for the agent. Returns None when the agent is gone, an order in a fork.
+def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> Fork | None:
+    """Fork for the agent. Returns None when the agent is gone, an order in a worker that was forked.
 
-    `scripts` says that a new interpreter could do what a fork does.
+    `scripts` says that a new interpreter could do what a fork does, `cold` that one does.
     """
-    cold = False
     woken, waker = os.pipe()
     for end in (woken, waker):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    me = os.getpid()
+    adopt()
+    me, parents = os.getpid(), set[int]()
     poll = select.poll()
     poll.register(agent, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -253,7 +257,7 @@ def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
         ready = {fd for fd, _ in poll.poll()}
         if woken in ready:
             os.read(woken, 4096)
-            reap(agent)
+            bury(agent, parents)
         if agent.fileno() not in ready:
             continue
         order, streams = receive(agent)
@@ -262,25 +266,88 @@ def serve(agent: socket.socket, *, scripts: bool = True) -> Fork | None:
         if isinstance(order, Prepare):
             before = kept_threads()
             missing = load(order.modules)
-            cold = scripts and kept_threads() > before
-            if cold:
-                said = "elasticjob: an import has started threads, so that workers start cold"
-                print(said, file=sys.stderr, flush=True)
             agent.send(msgspec.json.encode(Warm(missing)))
+            hidden = hidden_by(order.folder) if scripts else ""
+            if hidden:
+                begin_again_cold(agent, f"{hidden} in {order.folder} is another than the installed one")
+            if scripts and kept_threads() > before:
+                begin_again_cold(agent, "an import has started threads")
             continue
-        pid = start_cold(order, streams, me) if cold else os.fork()
+        signal.pthread_sigmask(signal.SIG_BLOCK, parent.SIGNALS)
+        pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             for end in (woken, waker):
                 os.close(end)
+            holder = hold(order, streams, agent, me)
             agent.close()
-            become_worker(order, streams, me)
+            if cold:
+                become_program(order, streams, holder)
+            become_worker(order, streams, holder)
             return order
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, parent.SIGNALS)
+        parents.add(pid)
         for stream in streams:
             os.close(stream)
-        with suppress(OSError):  # the fork does the same: whoever comes first
-            os.setpgid(pid, pid)
-        agent.send(msgspec.json.encode(Forked(order.slot, pid)))
+
+
+def hold(order: Fork, streams: Sequence[int], agent: socket.socket, me: int) -> int:
+    """Be the parent of a worker, which tells the agent of it; return, in the worker, the parent's pid."""
+
+    def tell(news: News) -> None:
+        with suppress(OSError):  # the agent is gone
+            agent.send(msgspec.json.encode(news))
+
+    def begin(worker: int) -> None:
+        for stream in streams:
+            os.close(stream)
+        tell(Forked(order.slot, worker, os.getpid()))
+
+    return parent.hold(
+        me,
+        order.grace,
+        begin,
+        left=lambda processes: tell(Left(order.slot, tuple(processes))),
+        end=lambda worker, code: tell(Reaped(worker, code)),
+    )
+
+
+def bury(agent: socket.socket, parents: set[int]) -> None:
+    """Reap the parents of workers; kill the orphans that one that was killed has left to this process."""
+    lost: list[int] = []
+    for _ in range(TRIES):
+        ended, _ = parent.reap()
+        lost += [pid for pid in ended.keys() & parents if ended[pid]]
+        parents -= ended.keys()
+        orphans = set(parent.children()) - parents if lost else ()
+        if not orphans:
+            break
+        for orphan in orphans:
+            with suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+        time.sleep(PAUSE)  # the kernel passes on the children of those
+    for pid in lost:
+        agent.send(msgspec.json.encode(Lost(pid)))
+
+
+def hidden_by(folder: str) -> str:
+    """Return a module that was imported here and that a script in `folder` has of its own, empty if none."""
+    with suppress(OSError):
+        for entry in os.scandir(folder) if folder else ():
+            name = entry.name.partition(".")[0]
+            path = os.path.join(entry.path, "__init__.py") if entry.is_dir() else entry.path
+            ours = getattr(sys.modules.get(name), "__file__", None)
+            if ours and path.endswith(".py") and os.path.exists(path) and not os.path.samefile(path, ours):
+                return name
+    return ""
+
+
+def begin_again_cold(agent: socket.socket, why: str) -> None:
+    """Replace this process, whose forks would not be as fresh ones, by one that has imported nothing."""
+    print(f"elasticjob: {why}, so that workers start cold", file=sys.stderr, flush=True)
+    agent.set_inheritable(True)
+    command = started(agent.fileno(), os.getppid(), cold=True)
+    os.execve(command[0], command, os.environ)
 
 
 def kept_threads() -> int:
@@ -298,117 +365,54 @@ def kept_threads() -> int:
     return min(found)
 
 
-def start_cold(order: Fork, streams: Sequence[int], me: int) -> int:
-    """Start a worker in a new interpreter, tethered to this process; return its pid."""
-    out, err, channel, *page = streams
-    for stream in (channel, *page):
-        os.set_inheritable(stream, True)
-    ends = {order.channel_variable: str(channel), **({pulse.FD: str(page[0])} if page else {})}
-    return os.posix_spawn(
-        sys.executable,
-        [
-            sys.executable,
-            "-m",
-            tether.__module__,
-            str(me),
-            *command(order.script, order.arguments, order.module),
-        ],
-        {**order.environment, **ends},
-        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
-        setpgroup=0,
-        setsigdef=(signal.SIGINT, signal.SIGCHLD),
-    )
-
-
-def command(script: str, arguments: Iterable[str], module: bool) -> list[str]:
-    """Return the command line of a script in a new interpreter."""
-    return [sys.executable, "-u", *(["-m"] if module else []), script, *arguments]
-
-
-def reap(agent: socket.socket) -> None:
-    """Tell the agent of every child that ended."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        agent.send(msgspec.json.encode(Reaped(pid, os.waitstatus_to_exitcode(status))))
-
-
-def become_worker(order: Fork, streams: Sequence[int], parent: int) -> None:
-    """In a fork: a process group, streams and an environment of its own, as if just started."""
-    os.setpgid(0, 0)
-    tether(parent)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def become_worker(order: Fork, streams: Sequence[int], holder: int) -> None:
+    """In a fork: a session, streams and an environment of its own, as if just started."""
+    begin_session(streams, holder)
+    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    out, err, channel, *page = streams
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    for stream in (out, err):
-        os.close(stream)
-    for file in (sys.stdout, sys.stderr):
-        file.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # text files at this point
-    for name, fd in (("stdout", 1), ("stderr", 2)):
-        output = unbuffered(fd)
-        setattr(sys, name, output)
-        setattr(sys, f"__{name}__", output)
+    fresh.reopen()
     os.environ.clear()
-    os.environ.update(order.environment, **{order.channel_variable: str(channel)})
-    if page:
-        os.environ[pulse.FD] = str(page[0])
+    os.environ.update({**_set_by_imports, **environment_of(order, streams)})
     stacks.register(os.environ)
-    renew(os.environ)
+    fresh.renew(os.environ)
+    fresh.show(order.command)
 
 
-def renew(environment: Mapping[str, str]) -> None:
-    """Give a fork what packages took once, when the warm process imported them: random numbers and a rank."""
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
-    lightning = sys.modules.get("lightning_utilities.core.rank_zero")
-    if lightning is not None:  # else all workers log and print as rank 0 until they are connected
-        lightning.rank_zero_only.rank = int(environment.get("RANK", "0"))
+def become_program(order: Fork, streams: Sequence[int], holder: int) -> NoReturn:
+    """In a fork: a new interpreter, or another program."""
+    begin_session(streams, holder)
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    _, _, *ends = streams
+    for end in ends:
+        os.set_inheritable(end, True)
+    command = order.command
+    try:
+        os.execvpe(command[0], command, environment_of(order, streams))
+    except OSError as error:
+        os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode())
+    os._exit(1)
 
 
-def unbuffered(fd: int) -> TextIO:
-    """Return a standard stream as `python -u` has it."""
-    return TextIOWrapper(FileIO(fd, "wb", closefd=False), "utf-8", "backslashreplace", write_through=True)
+def begin_session(streams: Sequence[int], holder: int) -> None:
+    """Have a session, as under torchrun: a terminal's signals are the agent's to pass on."""
+    tether(holder)
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for stream, standard in zip(streams[:2], (1, 2), strict=True):
+        os.dup2(stream, standard)
+        os.close(stream)
 
 
-def work(order: Fork) -> None:
-    """Run the script as `python script …` or `python -m module …` would."""
-    sys.argv = [order.script, *order.arguments]
-    sys.excepthook = report
-    if order.module:
-        sys.path.insert(0, os.getcwd())
-        runpy.run_module(order.script, run_name="__main__", alter_sys=True)
-    else:
-        sys.path.insert(0, str(Path(order.script).resolve().parent))
-        runpy.run_path(order.script, run_name="__main__")
+def environment_of(order: Fork, streams: Sequence[int]) -> dict[str, str]:
+    """Return the worker's environment, with the descriptors that it finds there."""
+    _, _, channel, *page = streams
+    return {
+        **order.environment,
+        order.channel_variable: str(channel),
+        **({pulse.FD: str(page[0])} if page else {}),
+    }
 
-
-def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an uncaught error without the frames above the script's own."""
-    while trace is not None and trace.tb_frame.f_code is not work.__code__:
-        trace = trace.tb_next
-    while trace is not None and trace.tb_frame.f_code.co_filename in OURS:
-        trace = trace.tb_next
-    traceback.print_exception(kind, error, trace)
-    record("".join(traceback.format_exception_only(kind, error)).strip())
-
-
-def record(message: str) -> None:
-    """Write the error where torch's @record writes it, unless it did: a terminal keeps no last line."""
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    with suppress(OSError):
-        if path and not Path(path).exists():
-            Path(path).write_text(json.dumps({"message": message}))
-
-
-OURS: Final = frozenset({__file__, runpy.__file__, "<frozen runpy>"})
 
 if __name__ == "__main__":
     main()

@@ -1,12 +1,14 @@
-"""Worker processes: start (warm or cold), messages, signals, reaping. Events go to `emit`; no decisions here.
+"""Worker processes: start (warm or cold), messages, signals, ends. Events go to `emit`; no decisions here.
 
-A worker leads a process group, which is killed when the worker ends, so that its children do not outlive it.
+The warm process starts them all. A signal is for the process that was started, as the user's handlers expect;
+SIGKILL is for it and all that it started, which its parent process sees to (`parent.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,19 +25,21 @@ import psutil
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
-from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes import parent, warm
 from elasticjob.trainer.agent.processes.logs import Inherited, Stream
 from elasticjob.trainer.agent.processes.reasons import headline
-from elasticjob.trainer.agent.script import Script
+from elasticjob.trainer.agent.script import Script, folder
 from elasticjob.trainer.link import pulse, stacks
 from elasticjob.trainer.link.channel import FD, FromAgent, Lines, decode_from_worker, encode
+
+log = logging.getLogger("elasticjob.agent")
 
 LAST_WORDS = 1.0  # seconds that a dead worker's output may take to arrive
 
 
 @dataclass
 class Process:
-    """One worker process and our ends of its streams; `pid` is 0 until the warm process has reported it."""
+    """One worker process and our ends of its streams; `pid` is 0 until its parent has reported it."""
 
     slot: int
     channel: socket.socket
@@ -46,6 +50,8 @@ class Process:
     error_file: Path
     page: pulse.Page
     pid: int = 0
+    parent: int = 0
+    handles: tuple[int | None, int | None] | None = None  # of worker and parent, None: ended
     wanted: signal.Signals | None = None  # a signal to send once the pid is known
     refused: str = ""  # why the agent cannot read what the worker says
 
@@ -66,13 +72,12 @@ class Sending:
 class Started:
     """A warm process that we start, and our end of its line."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *, cold: bool) -> None:
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", warm.__name__, str(os.getpid()), str(theirs.fileno())],
+                warm.started(theirs.fileno(), os.getpid(), cold=cold),
                 pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
             )
@@ -112,8 +117,10 @@ class Workers:
         shown: Callable[[int, str], bool],
         folder: Path,
         echo: Callable[[int], None] | None = None,
+        grace: float = 0.0,
     ) -> None:
-        """`preloads` None means cold starts; without a `prefix` output passes through as it is.
+        """`preloads` None means cold starts; without a `prefix` output passes through as it is. What a worker
+        leaves behind when it ends with 0 may go on for `grace` seconds.
 
         `log_file` and `shown` say for a slot and stream where output goes; `echo` is called in the place of
         the traceback of a worker that has only lost its peers.
@@ -126,11 +133,11 @@ class Workers:
         self._log_file = log_file
         self._shown = shown
         self._folder = folder
+        self._grace = grace
         self._processes: dict[int, Process] = {}
         self._warm: Started | Beside | None = None
         self._line: socket.socket | None = None
         self._orders: deque[Sending] = deque()  # for the warm process, which is busy
-        self._cold: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._streams: list[Stream | Inherited] = []  # with output yet to be forwarded
 
@@ -158,16 +165,17 @@ class Workers:
         """Start the warm process, or take the one that waits beside us; WarmReady follows."""
         waiting = environment.pop(warm.BESIDE, "")
         self._environment = environment
-        if self._preloads is None:
-            if waiting:
-                os.close(int(waiting.partition(":")[0]))  # it ends by that
-            self._emit(WarmReady())
-            return
-        self._warm = Beside(waiting) if waiting else Started(environment)
+        cold = self._preloads is None
+        if waiting and cold:
+            os.close(int(waiting.partition(":")[0]))  # it ends by that
+        self._warm = Beside(waiting) if waiting and not cold else Started(environment, cold=cold)
         self._line = self._warm.line
         self._line.setblocking(False)
         asyncio.get_running_loop().add_reader(self._line, self._hear_warm)
-        self._order(Sending(warm.Prepare(self._preloads)))
+        if self._preloads is None:
+            self._emit(WarmReady())
+        else:
+            self._order(Sending(warm.Prepare(self._preloads, folder(self._script))))
 
     def spawn(self, slot: int, environment: dict[str, str], error_file: Path) -> None:
         """Start the worker of `slot`; Said and Ended follow."""
@@ -180,10 +188,7 @@ class Workers:
         environment = {**environment, stacks.FILE: str(self.stacks_file(slot))}
         try:
             with theirs:
-                if self._preloads is None:
-                    self._start_cold(process, environment, (theirs.fileno(), page))
-                else:
-                    self._start_warm(process, environment, (theirs.fileno(), page))
+                self._start(process, environment, (theirs.fileno(), page))
         finally:
             os.close(page)
         process.out.started()
@@ -192,15 +197,17 @@ class Workers:
         self._streams += [process.out, process.err]
 
     def signal(self, slot: int, number: signal.Signals) -> None:
-        """Signal the process group of a worker."""
+        """Signal a worker; SIGKILL ends all that it started, too."""
         process = self._processes.get(slot)
         if process is None:
             return
-        if not process.pid:
+        if process.handles is None:
             process.wanted = number
             return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        worker, its_parent = process.handles
+        send(worker, number)
+        if number is signal.SIGKILL:
+            send(its_parent, parent.END)
 
     def tell(self, slot: int, message: FromAgent) -> None:
         """Send a message to a worker; ignored if the worker has ended."""
@@ -212,29 +219,28 @@ class Workers:
 
     def reap_orphans(self) -> None:
         """Reap ended children that nobody here started: a container's PID 1 inherits what workers leave."""
-        own = {*self._cold, self._warm.pid if self._warm else 0}
+        own = self._warm.pid if self._warm else 0
         for child in psutil.Process().children():
             with suppress(psutil.NoSuchProcess, ChildProcessError):
-                if child.pid not in own and child.status() == psutil.STATUS_ZOMBIE:
+                if child.pid != own and child.status() == psutil.STATUS_ZOMBIE:
                     os.waitpid(child.pid, os.WNOHANG)
 
     async def close(self) -> None:
-        """Kill all workers, then the warm process; wait for them and for the rest of the output."""
+        """Kill all workers, then the warm process; wait for all that they started, and their output."""
         loop = asyncio.get_running_loop()
         for process in list(self._processes.values()):
             self.signal(process.slot, signal.SIGKILL)
             loop.remove_reader(process.channel)
             process.channel.close()
-        for child, watch in self._cold.values():
-            loop.remove_reader(watch)
-            os.close(watch)
-            await asyncio.to_thread(child.wait)
         for ending in self._endings:
             ending.cancel()
-        self._drop_line()
+        line = self._line
+        self._drop_line(keep=True)
         if self._warm is not None:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
+        if line is not None:
+            await asyncio.to_thread(until_closed, line)
         await asyncio.to_thread(self._drain)
 
     def _drain(self) -> None:
@@ -276,8 +282,8 @@ class Workers:
             page=page,
         )
 
-    def _start_warm(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
-        """Ask the warm process for a fork."""
+    def _start(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
+        """Ask the warm process for a worker."""
         order = warm.Fork(
             slot=process.slot,
             script=self._script.name,
@@ -285,6 +291,8 @@ class Workers:
             module=self._script.module,
             environment=environment,
             channel_variable=FD,
+            python=self._script.python,
+            grace=self._grace,
         )
         if self._line is None:
             self.prepare(self._environment)
@@ -310,50 +318,18 @@ class Workers:
         if self._line is not None:
             loop.remove_writer(self._line)
 
-    def _drop_line(self) -> None:
-        """Close the line to the warm process, with the orders that it did not get."""
+    def _drop_line(self, *, keep: bool = False) -> None:
+        """Close the line to the warm process, unless `keep`, and the orders that it did not get."""
         if self._line is None:
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._line)
         loop.remove_writer(self._line)
-        self._line.close()
+        if not keep:
+            self._line.close()
         self._line = None
         while self._orders:
             self._orders.popleft().close()
-
-    def _start_cold(self, process: Process, environment: dict[str, str], ends: tuple[int, int]) -> None:
-        """Start a new interpreter, tethered to this process, and watch for its end."""
-        child = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "elasticjob.trainer.agent.processes.tether",
-                str(os.getpid()),
-                *self._command(),
-            ],
-            pass_fds=ends,
-            env={**environment, FD: str(ends[0]), pulse.FD: str(ends[1])},
-            stdout=process.out.write,
-            stderr=process.err.write,
-            process_group=0,
-        )
-        process.pid = child.pid
-        watch = os.pidfd_open(child.pid)
-        self._cold[child.pid] = (child, watch)
-        asyncio.get_running_loop().add_reader(watch, self._cold_ended, child, watch)
-
-    def _command(self) -> list[str]:
-        """Return the command line of a cold start."""
-        if not self._script.python:
-            return [self._script.name, *self._script.arguments]
-        return warm.command(self._script.name, self._script.arguments, self._script.module)
-
-    def _cold_ended(self, child: subprocess.Popen[bytes], watch: int) -> None:
-        asyncio.get_running_loop().remove_reader(watch)
-        os.close(watch)
-        del self._cold[child.pid]
-        self._reaped(child.pid, child.wait())
 
     def _hear_warm(self) -> None:
         """Handle one message of the warm process; EOF means that its forks have ended too."""
@@ -366,16 +342,20 @@ class Workers:
         if not received:
             self._warm_ended()
             return
-        match warm.decode_news(received):
+        match news := warm.decode_news(received):
             case warm.Warm():
                 self._emit(WarmReady())
-            case warm.Forked(slot=slot, pid=pid):
-                self._processes[slot].pid = pid
-                wanted = self._processes[slot].wanted
-                if wanted is not None:
-                    self.signal(slot, wanted)
+            case warm.Forked():
+                self._forked(self._processes[news.slot], news)
+            case warm.Left(slot=slot, processes=processes):
+                log.info(
+                    "worker %d has ended, and processes that it started have not; they have %.0f s more: %s",
+                    *(slot, self._grace, ", ".join(processes)),
+                )
             case warm.Reaped(pid=pid, code=code):
-                self._reaped(pid, code)
+                self._reaped(lambda process: process.pid == pid, code)
+            case warm.Lost(parent=pid):
+                self._reaped(lambda process: process.parent == pid, -signal.SIGKILL)
 
     def _warm_ended(self) -> None:
         """Report the end of all forks of the ended warm process; the next spawn starts another."""
@@ -387,19 +367,26 @@ class Workers:
         for process in list(self._processes.values()):
             self._end(process, -signal.SIGKILL)
 
-    def _reaped(self, pid: int, code: int) -> None:
-        process = next((each for each in self._processes.values() if each.pid == pid), None)
+    def _forked(self, process: Process, news: warm.Forked) -> None:
+        """Note the processes of a worker; send the signal that was wanted meanwhile."""
+        process.pid, process.parent = news.pid, news.parent
+        process.handles = opened(news.pid), opened(news.parent)
+        if process.wanted is not None:
+            self.signal(process.slot, process.wanted)
+
+    def _reaped(self, is_it: Callable[[Process], bool], code: int) -> None:
+        process = next((each for each in self._processes.values() if is_it(each)), None)
         if process is not None:
             self._end(process, code)
 
     def _end(self, process: Process, code: int) -> None:
-        """Read the last messages, kill the process group, and report the end with its last error line."""
+        """Read the last messages, and report the end with its last error line."""
         self._hear(process)
         asyncio.get_running_loop().remove_reader(process.channel)
         process.channel.close()
-        if process.pid:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+        for handle in process.handles or ():
+            if handle is not None:
+                os.close(handle)
         self._processes.pop(process.slot, None)
         if code == 0:
             self._emit(Ended(process.slot, 0))
@@ -427,6 +414,28 @@ class Workers:
             process.refused = f"killed: its agent cannot read what it says: {error}"
             self.signal(process.slot, signal.SIGKILL)
         asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
+
+
+def opened(pid: int) -> int | None:
+    """Return a handle of a process, whose pid may be another's later; None if it has ended."""
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def send(process: int | None, number: signal.Signals) -> None:
+    """Signal a process by its handle, if it is there."""
+    with suppress(ProcessLookupError):
+        if process is not None:
+            signal.pidfd_send_signal(process, number)
+
+
+def until_closed(line: socket.socket) -> None:
+    """Return when all forks of a killed warm process have ended their workers' trees, or after some time."""
+    line.settimeout(parent.STUCK)
+    with line, suppress(OSError):
+        while line.recv(65536):
+            pass
 
 
 def recorded_error(path: Path) -> str:

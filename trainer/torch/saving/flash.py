@@ -89,6 +89,7 @@ class Flash:
         self._full = False  # said that there is no room
         self._expects = False
         self.divided = False  # each worker has a part of what was saved last
+        self._written: Save | None = None  # the newest that goes to storage
         self.is_stored = True  # what was loaded is in storage, not in memory alone
         self._after, self._run = storage.UNKNOWN, secrets.token_hex(6)
         try:
@@ -107,13 +108,15 @@ class Flash:
         """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
 
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
+        Where each worker has a part, a step is written once: the parts of two saves of it could mix.
         """
         taken = Taken(state)
         place = place_of(taken.tensors, rank)
         place = replace(place, keeps=place.keeps and keeps)
         self.divided = place.parts > 1
-        if not self._copies(place):
+        if not self._copies(place) or (self.divided and save == self._written):
             return
+        self._written = save if persist else self._written
         if not self._readable:  # better now than after a crash
             decoded(taken.encoded())
             self._readable = True

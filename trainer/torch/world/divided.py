@@ -26,7 +26,7 @@ from torch.nn.utils import get_total_norm
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import connections
 from elasticjob.trainer.torch.saving.tree import local, settle
-from elasticjob.trainer.torch.world.chunks import hand_over, spread
+from elasticjob.trainer.torch.world.chunks import hand_over, overwrite, spread
 from elasticjob.trainer.torch.world.peers import TIMEOUT, Peers, gathered
 
 BUCKET: Final = 25 << 20  # bytes of gradients that are sent at once
@@ -99,7 +99,7 @@ class DividedPeers(Peers):
     def give(self, tensors: Sequence[Tensor], source: int) -> None:
         """Overwrite `tensors` by those of the node of worker `source`; a stage of `added`."""
         node = source // self._mesh.size()
-        self._wait(self._group.broadcast(each, node) for each in tensors)  # type: ignore[union-attr]
+        overwrite(tensors, lambda block: self._group.broadcast(block, node))  # type: ignore[union-attr]
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         return [_numbers(each) for each in self.exchange(_encode([*map(int, numbers)]))]
@@ -304,8 +304,7 @@ class Divided:
         """Do for what is not divided what `fully_shard` does for the rest."""
         if self.together == 1:
             return
-        for buffer in buffers:
-            dist.broadcast(buffer, 0)
+        overwrite(buffers, lambda block: dist.broadcast(block, 0))
         for each in self._parameters:
             if not isinstance(each, DTensor) and each.grad is not None:
                 dist.all_reduce(each.grad)

@@ -30,7 +30,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import Connection, connections
 from elasticjob.trainer.torch.saving.tree import Taken, together
-from elasticjob.trainer.torch.world.chunks import empty, form_of, hand_over, side_by_side
+from elasticjob.trainer.torch.world.chunks import empty, form_of, hand_over, overwrite, side_by_side
 from elasticjob.trainer.torch.world.nccl import Nccl, warm_up
 
 TIMEOUT = timedelta(minutes=30)  # of one collective; the agents notice a lost member long before
@@ -147,10 +147,7 @@ class Peers:
 
     def broadcast(self, tensors: Sequence[Tensor], source: int) -> None:
         """Overwrite `tensors` by those of worker `source`."""
-        works = [dist.broadcast(tensor, source, async_op=True) for tensor in tensors]
-        for work in works:
-            if work is not None:
-                work.wait()
+        overwrite(tensors, lambda block: dist.broadcast(block, source, async_op=True))
         self.settle()
 
     def hand_over(self, tensors: Sequence[Tensor], sources: Sequence[int]) -> None:
@@ -207,7 +204,7 @@ class Peers:
         source = dist.get_global_rank(self._some, 0) if self._some is not None else 0
         for tensor in tensors if self.size > 1 else ():
             copy = tensor if self._some is None else tensor.cpu()  # what `divide` opened is for the CPU
-            dist.broadcast(copy, source, group=self._some)
+            overwrite([copy], lambda block: dist.broadcast(block, source, group=self._some))
             if copy is not tensor:
                 tensor.copy_(copy)
         self.settle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.torch.world.peers import Peers, Sum
+
+KNOWN: Final = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    *(torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64),
+)
+"""The types of buffers that DistributedDataParallel can broadcast by gloo and NCCL."""
 
 
 class Carrier(nn.Module):
@@ -41,6 +47,7 @@ class Replicated:
         self._wrapped: DistributedDataParallel | None = None
         self._used = False  # the wrapped model was called since the last backward pass
         self._trains: tuple[bool, ...] = ()
+        self._ours: list[Tensor] = []  # buffers that become rank 0's by us, as bytes
 
     def outdated(self) -> bool:
         """Whether other parameters are trained than those whose gradients are averaged."""
@@ -66,6 +73,10 @@ class Replicated:
         self._trains = self._trained()
         devices = [self._device] if self._device.type == "cuda" else None
         module = self._carrier.model if self._alone else self._carrier
+        ours = {name: each for name, each in module.named_buffers() if each.dtype not in KNOWN}
+        if ours:
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, list(ours))
+        self._ours = list(ours.values())
         self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
         self._wrapped.register_forward_pre_hook(self._note_use)
 
@@ -132,5 +143,8 @@ class Replicated:
         """Clip the gradients by their norm; return it."""
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
 
-    def _note_use(self, *_: object) -> None:
+    def _note_use(self, wrapped: DistributedDataParallel, _: object) -> None:
         self._used = True
+        if self._ours and wrapped.broadcast_buffers and wrapped.require_backward_grad_sync:
+            assert self._peers is not None
+            self._peers.broadcast(self._ours, 0)

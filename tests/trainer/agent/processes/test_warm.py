@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from elasticjob.trainer.agent.processes.warm import decided, renew
+from elasticjob.trainer.agent.processes.fresh import renew
+from elasticjob.trainer.agent.processes.warm import decided
 
 
 def test_what_counts_at_an_import_is_told_from_what_scripts_read() -> None:

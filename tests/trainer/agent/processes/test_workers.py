@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from elasticjob.trainer.agent.group import Ended, Event, WarmReady
@@ -19,7 +22,7 @@ from elasticjob.trainer.agent.processes.folder import PREFIX, own_folder
 from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import Script
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, until
 
 
 @pytest.mark.parametrize(
@@ -180,6 +183,96 @@ async def test_no_worker_is_forked_from_a_process_with_threads(
     await node.workers.close()
     said = {(tmp_path / f"{slot}-stdout.log").read_text() for slot in (0, 1)}
     assert said == {f"{not cold} True ['--fast']\n"}
+
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda number, frame: print("asked", own.poll(), flush=True))
+own = subprocess.Popen(["sleep", "1000"])
+others = [subprocess.Popen(["sleep", "1000"], **{how: 0 if how == "process_group" else True})
+          for how in ("process_group", "start_new_session")]
+daemon = int(subprocess.check_output(["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"]))
+print(*(each.pid for each in (own, *others)), daemon, flush=True)
+if len(sys.argv) > 1:
+    sys.exit(int(sys.argv[1]))
+while True:
+    time.sleep(1000)
+"""
+"""A worker with children in its group, in one and in a session of their own, and a daemon."""
+
+
+async def said(node: Node, enough: str = "") -> list[str]:
+    """Return the words that worker 0 has printed, once `enough` is among its lines."""
+    file = node.folder / "0-stdout.log"
+
+    async def is_there() -> bool:
+        text = file.read_text() if file.exists() else ""
+        return enough in text and text.endswith("\n")
+
+    await until(is_there, f"the worker says {enough}")
+    return file.read_text().split()
+
+
+async def nursery_dies(node: Node) -> None:
+    (parent,) = {psutil.Process(pid).ppid() for pid in node.workers.pids}
+    os.kill(psutil.Process(parent).ppid(), signal.SIGKILL)
+
+
+async def parent_dies(node: Node) -> None:
+    os.kill(psutil.Process(node.workers.pids[0]).ppid(), signal.SIGKILL)
+
+
+async def killed(node: Node) -> None:
+    node.workers.signal(0, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "preloads", [None, ("elasticjob.trainer.agent.processes.logs",)], ids=["cold", "warm"]
+)
+@pytest.mark.parametrize(
+    ("arguments", "blow", "code"),
+    [
+        ((), killed, -9),
+        ((), parent_dies, -9),
+        ((), nursery_dies, -9),
+        (("3",), None, 3),
+        (("0",), None, 0),
+    ],
+    ids=["killed", "its parent killed", "the warm process killed", "failed", "ended well, after its grace"],
+)
+async def test_nothing_of_a_worker_outlives_it(
+    tmp_path: Path,
+    preloads: tuple[str, ...] | None,
+    arguments: tuple[str, ...],
+    blow: Callable[[Node], Awaitable[None]] | None,
+    code: int,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(FAMILY)
+    before = await asyncio.create_subprocess_exec("sleep", "1000")
+    command = [str(script)] if preloads else [sys.executable, str(script)]
+    node = Node(tmp_path, *command, *arguments, preloads=preloads)
+    node.workers.prepare(dict(os.environ))
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    family = [int(word) for word in await said(node)]
+    if blow is not None:
+        await blow(node)
+    assert await node.ends(1) == {(0, code)}
+    assert [pid for pid in family if psutil.pid_exists(pid)] == []
+    await node.workers.close()
+    assert before.returncode is None, "what ran before is none of ours"
+    before.kill()
+    await before.wait()
+
+
+async def test_a_signal_is_for_the_process_that_was_started(tmp_path: Path) -> None:
+    node = Node(tmp_path, sys.executable, "-c", FAMILY)
+    node.workers.prepare(dict(os.environ))
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    await said(node)
+    node.workers.signal(0, signal.SIGTERM)
+    assert (await said(node, "asked"))[-2:] == ["asked", "None"], "its child lives"
+    await node.workers.close()
 
 
 async def test_a_worker_that_says_what_nobody_can_read_is_killed_and_it_is_said_why(tmp_path: Path) -> None:

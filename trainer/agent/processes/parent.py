@@ -1,0 +1,111 @@
+"""The parent of one worker: a small process that outlives it, and ends what it leaves behind.
+
+It adopts: whatever the worker starts, in whatever group or session, becomes its child once its own parent has
+ended. So nothing is left of a worker when this process has no child.
+
+1. A worker that ends with 0 may leave processes behind: they have `grace` seconds, and the agent names them.
+2. After any other end, when the agent asks (END), and when it is gone, all are killed at once.
+3. The worker's end is told when nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from elasticjob.trainer.agent.processes.tether import adopt, tether
+
+END: Final = signal.SIGHUP
+"""Asks a parent to end its worker's whole tree."""
+SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM})
+"""What a parent waits for: blocked in it, and in whoever forks it until that is done."""
+GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
+STUCK: Final = 10.0  # seconds after which nobody waits for a killed process: the kernel does not let it go
+
+
+def hold(
+    nursery: int,
+    grace: float,
+    begin: Callable[[int], None],
+    left: Callable[[list[str]], None],
+    end: Callable[[int, int], None],
+) -> int:
+    """Fork a worker, and be its parent to its end; return, in the worker alone, the pid of this process.
+
+    `begin` gets the worker's pid, `left` what it has left behind, `end` its pid and exit code.
+    """
+    tether(nursery, END)
+    adopt()
+    me = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        return me
+    begin(worker)
+    code = attend(worker, grace, left)
+    end(worker, code)
+    os._exit(0)
+
+
+def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> int:
+    """Return the worker's exit code (negative: by that signal) when nothing of it is left."""
+    code: int | None = None
+    killing = ending = float("inf")  # when what is left gets SIGKILL, and SIGTERM
+    while True:
+        ended, alone = reap()
+        now = time.monotonic()
+        if worker in ended:
+            code = ended[worker]
+            killing = now if code else now + grace + GOODBYE
+            ending = now + grace
+            if not (code or alone):
+                left([named(pid) for pid in children()])
+        if alone or now >= killing + STUCK:
+            return -signal.SIGKILL if code is None else code
+        if now >= min(ending, killing):
+            for pid in children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL if now >= killing else signal.SIGTERM)
+            ending = killing
+        patience = 1.0 if now >= killing else min(ending, killing, now + 3600.0) - now
+        woken = signal.sigtimedwait(SIGNALS, patience)
+        if woken is not None and woken.si_signo != signal.SIGCHLD:
+            killing = min(killing, time.monotonic())
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """Return the exit codes of the children that ended, and whether none is left."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended, True
+        if pid == 0:
+            return ended, False
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def children() -> list[int]:
+    """Return the children of this process."""
+    with suppress(OSError):  # a kernel without CONFIG_PROC_CHILDREN
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    me, found = str(os.getpid()), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "stat").read_text().rpartition(")")[2].split()[1] == me:
+                found.append(int(folder.name))
+    return found
+
+
+def named(pid: int) -> str:
+    """Return a process as a log line names it."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return f"{pid} ({words.strip()[:80] or Path(f'/proc/{pid}/comm').read_text().strip()})"
+    return str(pid)
