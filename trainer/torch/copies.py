@@ -73,10 +73,10 @@ class Copies:
         Once: a last step that is due is the same save. Its parts could mix, or wait for one that never comes.
         """
         save, began = Save(self._state.done.step, peers.place.round), time.monotonic()
-        same = self._written == (save, self._state.evaluated)
+        same = self._written == (save, self._state.meetings)
         if self._flash is None or not (self._takes or peers.rank == 0) or same:
             return
-        self._written = (save, self._state.evaluated) if persist else self._written
+        self._written = (save, self._state.meetings) if persist else self._written
         self._flash.save(
             self._state.snapshot(),
             save,
