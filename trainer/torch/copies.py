@@ -73,7 +73,7 @@ class Copies:
         Once: a last step that is due is the same save. Its parts could mix, or wait for one that never comes.
         """
         save, began = Save(self._state.done.step, peers.place.round), time.monotonic()
-        written = save, self._state.evaluated, self._state.ended
+        written = save, self._state.meetings, self._state.ended
         if self._flash is None or not (self._takes or peers.rank == 0) or self._written == written:
             return
         self._written = written if persist else self._written
