@@ -66,6 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out("plane", config, items)
     if not config.getoption("--node"):
         _leave_out("node", config, items)
+        _leave_out("grace", config, items)
 
 
 def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -218,13 +218,16 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pods; its services and snapshot stay.
+    """A suspended job has no pods; its services and snapshot stay. The master goes last: its nodes save until
+    they are gone, and tell it of that.
 
     A master may have ended meanwhile, with the job's verdict: it is deleted only at the version seen.
     """
     if not seen.job.spec.suspend:
         return None
-    going = tuple(deletion(life, as_seen=True) for life in seen.masters if life.to_be_freed)
+    lone = not any(life.alive for life in seen.lives)
+    ends = (life for life in seen.masters if life.to_be_freed and (lone or life.lost))
+    going = tuple(deletion(life, as_seen=True) for life in ends)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     follow = () if actions else (follow_the_templates, follow_the_users_sizes)
     if asked_for := next((plan for rule in follow if (plan := rule(seen, now))), None):

@@ -28,6 +28,7 @@ from elasticjob.api.rpc.nodes import (
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
+from elasticjob.master.health import verdict
 from elasticjob.master.health import watch as workers
 from elasticjob.master.progress import goodput, progress
 from elasticjob.master.rendezvous import rules, servers, topology
@@ -111,7 +112,9 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
         )
     if request.round:
         return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
-    return order.train(0, rules.sentence(job, now))
+    left = verdict.time_to_join(job, now)
+    fails = "" if left is None else f"; the job fails in {max(0.0, left.total_seconds()):.0f} s"
+    return order.train(0, rules.sentence(job, now) + fails)
 
 
 def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
@@ -113,14 +113,18 @@ def fail_when_too_few_nodes_come(job: Job, now: datetime) -> Verdict | None:
 
     Workers of parameter servers train each for itself.
     """
-    if job.spec.sizes.has_servers:
-        return None
-    limit = job.spec.limits.join_timeout
-    if not job.gathering or now - job.gathering < limit or job.waits_for_pods:
+    if (left := time_to_join(job, now)) is None or left > timedelta(0):
         return None
     why = rules.why_waiting(job, now) + _why_missing(job)
-    message = f"no world for {limit.total_seconds():.0f} s: {why}"
+    message = f"no world for {job.spec.limits.join_timeout.total_seconds():.0f} s: {why}"
     return Verdict(end=End.FAILED, reason="TooFewNodes", message=message, at=now)
+
+
+def time_to_join(job: Job, now: datetime) -> timedelta | None:
+    """Return how long nodes may still take to form a world; None if the job does not fail without one."""
+    if job.spec.sizes.has_servers or job.spec.suspended or not job.gathering or job.waits_for_pods:
+        return None
+    return job.spec.limits.join_timeout - (now - job.gathering)
 
 
 def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:

@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from elasticjob.trainer.records.done import Done, in_turn
+from elasticjob.trainer.torch import meetings
 from elasticjob.trainer.torch.evaluation import Score, evaluated
 from elasticjob.trainer.torch.loop import Loop, OnChange
 from elasticjob.trainer.torch.losses import Remedy
@@ -262,6 +263,28 @@ class Elastic:
         worker that is new to a running job gets the last scores from it, before its own first step.
         """
         return evaluated(self._run, data, score)
+
+    def mean(self, value: Any) -> Any:
+        """Return the mean of the `value` of each worker, the same on all of them.
+
+            accuracy = elastic.mean(correct / seen)
+
+        A number gives a float, a tensor one of its shape and type (whole numbers: float64), a dict of these a
+        dict. Unlike collectives of torch.distributed between two steps it survives the loss of a worker: then
+        it is the mean over those of the next world. Call it outside of `with step`, at the same places on all
+        workers: ValueError on all of them otherwise. A worker that is new to a running job gets the others'
+        results of the calls before their first step. TypeError for what has no mean.
+        """
+        return meetings.mean(self._run, value)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the `value` of each worker, in the order of ranks, the same on all of them.
+
+        Values are numbers, strings, tensors of any shapes, and dicts, lists and tuples of these; TypeError
+        for others. Each worker gets all of them, so keep them small. See `mean` for losses, newcomers and
+        where to call it.
+        """
+        return meetings.gather(self._run, value)
 
     def report(self, **metrics: float) -> None:
         """Add your own metrics (accuracy, perplexity) to the progress in the job's status, now."""

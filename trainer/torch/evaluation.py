@@ -14,9 +14,11 @@ from torch import Tensor
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.records.batch import bounds
 from elasticjob.trainer.records.sampler import Piece
+from elasticjob.trainer.torch.meetings import exchange, meet
 from elasticjob.trainer.torch.records.data import Loader, moved
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.saving.tree import settle
+from elasticjob.trainer.torch.world.whereabouts import At
 
 Score = Callable[[Any], Mapping[str, float | Tensor]]
 
@@ -38,26 +40,23 @@ def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
     """Return the mean of each score over all records of `data`."""
     if run.membership.is_newcomer():
         return dict(run.state.scores)
-    number, mine = run.state.evaluated + 1, dict[int, Scored]()
-    pieces = _pieces(run, data)
-    while run.state.evaluated < number:
-        try:
-            with _evaluating(run, data):
-                scores = _attempt(run, data, pieces, score, mine)
-        except RuntimeError as error:
-            run.membership.survive(error)
-        else:
-            run.state.scores, run.state.evaluated = scores, number
+    pieces, mine = _pieces(run, data), dict[int, Scored]()
+
+    def attempt() -> None:
+        with _evaluating(run, data):
+            run.state.scores = _scores(run, data, pieces, score, mine)
+
+    meet(run, At.EVALUATE, attempt)
     return dict(run.state.scores)
 
 
-def _attempt(
+def _scores(
     run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scored]
 ) -> dict[str, float]:
     """Compute the batches that nobody has yet, each worker its part; `mine` is what this one has."""
     with run.line.inside():  # the first worker's running statistics are those of all
         run.peers.unify(list(run.state.model.buffers()))
-    said = _exchange(run, _encode(sorted(mine)))
+    said = exchange(run, _encode(sorted(mine)))
     known = {index for each in said for index in _indices(each)}
     left = [piece for piece in pieces if piece.index not in known]
     rank, size = run.peers.place_in_exchange()
@@ -71,14 +70,8 @@ def _attempt(
         if number < len(part):
             piece = part[number]
             mine[piece.index] = Scored(piece.index, piece.count, means)
-    said = _exchange(run, _encode(list(mine.values())))
+    said = exchange(run, _encode(list(mine.values())))
     return means_of([each for part_ in said for each in _scored(part_)])
-
-
-def _exchange(run: Run, data: bytes) -> list[bytes]:
-    """Return the `data` of every worker that is at this place of the script."""
-    with run.line.inside():
-        return run.peers.exchange(data)
 
 
 def means_of(scored: list[Scored]) -> dict[str, float]:

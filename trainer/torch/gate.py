@@ -12,7 +12,9 @@ from typing import Final, NoReturn
 from elasticjob.trainer.link.channel import Behind
 from elasticjob.trainer.link.line import Line
 from elasticjob.trainer.torch.state import NOTHING, State, is_behind
+from elasticjob.trainer.torch.world import whereabouts
 from elasticjob.trainer.torch.world.peers import Peers
+from elasticjob.trainer.torch.world.whereabouts import At
 
 FOREVER: Final = 3600.0  # seconds of one sleep
 
@@ -28,15 +30,15 @@ class Gate:
         self._state, self._line = state, line
         self._sources = [0]  # the workers that held the state when this world began
 
-    def agree(self, peers: Peers, restore: Callable[[], bool], *, at_step: bool) -> None:
+    def agree(self, peers: Peers, restore: Callable[[], bool], at: At) -> None:
         """Bring the workers that hold a state to the newest one, and see who has none.
 
-        Survivors of a broken collective may be one whole step or one evaluation apart. If no worker holds
+        Survivors of a broken collective may be one whole step or one meeting apart. If no worker holds
         a state, the script has begun on all of them. Workers without one get it at the gate: at once, if all
-        others are at the start of a step, as this worker is if `at_step`.
+        others are at the start of a step. `at` is this worker's place; ValueError if survivors' differ.
         """
         state = self._state
-        ages = peers.gather((*state.age, at_step))
+        ages = peers.gather((*state.age, at))
         holders = [rank for rank, age in enumerate(ages) if age[0] != NOTHING]
         if not holders:
             state.begin(peers, restore)
@@ -44,13 +46,14 @@ class Gate:
         held = [ages[rank][:2] for rank in holders]
         if state.whole and is_behind(state.age, max(held)):
             self.fall_behind(peers, max(held))
+        whereabouts.check(max(held)[0], [at if [*age] == max(held) else At.ELSEWHERE for *age, at in ages])
         if min(held) != max(held):
             state.catch_up(peers, holders[held.index(max(held))])
         self._sources, self.closed = holders, len(holders) < len(ages)
         if not self.closed:
             return
         self.newcomer |= not state.whole
-        if all(ages[rank][2] for rank in holders):
+        if all(ages[rank][2] == At.BOUNDARY for rank in holders):
             self.take(peers)
         else:
             peers.divide(holders)
@@ -72,5 +75,5 @@ class Gate:
 def missed(mine: Sequence[int], newest: Sequence[int]) -> str:
     """Return what a worker of age `mine` has missed of what others did, in words."""
     if mine[0] == newest[0]:
-        return f"it missed the others' evaluations {mine[1] + 1} to {newest[1]}"
+        return f"it missed the others' calls {mine[1] + 1} to {newest[1]} of evaluate, mean and gather"
     return f"it missed the others' steps {mine[0] + 1} to {newest[0]}"

@@ -20,6 +20,7 @@ from elasticjob.trainer.torch.reduction import Reduction
 from elasticjob.trainer.torch.reports import Reports
 from elasticjob.trainer.torch.state import State
 from elasticjob.trainer.torch.world.nccl import wait_for_ends
+from elasticjob.trainer.torch.world.whereabouts import LOOK, At, Watch
 
 
 class Membership:
@@ -36,22 +37,34 @@ class Membership:
         self._state, self._reduction, self._copies = state, reduction, copies
         self._line, self._reports = line, reports
         self._gate = Gate(state, line)
+        self._at = (At.ELSEWHERE, state.age, 0.0)
+        self._watch: Watch | None = None
+
+    @property
+    def at(self) -> At:
+        """Where this worker is in what all do together."""
+        return self._at[0]
+
+    @at.setter
+    def at(self, at: At) -> None:
+        self._at = (at, self._state.age, time.monotonic())
 
     def begin(self) -> None:
         """Enter the first world."""
         if not self._line.is_alone:
             self.peers.warm_up()
+            self._watch = Watch(self._look)
         self._line.say(Phase.WAITING)
         place, listener = self._line.first_world()
         try:
-            self._enter(place, listener, at_step=False)
+            self._enter(place, listener, At.ELSEWHERE)
         except RuntimeError as error:
             self.survive(error)
         self._line.say(Phase.OUTSIDE)
 
     def next(self, error: str | None = None) -> None:
         """Leave the group and enter the next world that holds; Stopped if there is none for this worker."""
-        at_step = error is None
+        at = At.BOUNDARY if error is None else self.at
         self._line.say(Phase.WAITING)
         while True:
             ended = self.peers.place.round
@@ -63,7 +76,7 @@ class Membership:
                 self._copies.take_before_leaving(self.peers)
                 raise
             try:
-                self._enter(place, listener, at_step=at_step)
+                self._enter(place, listener, at)
                 return
             except RuntimeError as failed:
                 if not self.peers.broken_by(failed):
@@ -106,6 +119,8 @@ class Membership:
 
     def close(self) -> None:
         """Leave the group, at the end of the process."""
+        if self._watch is not None:
+            self._watch.close()
         self._leave()
         wait_for_ends()
 
@@ -121,16 +136,14 @@ class Membership:
                     raise
                 self.next(str(error))
 
-    def _enter(self, place: Enter, listener: socket.socket | None, *, at_step: bool) -> None:
-        """Form the group of `place` and agree on the state; `at_step`: this worker is at a step's start."""
+    def _enter(self, place: Enter, listener: socket.socket | None, at: At) -> None:
+        """Form the group of `place` and agree on the state; this worker is `at` a place of the script."""
         self.peers = self._reduction.peers(place)
         self._gate.closed = self.boundary = False
         self._line.guard(place.round, self.peers)
         with self._line.inside():
             self.peers.open(listener)
-            self._gate.agree(
-                self.peers, lambda: self._copies.restore(self.peers, self._pause), at_step=at_step
-            )
+            self._gate.agree(self.peers, lambda: self._copies.restore(self.peers, self._pause), at)
         self._reduction.enter(self.peers)
         self._reports.enter()
         self.changed = True
@@ -140,6 +153,14 @@ class Membership:
             MASTER_ADDR=place.address,
             MASTER_PORT=str(place.port),
         )
+
+    def _look(self) -> None:
+        """Give up a world in which another worker is at another place, after the same; in another thread."""
+        (at, age, since), peers = self._at, self.peers
+        if at is At.ELSEWHERE or not self._state.whole or time.monotonic() - since < LOOK:
+            return
+        if not peers.all_at(at, age):
+            peers.abort()
 
     def _pause(self, seconds: float) -> None:
         """Wait outside of collectives, while storage cannot be read."""

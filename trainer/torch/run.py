@@ -65,6 +65,7 @@ class Run:
         self._before = Done()
         self._began = 0.0
         self._records = 0  # that this worker takes in the present step
+        self.repeated = 0  # meetings before the first step that this newcomer has had again
         self._record = records.from_environment(environment)
         self.line = Line(environment)
         self.reading = Reading(state, self.line, self.reduction.together)
@@ -134,6 +135,7 @@ class Run:
     def count_step(self, records: int, position: Position, loss: float, boundary: bool) -> None:
         """Count a step of `records` records as done; `boundary`: this world ends with it."""
         self.state.done = self.state.done.then(position, records, loss)
+        self.state.said = []
         self.reading.advance(self.peers.place)
         self.membership.boundary = boundary
 

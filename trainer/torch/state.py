@@ -24,7 +24,7 @@ from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
 
-PROGRESS: Final = ("done", "evaluated", "scores", "scheduled", "order", "left_out")
+PROGRESS: Final = ("done", "meetings", "scores", "scheduled", "order", "left_out", "ended")
 OTHERS: Final = "the state of the others"
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
@@ -74,9 +74,12 @@ class PerEpoch:
 class State:
     """The training state of one worker; `done` is replaced after each step.
 
-    `evaluated` counts evaluations, `scores` are the last one's results; `scheduled` counts the epochs after
-    which the schedulers of `per_epoch` have stepped; `order` tells the order of the data,
-    `left_out` how many steps were not taken because they were not finite. `whole` says that this is the state
+    `meetings` counts what all did together between steps: evaluations, whose last results are `scores`, and
+    exchanges of values, of which `said` is the last one since a step, and `early` those before the first step
+    of these processes. `scheduled` counts the epochs after which the schedulers of `per_epoch` have stepped;
+    `order` tells the order of the data,
+    `left_out` how many steps were not taken because they were not finite, `ended` the epochs and steps that a
+    loop had asked for when the script left it. `whole` says that this is the state
     of the job. `mixed` is True from the first received tensor of a broadcast until the
     last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
@@ -88,18 +91,21 @@ class State:
     scaler: GradScaler | None = None
     keep: Mapping[str, Any] = field(default_factory=dict)
     done: Done = field(default_factory=Done)
-    evaluated: int = 0
+    meetings: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     scheduled: int = 0
     order: dict[str, Any] = field(default_factory=dict)
     left_out: int = 0
+    ended: tuple[int | None, int | None] | tuple[()] = ()
+    said: list[bytes] = field(default_factory=list)
+    early: list[tuple[int, list[bytes]]] = field(default_factory=list)
     whole: bool = False
     mixed: bool = False
 
     @property
     def age(self) -> tuple[int, int]:
-        """How far this state has come: steps, then evaluations."""
-        return (self.done.step, self.evaluated) if self.whole else (NOTHING, NOTHING)
+        """How far this state has come: steps, then meetings."""
+        return (self.done.step, self.meetings) if self.whole else (NOTHING, NOTHING)
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as plain tensors and numbers."""
@@ -176,7 +182,7 @@ class State:
             self.whole, self.mixed = giving, not giving
         peers.hand_over(self._parameters(), sources)
         peers.broadcast(self._buffers(), sources[0])
-        trained = peers.share(self._trained() if giving else None, sources)
+        trained = peers.share(self._shared() if giving else None, sources)
         kept = peers.share(self._kept() if giving else None, sources[:1])
         if not giving and not was_whole:
             self._restore_trained(trained)
@@ -194,7 +200,7 @@ class State:
         mine = [*self._parameters(), *self._buffers()]
         tensors = [tensor.clone() for tensor in mine]
         peers.broadcast(tensors, source)
-        received = peers.share(self._trained() if giving else None, [source])
+        received = peers.share(self._shared() if giving else None, [source])
         if giving or not self.whole:
             return
         with torch.no_grad():
@@ -217,17 +223,22 @@ class State:
         """Restore the model's buffers."""
         copy_to(list(self.model.buffers()), buffers)
 
+    def _shared(self) -> dict[str, Any]:
+        """Return what goes to other workers and not into checkpoints, too."""
+        return {**self._trained(), "said": self.said, "early": self.early}
+
     def _trained(self) -> dict[str, Any]:
         return {
             "optimizers": [plain(each.state_dict()) for each in self.optimizers],
             "schedulers": [plain(each.state_dict()) for each in self._all_schedulers()],
             "scaler": plain(self.scaler.state_dict()) if self.scaler else None,
             "done": asdict(self.done),
-            "evaluated": self.evaluated,
+            "evaluated": self.meetings,
             "scores": self.scores,
             "scheduled": self.scheduled,
             "order": self.order,
             "left_out": self.left_out,
+            "ended": self.ended,
             "frozen": self._frozen(),
         }
 
@@ -239,9 +250,11 @@ class State:
         if self.scaler is not None and state["scaler"]:
             changes += restoring.load("scaler", self.scaler, state["scaler"], of)
         self.done = Done(**state["done"])
-        self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
+        self.meetings, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
+        self.ended = tuple(state.get("ended", ()))  # type: ignore[assignment]  # as it was saved
+        self.said, self.early = state.get("said", self.said), state.get("early", self.early)
         return changes
 
     def _frozen(self) -> list[int]:
@@ -282,9 +295,9 @@ class State:
 
 
 def is_behind(mine: Sequence[int], newest: Sequence[int]) -> bool:
-    """Whether a worker of this age (steps, evaluations) cannot be at the place of the newest in the script.
+    """Whether a worker of this age (steps, meetings) cannot be at the place of the newest in the script.
 
-    Survivors of a broken collective are one whole step or one evaluation apart at most.
+    Survivors of a broken collective are one whole step or one meeting apart at most.
     """
     return sum(abs(other - own) for own, other in zip(mine, newest, strict=True)) > 1
 

@@ -17,6 +17,7 @@ from elasticjob.trainer.torch.records.data import moved, stream
 from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
 from elasticjob.trainer.torch.run import Run, trained_parameters
 from elasticjob.trainer.torch.state import State
+from elasticjob.trainer.torch.world.whereabouts import At
 
 FOLD = 64  # steps are compared modulo this: the mean of small numbers is exact enough
 
@@ -72,6 +73,7 @@ class Step:
         self._began = time.monotonic()
         self._random = Randomness.of(self._run.device)
         self._scope.__enter__()
+        self._run.membership.at = At.STEP
         self._run.line.say(Phase.COMPUTING)
         self._pieces = self._run.begin_step(self._window)
         self._run.noise.begin(self.number, self._window.count, trained_parameters(self._run.state))
@@ -81,6 +83,12 @@ class Step:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[True] | None:
         """Let the optimizers step, or form the next world if peers were lost."""
+        try:
+            return self._end(error)
+        finally:
+            self._run.membership.at = At.ELSEWHERE
+
+    def _end(self, error: BaseException | None) -> Literal[True] | None:
         broken: RuntimeError | None = None
         try:
             if error is None:

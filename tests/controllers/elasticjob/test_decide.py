@@ -268,7 +268,20 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (running(job(ELASTIC), lives=ONE_LEFT), "PodsSucceeded"),
     ],
     rules.free_everything_when_suspended: [
-        (running(job(suspend=True)), "JobSuspended", "=JobResource suspend True", "-Pod digits-master-0"),
+        (running(job(suspend=True)), "JobSuspended", "=JobResource suspend True"),
+        (
+            running(
+                job(suspend=True),
+                resource_=resource(suspend=True),
+                lives=(life(0, terminating=True), ended(1, code=143)),
+            ),
+            "JobSuspended",  # it still hears what the last node saves
+        ),
+        (
+            running(job(suspend=True), resource_=resource(suspend=True), lives=(ended(0, code=143),)),
+            "JobSuspended",
+            "-Pod digits-master-0",
+        ),
         (
             running(job(suspend=True), resource_=resource(suspend=True), masters=(master(terminating=True),)),
             "JobSuspended",
@@ -690,7 +703,7 @@ def test_a_master_that_may_have_ended_since_is_not_deleted_unheard() -> None:
     alive = life(0, role="master", version="7")
     (deletion,) = (
         action
-        for action in decide(running(job(suspend=True), masters=(alive,)), NOW).actions
+        for action in decide(running(job(suspend=True), masters=(alive,), lives=()), NOW).actions
         if isinstance(action, Delete)
     )
     assert (deletion.name, deletion.version) == ("digits-master-0", "7")

@@ -362,6 +362,18 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
     )
 
 
+def test_a_node_without_a_world_hears_when_the_job_fails_if_it_does() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(watch("node-0"), join("node-0", wait=2000.0))
+    game.wait(100, "node-0")
+    assert game.orders("node-0").reason == (
+        "no world yet: 1 of at least 2 nodes joined; the job fails in 800 s"
+    )
+    game.ask(watch("node-1"), join("node-1"), watch("node-2"), join("node-2"))
+    assert game.orders("node-2").reason == "round 1 trains with 2 nodes, 2 workers"
+
+
 def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
     game = Played(minimum=2, maximum=2, replicas=2)
     game.see(pod("node-0"), pod("node-1", Phase.PENDING))

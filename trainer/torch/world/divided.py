@@ -18,7 +18,7 @@ import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import PrefixStore, ProcessGroupGloo, Store  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, ProcessGroupGloo  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn.utils import get_total_norm
@@ -48,7 +48,6 @@ class DividedPeers(Peers):
     def __init__(self, place: Enter, device: torch.device, mesh: DeviceMesh) -> None:
         super().__init__(place, device)
         self._mesh = mesh
-        self._opened: Store | None = None
         self._group: ProcessGroupGloo | None = None  # of the workers with the same part
         self._those: ProcessGroupGloo | None = None  # the same, of those nodes that exchange
         self._lost = False

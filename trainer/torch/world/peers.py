@@ -76,6 +76,8 @@ class Peers:
         self._nccl: Nccl | None = None  # if operations on GPUs are among the group's own
         self._some: dist.ProcessGroup | None = None
         self._lent = False  # the group is another's
+        self._opened: Store | None = None
+        self._told = ""  # the key under which this worker has told last where it is
 
     @property
     def rank(self) -> int:
@@ -101,7 +103,7 @@ class Peers:
                 "there is a process group already: make Elastic before any init_process_group, and one in a "
                 "process; start another training by another `elasticjob run`, or by elasticjob.launch"
             )
-        store = self._store(listener)
+        store = self._opened = self._store(listener)
         self.check()  # before there was a connection to shut down
         cuda = self._device.type == "cuda"
         if cuda:
@@ -220,6 +222,20 @@ class Peers:
         every = [torch.empty_like(tensor) for _ in range(dist.get_world_size(self._some))]
         dist.all_gather(every, tensor, group=self._some)
         return every
+
+    def all_at(self, at: int, age: Sequence[int]) -> bool:
+        """Whether each worker of this age that has asked this is at the same place; from any thread."""
+        if self._opened is None or self.size == 1:
+            return True
+        key, before = f"at-{'-'.join(map(str, age))}", self._told
+        try:
+            if before not in ("", key):
+                self._opened.delete_key(before)  # a training takes many steps
+            found = self._opened.compare_set(key, "", str(int(at)))
+        except RuntimeError:  # the store is gone, which ends the world
+            return True
+        self._told = key
+        return int(found) == at
 
     def broken_by(self, error: RuntimeError) -> bool:
         """Whether `error` comes from the group (a lost peer), not from the training code."""

@@ -1,0 +1,193 @@
+"""A save of half a minute and a grace of a minute: each way to leave waits for it, its peer saves with it.
+
+The script is the textbook's (`tests/e2e/scripts/graceful.py`), a plain one: `make grace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from elasticjob import __version__
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.cli.story.watched import INDEX, NAME, ROLE
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from hack.cluster import queues
+from hack.cluster.kueue import Kueue, why_missing
+from hack.cluster.node import Node
+from tests.kit.grace import SCRIPT, Life, after_saves, last_save, trained
+from tests.kit.node.site import READY, Site
+from tests.kit.node.stage import restricted
+from tests.kit.waiting import PATIENCE, until
+
+pytestmark = [pytest.mark.grace, pytest.mark.timeout(3600)]
+SAVE: Final = 28
+GRACE: Final = 60
+SHORT: Final = 10
+FOLDER: Final = "/checkpoints"
+OTHER: Final = "graceful-worker-1"
+JOB: Final = "elasticjob/graceful"
+MERGE: Final = ("patch", JOB, "--type=merge", "-p")
+QUOTA: Final = {"cpu": "300m", "memory": "1Gi"}
+"""The master and each worker ask for 100m of a processor."""
+
+
+@dataclass
+class Play:
+    """A job that saves when it is asked to leave, and what came of each way."""
+
+    site: Site
+    namespace: str
+    folder: Path
+    grace: int
+    table: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def kubectl(self, *words: str) -> str:
+        return await self.site.kubectl("-n", self.namespace, *words)
+
+    async def leave(self, way: str, size: int, act: Callable[[], Awaitable[Any]]) -> list[Life]:
+        """Have `size` workers train, do what makes one or all leave, and note what became of each."""
+        before = await trained(self.folder, size)
+        await act()
+        found = await after_saves(self.folder, before, self.grace + PATIENCE / 3)
+        for life in found:
+            self.table.append((way, f"{self.grace} s", life.pod, life.told))
+        print(*self.table[-len(found) :], sep="\n", flush=True)
+        return found
+
+    async def status(self) -> str:
+        """All that the job's status, its events and the logs of its workers say."""
+        told = [await self.kubectl("get", JOB, "-o", "jsonpath={.status}")]
+        told.append(await self.kubectl("get", "events", "-o", "jsonpath={.items[*].message}"))
+        return "\n".join(told)
+
+
+def a_job(namespace: str, grace: int, **labels: str) -> Manifest:
+    """Return a job of two workers, which become one where that is asked for."""
+    main = {
+        "image": f"elasticjob/trainer:{__version__}",
+        "command": ["elasticjob", "run", f"{FOLDER}/{SCRIPT.name}", FOLDER, "--save", str(SAVE)],
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "resources": {"requests": {"cpu": "100m"}},
+        "volumeMounts": [{"name": "shared", "mountPath": FOLDER}],
+    }
+    claim = {"name": "shared", "persistentVolumeClaim": {"claimName": "digits-checkpoints"}}
+    pod = {**restricted(main, claim), "terminationGracePeriodSeconds": grace}
+    worker = {"replicas": 2, "minReplicas": 1, "maxReplicas": 2, "restartCount": 9, "template": {"spec": pod}}
+    about = {"name": "graceful", "namespace": namespace, "labels": labels}
+    spec = {"replicaSpecs": {"worker": worker}, "suspend": bool(labels)}
+    return {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, "metadata": about, "spec": spec}
+
+
+def a_claim(namespace: str) -> Manifest:
+    """Return what binds the volume."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": namespace,
+    }
+    about = {"name": "digits-checkpoints", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
+
+
+async def played(site: Site, namespace: str, folder: Path, grace: int, **labels: str) -> Play:
+    """Apply the job, its script on the volume that its pods share."""
+    (folder / SCRIPT.name).write_text(SCRIPT.read_text())
+    await site.kubectl.apply(a_claim(namespace), a_job(namespace, grace, **labels))
+    return Play(site, namespace, folder, grace)
+
+
+def told(play: Play) -> str:
+    """Return the table."""
+    rows = [("way", "grace", "worker", "what it did"), *play.table]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(" | ".join(map(str.ljust, row, widths)) for row in rows)
+
+
+def assert_saved(play: Play) -> None:
+    """All of them saved."""
+    assert [row for row in play.table if ", saved after" not in row[-1]] == [], told(play)
+
+
+async def test_each_way_to_leave_waits_for_the_save(site: Site, home: str, volume: Path) -> None:
+    play = await played(site, home, volume, GRACE)
+    kubectl = play.kubectl
+    machine = await site.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+
+    async def drain() -> None:
+        chosen = f"{NAME}=graceful,{ROLE}=worker,{INDEX}=0"
+        await site.kubectl("drain", machine, "--pod-selector", chosen, READY)
+
+    try:
+        await play.leave("deletion", 2, lambda: kubectl("delete", "pod", OTHER, "--wait=false"))
+        await play.leave("drain", 2, drain)
+    finally:
+        await site.kubectl("uncordon", machine)
+    await play.leave("scale-down", 2, lambda: kubectl("scale", JOB, "--replicas", "1"))
+    await play.leave("suspend", 1, lambda: kubectl(*MERGE, '{"spec": {"suspend": true}}'))
+    await kubectl(*MERGE, '{"spec": {"suspend": false}}')
+    (alone,) = await trained(volume, 1)
+    assert alone.first("begun")["step"] == last_save(volume)
+    print(told(play))
+    assert_saved(play)
+
+
+async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: Path) -> None:
+    play = await played(site, home, volume, SHORT)
+    found = await play.leave("deletion", 2, lambda: play.kubectl("delete", "pod", OTHER, "--wait=false"))
+    assert not any(life.saved for life in found)
+
+    async def says() -> bool:
+        return "grace" in await play.status()
+
+    await until(says, "the status says that a save was cut off", PATIENCE / 3)
+    print(told(play), await play.status(), sep="\n")
+
+
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_a_preemption_waits_for_the_save(
+    site: Site, admin: Client, home: str, volume: Path, tmp_path: Path
+) -> None:
+    if not isinstance(site.node, Node):
+        pytest.skip("Kueue is started beside the node's own control plane")
+    with Kueue(site.node.plane, tmp_path) as kueue:
+        made = preempting(home)
+        for kind, manifest, _ in made:
+            await admin.create(kind, manifest)
+        play = await played(site, home, volume, GRACE, **{QUEUE_NAME: "ours"})
+        known = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'  # the operator knows of Kueue
+        await play.kubectl("wait", JOB, f"--for={known}=False", READY)
+        await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
+        await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
+        await play.kubectl("delete", "elasticjob", "--all", READY)
+        for kind, manifest, namespace in reversed(made):
+            await admin.delete(kind, manifest["metadata"]["name"], namespace)
+        kueue.unregister()
+    print(told(play))
+    assert_saved(play)
+
+
+def preempting(home: str) -> list[tuple[Kind[Manifest], Manifest, str]]:
+    """Return a queue that has room for one job, and takes it back for one of higher priority."""
+    quota = queues.cluster_queue(home, QUOTA, flavor=home)
+    return [
+        (queues.RESOURCE_FLAVOR, queues.flavor(home), ""),
+        (queues.CLUSTER_QUEUE, quota, ""),
+        (queues.LOCAL_QUEUE, queues.local_queue("ours", home, home), home),
+    ]
+
+
+def rival(namespace: str) -> Manifest:
+    """Return what is of higher priority, and needs all of the quota."""
+    main = {"name": "main", "image": "none", "resources": {"requests": QUOTA}}
+    template = {"spec": {"containers": [main], "restartPolicy": "Never"}}
+    pods = [{"name": "main", "count": 1, "template": template}]
+    about = {"name": "rival", "namespace": namespace}
+    return {"metadata": about, "spec": {"queueName": "ours", "priority": 1000, "podSets": pods}}

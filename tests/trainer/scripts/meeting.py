@@ -1,0 +1,66 @@
+"""An elastic script that takes means and gathers values; one JSON line says what each came to.
+
+meeting.py STEPS [alone|kinds]
+
+At a place `early`, `mean-STEP` or `gather-STEP` the worker of that rank stands still until it is killed, if
+there is a file `PLACE-RANK` in the folder $COUNTED. With `alone` rank 0 alone takes a mean after step 3, with
+`kinds` rank 0 takes a mean where the others gather.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from elasticjob.trainer.torch import Elastic
+
+FOLDER = Path(os.environ["COUNTED"])
+
+
+def say(**record: Any) -> None:
+    print(json.dumps({"pid": os.getpid(), **record}), flush=True)
+
+
+def stand(place: str, rank: int) -> None:
+    """Wait to be killed, where a test wants that."""
+    mark = FOLDER / f"{place}-{rank}"
+    if mark.exists():
+        mark.unlink()
+        say(stands=place)
+        signal.pause()
+
+
+def main(steps: int, wrong: str) -> None:
+    model = nn.Linear(1, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), 0.1))
+    data = elastic.loader([torch.ones(1)] * 12, global_batch=6)
+    early = [elastic.gather((elastic.rank, torch.ones(elastic.rank))), elastic.mean({"rank": elastic.rank})]
+    stand("early", elastic.rank)
+    early.append(elastic.gather("again"))
+    say(early=str(early))
+    for step in elastic.steps(data, steps=steps):
+        with step:
+            for batch in step:
+                step.backward(elastic.model(batch).mean())
+        if not step.done:
+            continue
+        stand(f"mean-{step.number}", elastic.rank)
+        given = {"one": True, "step": torch.tensor([step.number] * 2), "ranks": {"mine": elastic.rank}}
+        mean = elastic.mean(given)
+        stand(f"gather-{step.number}", elastic.rank)
+        pids = elastic.gather(os.getpid())
+        say(number=step.number, world=elastic.world_size, came=str([mean, pids]), mine=os.getpid() in pids)
+        if wrong and step.number == 3:
+            if elastic.is_main:
+                elastic.mean(0)
+            elif wrong == "kinds":
+                elastic.gather(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
