@@ -98,6 +98,7 @@ EXPLAINED: Final = (
     Explained("*", "gc.get_freeze*", "imported already"),
     Explained("*", "MODULES", "imported already"),
     Explained("*", "atexit._ncallbacks()", "imported already"),
+    Explained("probe torch*", "[[]str(each) for each in warnings.filters]*", "imported already"),
     Explained("*", 'open("/proc/self/cmdline")*', "`ps`", "*, '', '', ''*"),
     Explained("*", "prctl(2)", "who lives on"),
     Explained("*", "left", "who lives on", EMPTY),
@@ -167,5 +168,5 @@ def differences(story: Story, seen: dict[str, Facts]) -> Iterator[Difference]:
         if values["ours"] not in [value for name, value in values.items() if name != "ours"]:
             where, _, what = key.partition(" ") if re.match(r"\d+\.\d+ ", key) else ("", "", key)
             alike.setdefault((what, repr(values)), ([], values))[0].append(where)
-    for (what, _), (where, values) in alike.items():
-        yield Difference(story.name, what, values, ", ".join(where))
+    for (what, _), (places, values) in alike.items():
+        yield Difference(story.name, what, values, ", ".join(places))
