@@ -27,13 +27,13 @@ TEXTS: Final = (
         "",
         "torchrun's own end",
     ),
-    ("*", r"\^[C\\]", "", "the terminal's echo"),
     ("probe*", r"(?m)^(\[Exception raised from|frame #|<omitting|$).*\n", "", "torchrun's, of a lost store"),
     ("[!o]*", r"(?m)(^|(?<=\r))\[default\d\]: ?", "", "whose line it is: the stories of logs compare it"),
     ("output of two*", r"(?m)^\[default\d\]: ?", "", "the same"),
+    ("output, --redirects*", r"(?m)^\[default\d\]: ?", "", "the same"),
     ("*", r"0x[0-9a-f]{6,}", "0x…", "addresses"),
     ("*", r"/tmp/(torchelastic|elasticjob)[^/\s\"']*", "<temp>", "folders of a launcher"),
-    ("*", r'"timestamp": "\d+"', "", "when it was"),
+    ("end recorded", r"^\d{10}$", "", "when it was"),
 )
 """Stories, pattern, what takes its place, why."""
 KEYS: Final = (
@@ -85,6 +85,7 @@ EXPLAINED: Final = (
     Explained("*", "env TORCHELASTIC_USE_AGENT_STORE", "`TORCHELASTIC_USE_AGENT_STORE`", "False"),
     Explained("*", "*code", "exit code of the launcher", "[1-9]*"),
     Explained("Ctrl-C twice", "got", "a second signal", "*'SIGINT', 'SIGINT'*"),
+    Explained("probe, two nodes*", "*code", "a node fails", "0"),
     Explained("* two nodes*", "atexit", "a node fails"),
     Explained("* two nodes*", "got", "a node fails", "[[]'SIGTERM'[]]"),
     Explained("* two nodes*", "nobody said a word", "a node fails", NOTHING),

@@ -139,6 +139,7 @@ class Launch:
             ours, theirs = pty.openpty()
             settings = termios.tcgetattr(theirs)
             settings[1] &= ~termios.OPOST
+            settings[3] &= ~termios.ECHO  # what is typed, before or after a prompt
             termios.tcsetattr(theirs, termios.TCSANOW, settings)
             return ours, [theirs] * 3
         stdin, writing = os.pipe()

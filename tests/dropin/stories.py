@@ -11,7 +11,8 @@ BAD: Final = (
     "interrupt,thread_dies,atexit_code,hook,recursion,memory,pipe,closed"
 )
 GOOD: Final = "0,256,none,thread,thread_exit,atexit,daemon_thread,unflushed,holding"
-ALL: Final = "lines,partial,bytes,surrogate,long,much,fork,buffer"
+PLAIN: Final = "lines,bytes,surrogate,long,much,fork,buffer"
+ALL: Final = f"partial,{PLAIN}"
 SIX: Final = "--signals-to-handle SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
 STATIC: Final = (
     "--nnodes 2 --node-rank NODE --master-addr 127.0.0.1 --master-port PORT --local-addr 127.0.0.1"
@@ -100,7 +101,7 @@ head                             | 1   | output unread            | head
 head of two                      | 2   | output unread            | head
 stdout closed                    | 1   | output lines             | closed
 output, alone                    | 1   | output {ALL}
-output of two                    | 2   | output {ALL}             | sorted
+output of two                    | 2   | output {PLAIN}         | sorted
 output of two to one file        | 2   | output lines,fork        | both | sorted
 output at a terminal             | 1   | output lines,partial     | pty
 output, --tee                    | 2   | output {ALL}             | LOGS --tee 3 | sorted
