@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Never
 
@@ -44,6 +45,10 @@ OTHERS: Final = frozenset(
     | {names.TOKEN_FILE, names.POD_NAME, names.POD_IP, names.TERMINATION_LOG}
 )
 """Variables by which this process may be a part of another job."""
+
+
+RESULT: Final = "result.json"
+GRACE: Final = 30.0  # seconds: --grace, if neither the flags nor the environment say another one
 
 
 class LaunchFailed(RuntimeError):
@@ -92,17 +97,16 @@ def launch(
         job = Running(reading, folder)
         try:
             for node in range(most):
-                work = Work(fn, args, named, folder / "result.json")
+                work = Work(fn, args, named, folder / RESULT)
                 job.agents.append(start(command, work, folder / f"end-{node}", writing))
             os.close(writing)
             job.wait()
         except BaseException as error:
-            job.stop(type(error).__name__)
+            job.stop(type(error).__name__, grace_of(flags, os.environ))
             raise
-        reason = job.reason()
-        if reason:
+        if reason := job.reason((folder / RESULT).exists()):
             raise LaunchFailed(reason, [*job.tail])
-        return result(folder / "result.json", getattr(fn, "__name__", "the function"))
+        return result(folder / RESULT, getattr(fn, "__name__", "the function"))
 
 
 def most_of(nodes: int | str) -> int:
@@ -111,6 +115,15 @@ def most_of(nodes: int | str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"nodes is {nodes!r}: give 1 or more, or MIN:MAX")
     return int(text)
+
+
+def grace_of(flags: Sequence[str], environment: Mapping[str, str]) -> float:
+    """Return how many seconds the agents of a launch give their workers; they refuse what is no number."""
+    words = " ".join(flags).replace("=", " ").split()
+    told = dict(pairwise(words)).get("--grace") or environment.get(names.GRACE) or GRACE
+    with suppress(ValueError):
+        return float(told)
+    return GRACE
 
 
 def check(nproc: int) -> None:
@@ -164,7 +177,9 @@ class Work:
         except SystemExit as end:
             if end.code is not None and not isinstance(end.code, int):
                 print(end.code, file=sys.stderr)
-            raise
+            if end.code:
+                raise
+            value = None
         if os.environ.get("RANK", os.environ["LOCAL_RANK"]) == "0":
             keep(value, self.result)
 

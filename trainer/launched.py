@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TAIL: Final = 30  # lines of output that an error has
-GRACE: Final = 25.0  # seconds that agents have to end after an interrupt
+MARGIN: Final = 10.0  # seconds beyond the grace of their workers that agents have to end after an interrupt
 LAST_LINES: Final = 2.0  # seconds that the rest of the output may take
 OWN: Final = "elasticjob "
 """The beginning of the lines that agents and masters log."""
@@ -52,27 +52,33 @@ class Running:
             self._pass_on_until(lambda: not watched, watched, None)
         self._pass_on_until(lambda: False, {}, time.monotonic() + LAST_LINES)
 
-    def stop(self, why: str) -> None:
-        """End all agents, which end their workers; kill them when they take too long."""
+    def stop(self, why: str, grace: float) -> None:
+        """End all agents, which give their workers `grace` seconds; kill them when they take longer."""
         left = [pid for pid in self.agents if pid not in self.ended]
         for pid in left:
             os.kill(pid, signal.SIGTERM)
         if left:
             print(f"{OWN.strip()}: the launch ends, with all its workers ({why})", flush=True)
         with pidfds(left) as watched:
-            self._pass_on_until(lambda: not watched, watched, time.monotonic() + GRACE)
+            self._pass_on_until(lambda: not watched, watched, time.monotonic() + grace + MARGIN)
             for pid in watched.values():
                 os.kill(pid, signal.SIGKILL)
                 self.ended[pid] = os.waitpid(pid, 0)[1]
 
-    def reason(self) -> str:
-        """Return why the job failed, empty if it did not: that is its agents' to say."""
+    def reason(self, returned: bool) -> str:
+        """Return why the job failed, empty if it did not: rank 0 has `returned`, and an agent says so."""
         words = [said(self.folder / f"end-{node}") for node in range(len(self.agents))]
-        if any(each.get("reason") == "Completed" for each in words):
+        completed = any(each.get("reason") == "Completed" for each in words)
+        if returned and completed:
             return ""
-        failed = (str(each["message"]) for each in words if each.get("reason") not in (None, "Stopped"))
+        well = (None, "Stopped", "Completed")
+        failed = (str(each["message"]) for each in words if each.get("reason") not in well)
         codes = ", ".join(str(os.waitstatus_to_exitcode(each)) for each in self.ended.values())
-        return next(failed, f"the agent ended with exit code {codes}")
+        ended = "the agents of this launch" if len(self.agents) > 1 else "the agent"
+        how = f"{ended} ended with exit code {codes}"
+        return next(
+            failed, f"rank 0 has not returned: it was killed, or ended itself; {how}" if completed else how
+        )
 
     def _pass_on_until(
         self, over: Callable[[], bool], watched: dict[int, int], deadline: float | None
