@@ -559,7 +559,8 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble or CutOff."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff or
+    Unfinished."""
 
     message: str
     """The verdict in a sentence."""

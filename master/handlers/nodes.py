@@ -129,6 +129,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         job = job.but(training=progress.stored(job.training, request.kept, now))
     if request.progress:
         job = progress.record(job, request.progress, now)
+        job = job.but(training=job.training.but(stepped=request.round))
     if node.told and node.told.round == request.round:
         job = goodput.heard(job, node.told.workers, request.workers)
     return Turn(workers.heard(job, request, now), Empty())
@@ -224,8 +225,9 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
 
 
 def _was_in(world: World, node: Node) -> bool:
-    """Whether a node was lost out of a world, and is in no other."""
-    return not node.round and any(each.node == node.name for each in world.members)
+    """Whether a node was lost out of a world, and is in no other; its next life was in none."""
+    lives = ((each.node, each.incarnation) for each in world.members)
+    return not node.round and (node.name, node.incarnation) in lives
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:

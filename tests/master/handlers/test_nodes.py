@@ -337,6 +337,18 @@ def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     assert "1 nodes are left, the job needs 2" in game.verdict.message
 
 
+@pytest.mark.parametrize("exports", ["node-0", "node-1"])
+def test_a_job_fails_if_the_end_of_a_node_cannot_be_done_again(exports: str) -> None:
+    other = "node-1" if exports == "node-0" else "node-0"
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(failure(other, final=False), finish(other, 1), failure(exports))
+    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "RestartsSpent")
+    assert game.verdict.message.endswith("the others have finished, and its part is missing")
+    game = played("node-0", "node-1", replicas=2)  # it was lost before, and the other trained on
+    game.ask(failure(exports), join(other, after=1), finish(other, 2))
+    assert game.verdict.end is End.SUCCEEDED
+
+
 def test_a_signal_is_named_as_such() -> None:
     game = played("node-0", "node-1")
     game.ask(failure("node-1", code=-9, final=False))
