@@ -245,7 +245,7 @@ class State:
         self.evaluated, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
-        self.ended = tuple(state.get("ended", ()))  # type: ignore[assignment]  # as it was saved
+        self.ended = tuple(state.get("ended", ()))  # as it was saved
         return changes
 
     def _frozen(self) -> list[int]:
