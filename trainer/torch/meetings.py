@@ -18,8 +18,8 @@ EARLY: Final = 1024  # meetings before the first step whose results are kept for
 
 
 OWN: Final = (
-    "A worker was lost while others were in a collective of the script's own, which does not survive that: use "
-    "elastic.mean or elastic.gather, which do, or give Elastic checkpoint= to lose less."
+    "A worker was lost while others were in a collective of the script's own, which does not survive that: "
+    "use elastic.mean or elastic.gather, which do, or give Elastic checkpoint= to lose less."
 )
 
 
