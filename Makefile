@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace conformance check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace conformance dropin check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ grace: $(STORIES) # a plain script's saves of half a minute, in each way to leav
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
 	$(BIN)/python -m tests.conformance
+
+dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all that can be observed, compared (20 minutes; FLAGS="--only end,SIG")
+	$(BIN)/python -m tests.dropin $(FLAGS)
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .

@@ -121,7 +121,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("scale", "Change the number of nodes.", "elasticjob.cli.commands.jobs.scale:scale", "Jobs"),
     Row(
         "suspend",
-        "Stop the pods of jobs, and keep their progress.",
+        "Stop the pods of jobs, until they are resumed.",
         "elasticjob.cli.commands.jobs.change:suspend",
         "Jobs",
     ),
@@ -181,8 +181,19 @@ COMMANDS: tuple[Row, ...] = (
 
 def main() -> None:
     """Run the command in sys.argv, and exit with its code; or complete what a shell has of one."""
+    open_what_is_closed()
     name = Path(sys.argv[0]).name
     application(completion.words() or sys.argv[1:])(prog_name=PLUGINS.get(name, name))
+
+
+def open_what_is_closed() -> None:
+    """Have each standard stream: what is opened next would be taken for one that the user has closed."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 (open until the process ends)
 
 
 def complete() -> None:

@@ -235,7 +235,7 @@ class Client:
         return await self.get(name, namespace=namespace)
 
     async def suspend(self, name: str, *, namespace: str = "") -> ElasticJob:
-        """Stop the pods of a job, and keep its progress."""
+        """Stop the pods of a job; `resume` goes on from its newest checkpoint, or anew without one."""
         return await self._patch(name, namespace, {"suspend": True})
 
     async def resume(self, name: str, *, namespace: str = "") -> ElasticJob:

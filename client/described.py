@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import LABEL_ROLE
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Finding
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Finding, Training
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.kube.objects.views import Event, Pod
 
@@ -99,9 +99,16 @@ def _training(job: ElasticJob) -> Iterator[str]:
         f"world {training.world_size}" if training.world_size else "",
         f"{training.progress:.0%} done" if training.progress is not None else "",
         f"goodput {training.goodput:.0%}" if training.goodput is not None else "",
+        _checkpoint(training),
         f"ends about {moment(training.eta)}" if training.eta else "",
     ]
     yield f"Training:   {', '.join(filter(None, parts))}"
+
+
+def _checkpoint(training: Training) -> str:
+    if training.checkpoint_step is not None:
+        return f"checkpoint of step {training.checkpoint_step}"
+    return "no checkpoint is known" if training.step else ""
 
 
 def _roles(job: ElasticJob) -> Iterator[str]:

@@ -19,6 +19,7 @@ import msgspec
 from elasticjob.api.v1alpha1.common import GROUP, VERSION, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.kube.errors import AlreadyExists, KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
@@ -66,7 +67,8 @@ def refusals(job: ElasticJob, replicas: int) -> Sequence[Problem]:
         return [Problem("spec.replicas", f"there is no role {WORKER}: write a ScalePlan for one of {known}")]
     if replicas or spec.min_replicas == 0:
         return ()
-    return [Problem("spec.replicas", "0 workers: set suspend: true to stop the job, or minReplicas: 0 first")]
+    why = "0 workers: set suspend: true to stop the job, or minReplicas: 0 first"
+    return [Problem("spec.replicas", "; ".join(filter(None, (why, outlook(job)))))]
 
 
 def plan(job: ElasticJob, resource: JobResource, replicas: int) -> Manifest:

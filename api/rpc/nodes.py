@@ -55,6 +55,25 @@ class Awaits(StrEnum):
     DATA = "data"  # its main thread waits for a socket, a pipe or a process
 
 
+LABEL: Final = 200
+"""The length of the name of a process group or a collective."""
+GROUPS: Final = 64
+"""The process groups of a worker of which its agent tells."""
+Label = Annotated[str, msgspec.Meta(max_length=LABEL)]
+Begun = Annotated[tuple[tuple[Label, Count], ...], msgspec.Meta(max_length=GROUPS)]
+"""How many collectives of each group a worker has begun."""
+
+
+class Collective(Message, frozen=True, kw_only=True):
+    """A collective that a worker has begun and not ended: number `seq` of its group, 0 if it has none."""
+
+    group: Label
+    name: Label
+    seq: Count = 0
+    size: Count = 0  # of what all members must have as much of; 0 where they need not
+    since: Finite = 0.0  # seconds
+
+
 class WorkerState(Message, frozen=True, kw_only=True):
     """Where a worker is, as its agent sees it. Times in seconds, at the time of the report."""
 
@@ -71,6 +90,8 @@ class WorkerState(Message, frozen=True, kw_only=True):
     still: Finite | None = None  # how long its processes have computed and read nothing; None: unknown
     awaits: Awaits | None = None  # something that comes from elsewhere, and may only be slow
     samples: Finite = 0.0  # records that it takes in a second, lately; 0 if unknown
+    collective: Collective | None = None  # that it waits in, as torch's flight recorder has it
+    collectives: Begun = ()  # of each group; empty: unknown
     spent: tuple[Finite, ...] = ()  # in each `Doing`, by their order; last: in copies of its state
 
 

@@ -432,7 +432,8 @@ class ElasticJobSpec(Part):
     """The address host:port of the Brain service; empty means the operator's own."""
 
     suspend: bool = False
-    """Whether the job is suspended: its pods are deleted, its progress is kept; false resumes it."""
+    """Whether the job is suspended: its pods are deleted; false makes new ones, which go on from the newest
+    checkpoint. A job without one begins again."""
 
     managed_by: Annotated[str, Field(max_length=253)] = ""
     """The controller that runs this job; empty means this operator, which ignores jobs with any other name.
@@ -558,7 +559,8 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble or CutOff."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff or
+    Unfinished."""
 
     message: str
     """The verdict in a sentence."""
@@ -569,6 +571,12 @@ class Training(Part):
 
     step: int | None = None
     """Optimizer steps so far, over all restarts."""
+
+    checkpoint_step: int | None = None
+    """Step of the newest checkpoint that is known to be in storage; absent: none is known."""
+
+    lost_steps: int | None = None
+    """Steps that were made again, since neither a checkpoint nor a worker had them."""
 
     steps_per_second: float | None = None
     """Steps per second over the last window."""

@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.resources import Resources, unit
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
+from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
 from elasticjob.cli.doctor.seen import OneJob, ago, is_unseen, span
@@ -207,7 +208,8 @@ def is_suspended(seen: OneJob, now: datetime) -> Iterable[Finding]:
     """Somebody has asked for it."""
     if not seen.job.spec.suspend or seen.job.status.phase in FINISHED:
         return ()
-    return doubtful("the job is suspended; its progress is kept", f"elasticjob resume {seen.named}")
+    told = "; ".join(filter(None, ("the job is suspended", outlook(seen.job))))
+    return doubtful(told, f"elasticjob resume {seen.named}")
 
 
 def is_well(seen: OneJob, now: datetime) -> Iterable[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -190,6 +190,8 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     """A job ends when all nodes that train have ended, or as its successPolicy says.
 
     The verdict of a master comes first. It has none where nodes failed for good and programs have no agent.
+    The others may train on without a node that failed for good; what one does after they have ended is its
+    part of the result.
     """
     if seen.job.spec.suspend:
         return None
@@ -201,6 +203,9 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if since is None or (seen.job.spec.needs_master and now < after(since, VERDICT)):
         return None
     training = _training(seen)
+    if late := _failed_last(seen, training):
+        reason, why = _why_spent(seen, late)
+        return _end(Outcome(False, reason, f"{why}; the others had succeeded, and its part is missing"))
     message = "all pods that train have succeeded"
     if spent := sum(map(seen.is_spent, training)):
         told = f"{len(training) - spent} of {len(training)} pods that train have succeeded"
@@ -218,13 +223,16 @@ def wait_for_the_predecessor(seen: Seen, now: datetime) -> Plan | None:
 
 
 def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
-    """A suspended job has no pods; its services and snapshot stay.
+    """A suspended job has no pods; its services and snapshot stay. The master goes last: its nodes save until
+    they are gone, and tell it of that.
 
     A master may have ended meanwhile, with the job's verdict: it is deleted only at the version seen.
     """
     if not seen.job.spec.suspend:
         return None
-    going = tuple(deletion(life, as_seen=True) for life in seen.masters if life.to_be_freed)
+    lone = not any(life.alive for life in seen.lives)
+    ends = (life for life in seen.masters if life.to_be_freed and (lone or life.lost))
+    going = tuple(deletion(life, as_seen=True) for life in ends)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     follow = () if actions else (follow_the_templates, follow_the_users_sizes)
     if asked_for := next((plan for rule in follow if (plan := rule(seen, now))), None):
@@ -457,6 +465,14 @@ def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
             return None
         times += [master.created] if master.created else []
     return max(times, default=now)
+
+
+def _failed_last(seen: Seen, training: Sequence[Node]) -> Node | None:
+    """Return a node that failed for good when another one had succeeded already."""
+    ends = [(node, node.latest.ended.at) for node in training if node.latest and node.latest.ended]
+    first = min((at for node, at in ends if at and _has_succeeded(node)), default=None)
+    late = (node for node, at in ends if first and at and at >= first and seen.is_spent(node))
+    return next(late, None)
 
 
 def _verdict_in(seen: Seen, now: datetime) -> timedelta | None:

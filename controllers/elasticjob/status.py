@@ -12,6 +12,7 @@ from elasticjob.api.readings import number
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
+from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
@@ -247,7 +248,10 @@ def _gang(picture: Picture) -> Saying:
     there = asked and seen.resource is not None and not seen.begins
     if seen.job.spec.run_policy.scheduling.gang is Gang.PREFERRED:
         return Saying("Gang", False, GANG_UNAVAILABLE, f"{absence(seen.job)}: {ONE_BY_ONE}", always=there)
-    told = "pods were made without one: suspend the job, and resume it" if asked else "the job asks for none"
+    again = "; ".join(
+        filter(None, ("pods were made without one: suspend the job, and resume it", outlook(seen.job)))
+    )
+    told = again if asked else "the job asks for none"
     return Saying("Gang", False, "NoGang", told, always=there)
 
 

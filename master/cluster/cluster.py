@@ -120,6 +120,8 @@ def training_status(job: Job) -> Manifest:
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
     known = {
         "step": latest and latest.step,
+        "checkpointStep": training.stored or None,
+        "lostSteps": training.lost or None,
         "epoch": latest and round(latest.epoch, 4),
         "progress": share if share is None else round(min(1.0, share), 4),
         "stepsPerSecond": rate and round(rate.steps, 3),

@@ -28,6 +28,7 @@ from elasticjob.api.rpc.nodes import (
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
+from elasticjob.master.health import verdict
 from elasticjob.master.health import watch as workers
 from elasticjob.master.progress import goodput, progress
 from elasticjob.master.rendezvous import rules, servers, topology
@@ -111,7 +112,9 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
         )
     if request.round:
         return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
-    return order.train(0, rules.sentence(job, now))
+    left = verdict.time_to_join(job, now)
+    fails = "" if left is None else f"; the job fails in {max(0.0, left.total_seconds()):.0f} s"
+    return order.train(0, rules.sentence(job, now) + fails)
 
 
 def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
@@ -126,6 +129,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         job = job.but(training=progress.stored(job.training, request.kept, now))
     if request.progress:
         job = progress.record(job, request.progress, now)
+        job = job.but(training=job.training.but(stepped=request.round))
     if node.told and node.told.round == request.round:
         job = goodput.heard(job, node.told.workers, request.workers)
     return Turn(workers.heard(job, request, now), Empty())
@@ -221,8 +225,9 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
 
 
 def _was_in(world: World, node: Node) -> bool:
-    """Whether a node was lost out of a world, and is in no other."""
-    return not node.round and any(each.node == node.name for each in world.members)
+    """Whether a node was lost out of a world, and is in no other; its next life was in none."""
+    lives = ((each.node, each.incarnation) for each in world.members)
+    return not node.round and (node.name, node.incarnation) in lives
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:

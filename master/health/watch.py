@@ -15,7 +15,7 @@ import msgspec
 from elasticjob.api.rpc.nodes import Hang, Report, WorkerPlace
 from elasticjob.master.health import hang as hangs
 from elasticjob.master.health import straggler
-from elasticjob.master.health.hang import Case, Hung, Seen
+from elasticjob.master.health.hang import Hung, Seen
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.rendezvous import rules
@@ -115,17 +115,17 @@ def find_late(job: Job, now: datetime) -> Job:
     if not workers:
         return job
     cases = hangs.late(workers, limits)
-    for case in cases:
-        if key(case.worker) not in job.health.late:
-            job = told_late(job, case, len([worker for worker in workers if worker.waits]), now)
-    names = tuple(key(case.worker) for case in cases)
+    for worker, why in cases:
+        if key(worker) not in job.health.late:
+            job = told_late(job, worker, why, now)
+    names = tuple(key(worker) for worker, _ in cases)
     return job if names == job.health.late else job.but(health=job.health.but(late=names))
 
 
-def told_late(job: Job, case: Case, waiting: int, now: datetime) -> Job:
+def told_late(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     """Return the job with the finding that a worker is late, in place of the last one about it."""
-    health = job.health.without(Kind.LATE, f"rank {case.worker.rank} on {case.worker.node} ")
-    return named(job.but(health=health), Kind.LATE, hangs.late_sentence(case, waiting), now)
+    health = job.health.without(Kind.LATE, f"rank {worker.rank} on {worker.node} ")
+    return named(job.but(health=health), Kind.LATE, why, now)
 
 
 def find_stragglers(job: Job, now: datetime) -> Job:

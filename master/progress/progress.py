@@ -52,9 +52,11 @@ def moved(job: Job, gap: timedelta) -> Job:
         training = training.but(changes=changes)
     if ending:
         ending = ending.but(since=ending.since + gap, stopped=ending.stopped and ending.stopped + gap)
+    rate = speed(training)
     training = training.but(
         at=training.at and training.at + gap,
         window=(),
+        pace=rate.steps if rate else training.pace,
         stored_at=training.stored_at and training.stored_at + gap,
     )
     return job.but(training=training, ending=ending)
@@ -151,6 +153,8 @@ def _resume(training: Training, number: int, progress: Progress, now: datetime) 
         at=now,
         window=(Sample(at=now, step=progress.step, samples=progress.samples),),
         productive=training.productive + _before_the_stop(training, change) - _redone(training, progress),
+        lost=training.lost + _steps_again(training, progress),
+        stored=min(training.stored, max(0, progress.step - 1)),  # a later one was not found
         standstill=training.standstill + (stood or 0.0),
     )
 
@@ -176,9 +180,13 @@ def _before_the_stop(training: Training, change: Change | None) -> float:
 def _redone(training: Training, progress: Progress) -> float:
     """Return the seconds of steps that were lost, if training resumed from an older step."""
     rate = speed(training)
-    if not rate or not training.progress or rate.steps <= 0:
-        return 0.0
-    return max(0, training.progress.step - progress.step + 1) / rate.steps
+    steps = rate.steps if rate else training.pace
+    return _steps_again(training, progress) / steps if steps > 0 else 0.0
+
+
+def _steps_again(training: Training, progress: Progress) -> int:
+    """Return how many steps are made again, if training resumed from an older step."""
+    return max(0, training.progress.step - progress.step + 1) if training.progress else 0
 
 
 def _measured(training: Training, progress: Progress) -> Training:

@@ -236,7 +236,8 @@ def _saved(job: Job) -> Job:
         if awaited or not _stopped(parameters, saving.number):
             return job
         positions = tuple(map(ledgers.position, job.shards.datasets.values()))
-        return job.but(parameters=parameters.but(saving=saving.but(positions=positions)))
+        step = job.training.progress.step if job.training.progress else 0
+        return job.but(parameters=parameters.but(saving=saving.but(positions=positions, step=step)))
     saving = saving.but(
         copied=saving.copied or all(each.copied >= saving.number for each in servers),
         written=saving.written or all(each.written >= saving.number for each in servers),
@@ -246,6 +247,7 @@ def _saved(job: Job) -> Job:
     if saving.copied and saving.written and finished:
         kept = Kept(number=saving.number, positions=saving.positions or ())
         parameters = parameters.but(kept=kept, saving=None)
+        job = job.but(training=job.training.but(stored=max(job.training.stored, saving.step)))
     return job if parameters == job.parameters else job.but(parameters=parameters)
 
 

@@ -94,6 +94,7 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "stepsPerSecond": rate and round(rate.steps, 3),
         "samplesPerSecond": rate and round(rate.samples, 3),
         "eta": progress.eta(training),
+        "lostSteps": training.lost,
         "standstill": round(training.standstill, 3),
         "checkpoint": progress.kept(job),
         "goodputRatio": progress.shown_goodput(job),
@@ -236,6 +237,10 @@ def _stamp(at: datetime | None) -> float | None:
 
 def _times(job: Job) -> Iterator[Metric]:
     """Where the time of the workers went, and for how long no step was made."""
+    what = "Steps that were made again, since neither a checkpoint nor a worker had them."
+    again = CounterMetricFamily("elasticjob_lost_steps", what, labels=["job"])
+    again.add_metric([job.spec.job], job.training.lost)
+    yield again
     what = "Time without a step because the world changed."
     standstill = CounterMetricFamily("elasticjob_standstill_seconds", what, labels=["job"])
     standstill.add_metric([job.spec.job], job.training.standstill)

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     LOSS = "LossAlarm"
     CHECKPOINT = "CheckpointTrouble"
     CUT_OFF = "CutOff"
+    UNFINISHED = "Unfinished"
 
 
 class Told(Value, frozen=True):

@@ -78,6 +78,7 @@ class Saving(Value, frozen=True):
     number: int
     who: tuple[str, ...]
     positions: tuple[Position, ...] | None = None
+    step: int = 0  # of the training then
     copied: bool = False
     written: bool = False
     finishes: bool = False  # it counts when a chief has finished it

@@ -45,7 +45,8 @@ class Sample(Value, frozen=True):
 class Training(Value, frozen=True):
     """Progress of the job and where its time went (in seconds).
 
-    `stored` is the step of the newest checkpoint that was told to be in storage, since `stored_at`.
+    `stored` is the step of the newest checkpoint that was told to be in storage, since `stored_at`. `pace` is
+    the last known number of steps per second, of an earlier master, too.
     """
 
     progress: Progress | None = None
@@ -56,6 +57,9 @@ class Training(Value, frozen=True):
     standstill: float = 0.0
     changes: tuple[Change, ...] = ()
     stored: int = 0
+    pace: float = 0.0
+    lost: int = 0  # steps that were made again
+    stepped: int = 0  # the last round in which a step was made
     stored_at: datetime | None = None
 
 

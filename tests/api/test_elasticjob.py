@@ -282,7 +282,7 @@ def test_of_a_template_full_of_errors_the_first_hundred_are_told() -> None:
     assert [len(found) for found in (unknown, mounts, shapes)] == [100, 100, 100]
 
 
-FINISHED = "once the job has finished: delete it and create it again; it goes on from its last checkpoint"
+FINISHED = "once the job has finished: delete it and create it again"
 
 
 @pytest.mark.parametrize(

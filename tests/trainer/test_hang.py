@@ -54,6 +54,12 @@ class Stalled:
         told = self.job.master.job.nodes["job-worker-1"].told
         return bool(told and told.workers and told.workers[0].since > BOUND + 1)
 
+    async def rank_0_waits(self) -> bool:
+        """Whether the master has known for longer than the bound that rank 0 is in a collective."""
+        told = self.job.master.job.nodes["job-worker-0"].told
+        inside = told.workers[0].collective if told and told.workers else None
+        return bool(inside and inside.since > BOUND + 1)
+
     async def round_ended(self) -> bool:
         """Whether the first round has ended."""
         job = self.job.master.job
@@ -109,6 +115,63 @@ async def test_long_evaluation_or_slow_records_are_no_hang(tmp_path: Path, warm:
         (tmp_path / f"{what}-0").unlink()
         await run.steps(5)
         assert run.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "sentence"),
+    [
+        ("tensor", "stopped", "it is stopped (SIGSTOP) for "),
+        ("tensor", "lock-forward", "it neither computes nor reads in its step for "),
+        ("fsdp", "stopped", "it is stopped (SIGSTOP) for "),
+        ("fsdp", "lock-backward", "it neither computes nor reads in its step for "),
+        ("tensor", "stopped-between", "it is stopped (SIGSTOP) for "),
+    ],
+)
+async def test_worker_that_holds_up_its_node_is_named_and_training_goes_on(
+    tmp_path: Path, warm: Warm, kind: str, how: str, sentence: str
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "divided.py", kind, tmp_path, flags=("--nproc-per-node", "2"))
+        run = Stalled(job, tmp_path)
+        await run.steps(20)
+        hung, stall = run.pid(1), tmp_path / f"{how}-1"
+        if how == "stopped-between":
+            stall = tmp_path / "busy-between-1"
+            stall.touch()
+            await until(run.rank_0_waits, "rank 0 waits in the script's own collective")
+        job.limit(hang=timedelta(seconds=BOUND))
+        if how.startswith("stopped"):
+            os.kill(hung, signal.SIGSTOP)
+        else:
+            stall.touch()
+        await job.until(lambda: run.said("killing worker 1"))
+        job.limit(hang=AGES)
+        stall.unlink(missing_ok=True)
+        await job.until(lambda: run.pid(1) != hung)
+        [finding] = run.findings()
+        assert finding.startswith("rank 1 on job-worker-0 hangs: no step for ")
+        assert sentence in finding
+        assert re.search(r"while 1 other waits for it in \w+ of .* of ranks 0, 1 \(gloo\)", finding)
+        await run.steps(5)
+        (tmp_path / "end").touch()
+        assert await job.ends(agent) == 0
+
+
+async def test_worker_that_computes_while_its_node_waits_is_named_and_not_killed(
+    tmp_path: Path, warm: Warm
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        agent = await job.agent(0, "divided.py", "tensor", tmp_path, flags=("--nproc-per-node", "2"))
+        run = Stalled(job, tmp_path)
+        await run.steps(20)
+        job.limit(hang=timedelta(seconds=BOUND))
+        (tmp_path / "busy-forward-1").touch()
+        await until(run.rank_0_waits, "rank 0 waits in its forward pass")
+        (tmp_path / "busy-forward-1").unlink()
+        await run.steps(5)
+        assert run.findings() == []
+        (tmp_path / "end").touch()
+        assert await job.ends(agent) == 0
 
 
 @pytest.mark.parametrize("what", ["worker", "node"])

@@ -101,6 +101,19 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
         assert each == plain
 
 
+@pytest.mark.parametrize(("name", "more"), [("huggingface", 7), ("lightning", 6), ("accelerate", 7)])
+async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
+    tmp_path: Path, warm: Warm, name: str, more: int
+) -> None:
+    """Not before it is to make more steps; Lightning has ended the epoch then."""
+    script = [str(SCRIPTS.parent / "stopped.py"), str(tmp_path), name]
+    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
+    output = (await process.stdout.read()).decode()
+    assert await process.wait() == 0, output
+    made = [int(line.split()[1]) for line in output.splitlines() if line.startswith("made")]
+    assert made == [5, 0, 0, more]
+
+
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
     script = [str(SCRIPTS.parent / "refused.py"), str(tmp_path)]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})

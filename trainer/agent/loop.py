@@ -211,7 +211,8 @@ class Agent:
     def _do(self, action: Action) -> None:
         match action:
             case actions.Spawn(slot=slot):
-                file = self._folder / f"error-{slot}.json"
+                file = self._folder / str(slot) / "error.json"
+                file.parent.mkdir(exist_ok=True)
                 environment = worker_environment(
                     self._environment, self._settings, self._group, action, file, self._standby.way
                 )

@@ -16,8 +16,10 @@ from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.output import Output
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.seeing import health, stacks
+from elasticjob.trainer.agent.seeing.collectives import Questions, in_world
 from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.seeing.resources import Resources
+from elasticjob.trainer.link import recorder
 from elasticjob.trainer.link.channel import Advance
 from elasticjob.trainer.link.master import MasterClient, MasterError
 from elasticjob.trainer.usage.cores import look_at
@@ -47,7 +49,8 @@ class Reports:
         self._resources = resources
         self._output = output
         self._present = present
-        self._watcher = health.Watcher()
+        self._questions = Questions(lambda slot: recorder.file_of(workers.stacks_file(slot)))
+        self._watcher = health.Watcher(ask=self._questions.ask)
         self._notices = Notices()
         self._news = asyncio.Event()
         self._round = 0  # the last one with progress
@@ -72,13 +75,18 @@ class Reports:
         """Look at the workers a few times a second; report at once what the master should know."""
         while True:
             await asyncio.sleep(health.EVERY)
-            rounds = {worker.slot: worker.round for worker in self._present().training}
+            group = self._present()
+            rounds = {worker.slot: worker.round for worker in group.training}
             pulses, pids = self._workers.pulses, self._workers.pid_of
             processes = {slot: seen for slot, pid in pids.items() if (seen := look_at(pid))}
             sights = {
                 slot: health.Sight(pulses[slot], *processes[slot]) for slot in pulses.keys() & processes
             }
-            if self._watcher.look(rounds, sights, time.monotonic()):
+            size, node = group.world.size if group.world else 0, group.terms.node
+            answers = {
+                slot: in_world(digest, size, node) for slot, digest in self._questions.answers().items()
+            }
+            if self._watcher.look(rounds, sights, time.monotonic(), answers):
                 self._news.set()
 
     def notice(self, now: float) -> None:

@@ -71,7 +71,10 @@ class Tensor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block says of itself. Workers that replicate each other take the same `part` of `parts`."""
+    """What a block says of itself. Workers that replicate each other take the same `part` of `parts`.
+
+    The script `ended` its loop by itself after that step, of so many that it had asked for; 0: it did not.
+    """
 
     step: int
     round: int
@@ -79,6 +82,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = 1
     tensors: tuple[Tensor, ...] = ()
     rest: bytes = b""
+    ended: int = 0
 
     @property
     def save(self) -> Save:

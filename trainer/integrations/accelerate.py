@@ -13,8 +13,10 @@ epoch that was cut off goes on at the next batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from functools import partial
+from inspect import GEN_SUSPENDED, getgeneratorstate
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import DataLoaderConfiguration, DistributedType
 
 from elasticjob.trainer.integrations import plain
+from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 
 DIVIDED: Final = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
@@ -75,7 +78,10 @@ class ElasticAccelerator(Accelerator):
             self._remember(type(each).__name__, each)
 
     def epochs(self, loader: Any, epochs: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        """Yield each remaining epoch with its remaining batches; `loader` was prepared."""
+        """Yield each remaining epoch with its remaining batches; `loader` was prepared.
+
+        A loop that the script leaves by `break` is saved as a training that has ended (`Checkpoint.steps`).
+        """
         done = {"epoch": 0, "batch": 0, "step": 0}
         for name, each in self._trained.items():
             plain.check(name, each.state_dict())
@@ -83,12 +89,24 @@ class ElasticAccelerator(Accelerator):
         checkpoint = self._made({**self._trained, **scaler, "random": self._random, "done": done})
         checkpoint.load()
         self.steps_done = done["step"]
+        if done["epoch"] < epochs and checkpoint.is_ended(epochs):
+            if not checkpoint.is_stored:
+                checkpoint.end(done["step"], epochs)
+            return
         while done["epoch"] < epochs:
-            yield done["epoch"], self._batches(loader, checkpoint, done)
+            batches = self._batches(loader, checkpoint, done)
+            try:
+                yield done["epoch"], batches
+            except GeneratorExit:
+                if not sys.is_finalizing() and is_left_by_script(sys._getframe().f_back):
+                    self._leave(batches, done)
+                    checkpoint.end(done["step"], epochs)
+                raise
+            self._leave(batches, done)
             done |= {"epoch": done["epoch"] + 1, "batch": 0}
         checkpoint.save(done["step"], last=True)
 
-    def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, int]) -> Iterator[Any]:
+    def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, int]) -> Generator[Any]:
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(done["epoch"])
         rest = iter(self.skip_first_batches(loader, done["batch"]) if done["batch"] else loader)
@@ -97,10 +115,21 @@ class ElasticAccelerator(Accelerator):
         self._random.mine = None
         for batch in chain(first, rest):
             yield batch
-            done["batch"] += 1
-            if self.sync_gradients:
-                done["step"] = self.steps_done = done["step"] + 1
+            if self._count(done):
                 checkpoint.save(done["step"])
+
+    def _leave(self, batches: Generator[Any], done: dict[str, int]) -> None:
+        """Count the batch in which the script has left an epoch, if it has."""
+        if getgeneratorstate(batches) == GEN_SUSPENDED:
+            self._count(done)
+            batches.close()
+
+    def _count(self, done: dict[str, int]) -> bool:
+        """Count a batch; return whether a step was made with it."""
+        done["batch"] += 1
+        if self.sync_gradients:
+            done["step"] = self.steps_done = done["step"] + 1
+        return self.sync_gradients
 
     def _remember(self, kind: str, made: Any) -> Any:
         of = made.optimizer if isinstance(made, AcceleratedOptimizer) else made

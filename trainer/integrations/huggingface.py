@@ -40,6 +40,7 @@ class ElasticCallback(TrainerCallback):
     All that Trainer's own folder has is in a copy: model, optimizer, scheduler, scaler, the state of Trainer
     and its callbacks, and the random numbers of each worker. The model has to be replicated. Set
     `save_strategy="no"`, unless you want Trainer's own files as well.
+    A training that a callback has stopped early is not gone on with, until it is to make more steps.
     """
 
     def __init__(
@@ -79,12 +80,18 @@ class ElasticCallback(TrainerCallback):
         return str(folder)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Remove what has been read: all but random numbers, which Trainer reads in the first epoch."""
+        """Remove what has been read: all but random numbers, which Trainer reads in the first epoch.
+
+        A training that has ended gets no batches, and stops after none.
+        """
         if self._trainer is None:
             raise RuntimeError("call trainer.train(resume_from_checkpoint=elastic.newest(trainer))")
         for file in self._folder.iterdir() if self._folder else ():
             if not file.name.startswith("rng_state"):
                 file.unlink()
+        if state.global_step < state.max_steps and self._checkpoint.is_ended(state.max_steps):
+            control.should_training_stop = True
+            self._trainer.get_batch_samples = no_batches  # type: ignore[method-assign]  # until it has ended
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Copy the state after the last step of an epoch: all that belongs to it is over."""
@@ -99,9 +106,13 @@ class ElasticCallback(TrainerCallback):
         self._save(state, given)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Save the last state."""
+        """Save the last state, as an end if there are steps left."""
         self._clean()
-        self._save(state, given, last=True)
+        if (
+            vars(self._trainer).pop("get_batch_samples", None) is not no_batches
+            or not self._checkpoint.is_stored
+        ):
+            self._save(state, given, last=True)
 
     def _clean(self) -> None:
         if self._folder is not None:
@@ -120,7 +131,8 @@ class ElasticCallback(TrainerCallback):
         self._parts["scheduler"].of = given["lr_scheduler"]
         self._parts["scaler"].of = getattr(self._trainer.accelerator, "scaler", None)
         self._loop["state"] = json.dumps(asdict(state) | {"stateful_callbacks": callbacks_of(self._trainer)})
-        self._checkpoint.save(state.global_step, last=last)
+        ended = state.max_steps if last and state.global_step < state.max_steps else 0
+        self._checkpoint.save(state.global_step, last=last, ended=ended)
 
     @staticmethod
     def _drawn(trainer: Trainer, state: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +146,11 @@ class ElasticCallback(TrainerCallback):
             alone = trainer.args.world_size == 1
             drawn["cuda"] = state["cuda"][torch.cuda.current_device()] if alone else state["cuda"]
         return drawn
+
+
+def no_batches(*_: Any) -> tuple[list[Any], None]:
+    """Return what Trainer gets in place of the batches of a step."""
+    return [], None
 
 
 def callbacks_of(trainer: Trainer) -> dict[str, Any]:

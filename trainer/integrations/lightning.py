@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
@@ -44,7 +45,8 @@ class ElasticCallback(Callback):
     optimizers, schedulers, loops, the states of callbacks, datamodule and precision plugin, and what hooks
     add in `on_save_checkpoint`. A copy counts more than the `ckpt_path` of `fit`. The model has to be
     replicated. The train loader should be a `ResumableLoader`: else a restarted epoch begins with its first
-    records.
+    records. A training that was stopped early (`trainer.should_stop`) is not gone on with, until it is to
+    make more steps.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ElasticCallback(Callback):
         self._whole: Whole | None = None
         self._random = RandomState()
         self._asked: Any = None  # what hears SIGTERM for the checkpoint
+        self._ended = False  # before this start
         self._step = -1  # optimizer steps when it was last time for a copy
 
     def setup(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
@@ -83,6 +86,9 @@ class ElasticCallback(Callback):
             raise TypeError("ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones")
         if isinstance(trainer.strategy.checkpoint_io, Given):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
+        assert self._checkpoint is not None
+        self._ended = bool(self._checkpoint.ended) and self._checkpoint.is_ended(asked(trainer))
+        trainer.should_stop |= self._ended
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Count batches as before this one was begun; hear SIGTERM, where Lightning would end with code 0."""
@@ -109,8 +115,14 @@ class ElasticCallback(Callback):
         _place(trainer, trainer.current_epoch + 1, 0)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Save the last state."""
+        """Save the last state, as an end if there are steps left."""
         self._save(trainer, trainer.current_epoch, 0, last=True)
+
+    def on_fit_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Save the state of a training that had ended before, if that could not be written."""
+        assert self._checkpoint is not None
+        if self._ended and not self._checkpoint.is_stored:
+            self._save(trainer, trainer.current_epoch, 0, last=True)
 
     def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
         """Leave SIGTERM to whoever comes next."""
@@ -123,7 +135,8 @@ class ElasticCallback(Callback):
         assert self._whole is not None
         self._whole.ended = last
         _place(trainer, epoch, batch)
-        self._checkpoint.save(trainer.global_step, last=last)
+        left = last and trainer.should_stop and trainer.global_step < asked(trainer)
+        self._checkpoint.save(trainer.global_step, last=last, ended=asked(trainer) if left else 0)
 
 
 class Whole:
@@ -177,6 +190,11 @@ class Given(CheckpointIO):
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a file."""
         self.usual.remove_checkpoint(path)
+
+
+def asked(trainer: Trainer) -> int:
+    """Return how many steps a training is to make."""
+    return int(min(trainer.estimated_stepping_batches, sys.maxsize))
 
 
 def _check_loaders(loaders: Any) -> None:

@@ -79,8 +79,8 @@ class Run:
         self.line.say(Phase.ENDED)
         self.membership.save()
 
-    def leave(self) -> None:
-        """After a `break` of the script: report and save the steps till then."""
+    def leave(self, *, ended: bool) -> None:
+        """After a `break` of the script, or an exception: report and save the steps till then."""
         self._report(0.0)
         self.membership.save()
 

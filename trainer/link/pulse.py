@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from elasticjob.trainer.link import stacks
+from elasticjob.trainer.link import recorder, stacks
 
 FD: Final = "ELASTICJOB_PULSE_FD"
 SIZE: Final = mmap.PAGESIZE
@@ -116,7 +116,8 @@ def page() -> int:
 def from_environment(environment: Mapping[str, str]) -> Page | None:
     """Return the page that the agent gave this worker; None without one.
 
-    The agent can ask for this worker's stacks from now on.
+    The agent can ask for this worker's stacks from now on, and in which collective it waits.
     """
     stacks.register(environment)
+    recorder.serve(environment)
     return Page(int(environment[FD])) if FD in environment else None

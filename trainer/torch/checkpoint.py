@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -28,6 +29,7 @@ from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
+from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
@@ -80,6 +82,7 @@ class Checkpoint:
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
         self._flash = Flash(os.fsdecode(where), keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
+        self._loaded = 0  # the step of what was loaded
         self._leaving: tuple[int, float] | None = None  # the step and the time at which it knew that
         self._clock = clock
         if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -94,6 +97,7 @@ class Checkpoint:
         if found is None:
             return 0
         state, save = found
+        self._loaded = save.step
         of = f"the checkpoint of step {save.step} in {self._flash.where}"
         if not self._takes(state):
             raise ValueError(
@@ -105,8 +109,10 @@ class Checkpoint:
                 log.warning("%s", warning)
         return save.step
 
-    def save(self, step: int, *, last: bool = False) -> None:
+    def save(self, step: int, *, last: bool = False, ended: int = 0) -> None:
         """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
+
+        With `ended` the training is over with it, though so many steps had been asked for (`is_ended`).
 
         A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143). Where each
         worker has a part of it, all have to copy the same step, and are asked moments apart: then it copies
@@ -115,33 +121,82 @@ class Checkpoint:
         if not (last or self.is_due(step)):
             self._flash.expect(self._snapshot, rank())
             return
-        persist, save = last or step % self._save_every == 0, Save(step, self._round)
-        if last or step % self._every == 0:  # not if this worker was asked to end: others may not be here
-            for each in self._state.values():
-                if isinstance(each, RandomState):
-                    each.gather(exchange)
-        self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange)
+        self._copy(step, last=last, ended=ended)
         if self._asked and self._may_leave(step):
             raise SystemExit(128 + signal.SIGTERM)
+
+    def end(self, step: int, asked: int) -> None:
+        """After the script has left its loop of `asked` steps in `step`: save the last state, as an end.
+
+        Python takes no exception where it closes a generator: what fails is told.
+        """
+        try:
+            self._copy(step, last=True, ended=asked)
+        except Exception:
+            log.exception("the loop was left in step %d, and the state after it is not saved", step)
+
+    def is_ended(self, asked: int) -> bool:
+        """Whether the script has ended its loop before, having `asked` for no less; says so."""
+        if asked > self._flash.ended:
+            return False
+        if rank() == 0:
+            log.warning(
+                "nothing is left to train: the script has ended its loop by itself before, after step %d of "
+                "the checkpoint, when it asked for %d; ask for more, or give another folder",
+                self._loaded,
+                self._flash.ended,
+            )
+        return True
+
+    @property
+    def ended(self) -> int:
+        """How many steps had been asked for when the script ended the training by itself; 0: it did not."""
+        return self._flash.ended
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether what was loaded is in storage: a save after the last step may have failed."""
+        return self._flash.is_stored
 
     def is_due(self, step: int) -> bool:
         """Whether `save` would copy the state after this step."""
         return self._asked or step % self._every == 0
 
     def steps(self, total: int) -> Iterator[int]:
-        """Yield the numbers of the steps that are left of `total`, counted from 1; save after each."""
+        """Yield the numbers of the steps that are left of `total`, counted from 1; save after each.
+
+        A loop that the script leaves by `break` is saved, with this step, as a training that has ended: until
+        it asks for more steps, nothing is left of it. Not so after an exception.
+        """
         first = self.load() + 1
+        if first <= total and self.is_ended(total):
+            if not self.is_stored:
+                self.end(first - 1, total)
+            return
         if first > total and rank() == 0:
             log.warning(
                 "nothing is left to train: the checkpoint is of step %d, and steps(%d) asks for no more",
                 first - 1,
                 total,
             )
-        if first > total and not self._flash.is_stored:  # the save after the last step may have failed
+        if first > total and not self.is_stored:
             self.save(first - 1, last=True)
         for step in range(first, total + 1):
-            yield step
+            try:
+                yield step
+            except GeneratorExit:
+                if not sys.is_finalizing() and is_left_by_script(sys._getframe().f_back):
+                    self.end(step, total)
+                raise
             self.save(step, last=step == total)
+
+    def _copy(self, step: int, *, last: bool, ended: int = 0) -> None:
+        persist, save = last or step % self._save_every == 0, Save(step, self._round)
+        if last or step % self._every == 0:  # not if this worker was asked to end: others may not be here
+            for each in self._state.values():
+                if isinstance(each, RandomState):
+                    each.gather(exchange)
+        self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange, ended=ended)
 
     def _snapshot(self) -> Any:
         state = {

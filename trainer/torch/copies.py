@@ -41,7 +41,7 @@ class Copies:
         self._save_every, self._memory_every = save_every, memory_every
         self._together, self._takes, self._clones = together, takes, clones
         self._settled = 0  # the step after which the script's own code has run
-        self._written: tuple[Save, int] | None = None  # the newest that goes to storage, and its evaluations
+        self._written: tuple[Any, ...] = ()  # the newest that goes to storage, and what may come after it
         self._clone: dict[str, Any] | None = None
 
     def settle(self) -> None:
@@ -73,10 +73,10 @@ class Copies:
         Once: a last step that is due is the same save. Its parts could mix, or wait for one that never comes.
         """
         save, began = Save(self._state.done.step, peers.place.round), time.monotonic()
-        same = self._written == (save, self._state.meetings)
-        if self._flash is None or not (self._takes or peers.rank == 0) or same:
+        written = save, self._state.meetings, self._state.ended
+        if self._flash is None or not (self._takes or peers.rank == 0) or self._written == written:
             return
-        self._written = (save, self._state.meetings) if persist else self._written
+        self._written = written if persist else self._written
         self._flash.save(
             self._state.snapshot(),
             save,

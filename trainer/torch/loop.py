@@ -30,10 +30,12 @@ class Loop:
         run.reading.sampler(run.peers.place).check(state.done.position)
         state.check_order(loader.told())
         if not run.left and run.peers.rank == 0:
+            ended = ", the script has ended its loop by itself after it" if state.ended else ""
             log.warning(
-                "nothing is left to train: step %d is done, and steps(...) asks for no more; ask for more, "
+                "nothing is left to train: step %d is done%s, and steps(...) asks for no more; ask for more, "
                 "or give another checkpoint folder",
                 state.done.step,
+                ended,
             )
 
     def at_step(self) -> None:
@@ -63,8 +65,11 @@ class Loop:
         run.copies.take(run.peers, persist=True)
         run.copies.close()
 
-    def leave(self) -> None:
-        """After a `break` of the script: save what was trained till then."""
+    def leave(self, *, ended: bool) -> None:
+        """After a `break` of the script, or an exception: save what was trained till then.
+
+        After a `break` that is the end: nothing is left until the script asks for more.
+        """
         run, state = self._run, self._run.state
         if run.ended or not state.whole:
             return
@@ -74,7 +79,10 @@ class Loop:
             log.warning("step %d is not saved: %s", state.done.step, error)
             return
         run.copies.settle()
-        run.report_step(at_once=True)
+        if ended:
+            state.ended = run.reading.limit
+            run.line.say(Phase.ENDED)
+        run.report_step(last=ended, at_once=True)
         run.copies.take(run.peers, persist=True)
 
     def _tell_change(self) -> None:

@@ -11,6 +11,11 @@ from elasticjob.trainer.torch.records.data import Loader, Place
 from elasticjob.trainer.torch.state import State
 
 
+def is_more(now: int | None, before: int | None) -> bool:
+    """Whether a limit, None being without, was raised."""
+    return before is not None and (now is None or now > before)
+
+
 class Reading:
     """Reads ahead from `loader`, None before the loop.
 
@@ -20,12 +25,12 @@ class Reading:
     def __init__(self, state: State, line: Line, together: int) -> None:
         self.loader: Loader | None = None
         self._state, self._line, self._together = state, line, together
-        self._limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
+        self.limit: tuple[int | None, int | None] = (0, None)  # epochs, steps
         self._reads: tuple[int, Position] | None = None  # round and position of the next batch that is read
 
     def begin(self, loader: Loader, epochs: int | None, steps: int | None) -> None:
         """Take the records from `loader`, until `epochs` are over, or `steps` steps are done."""
-        self.loader, self._limit = loader, (epochs, steps)
+        self.loader, self.limit = loader, (epochs, steps)
 
     def sampler(self, place: Enter) -> Sampler:
         """Return how the records are cut into steps."""
@@ -34,7 +39,9 @@ class Reading:
 
     def left(self, place: Enter) -> int:
         """Return the number of steps that are left."""
-        (epochs, steps), done = self._limit, self._state.done
+        (epochs, steps), done, ended = self.limit, self._state.done, self._state.ended
+        if ended and not any(is_more(*each) for each in zip(self.limit, ended, strict=True)):
+            return 0
         of_steps = ENDLESS if steps is None else max(0, steps - done.step)
         of_epochs = ENDLESS if epochs is None else self.sampler(place).steps_left(done.position, epochs)
         return min(of_steps, of_epochs)

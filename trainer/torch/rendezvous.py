@@ -1,8 +1,8 @@
 """Our rendezvous for plain torchrun: `torchrun --rdzv-backend=elasticjob --rdzv-endpoint=HOST:PORT …`.
 
-torch finds `create_handler` by the entry point `torchrun.handlers`. Its agent calls from a thread and polls;
-the handler holds a long poll in a thread of its own, so a lost node is known at once instead of after torch's
-keep-alive.
+torch finds `connect` by the entry point `torchrun.handlers` (`trainer/torchrun.py`). Its agent calls from a
+thread and polls; the handler holds a long poll in a thread of its own, so a lost node is known at once, not
+only after torch's keep-alive.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -163,11 +163,6 @@ class Handler(RendezvousHandler):
 
     def _wait(self, question: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
-
-
-def create_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """Return the factory of handlers, as entry points in `torchrun.handlers` require."""
-    return connect
 
 
 def connect(params: RendezvousParameters) -> RendezvousHandler:

@@ -24,7 +24,7 @@ from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
 
-PROGRESS: Final = ("done", "meetings", "scores", "scheduled", "order", "left_out")
+PROGRESS: Final = ("done", "meetings", "scores", "scheduled", "order", "left_out", "ended")
 OTHERS: Final = "the state of the others"
 NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
@@ -78,7 +78,8 @@ class State:
     exchanges of values, of which `said` is the last one since a step, and `early` those before the first step
     of these processes. `scheduled` counts the epochs after which the schedulers of `per_epoch` have stepped;
     `order` tells the order of the data,
-    `left_out` how many steps were not taken because they were not finite. `whole` says that this is the state
+    `left_out` how many steps were not taken because they were not finite, `ended` the epochs and steps that a
+    loop had asked for when the script left it. `whole` says that this is the state
     of the job. `mixed` is True from the first received tensor of a broadcast until the
     last: if the sender dies in between, the state is inconsistent and must not be shared.
     """
@@ -95,6 +96,7 @@ class State:
     scheduled: int = 0
     order: dict[str, Any] = field(default_factory=dict)
     left_out: int = 0
+    ended: tuple[int | None, int | None] | tuple[()] = ()
     said: list[bytes] = field(default_factory=list)
     early: list[tuple[int, list[bytes]]] = field(default_factory=list)
     whole: bool = False
@@ -236,6 +238,7 @@ class State:
             "scheduled": self.scheduled,
             "order": self.order,
             "left_out": self.left_out,
+            "ended": self.ended,
             "frozen": self._frozen(),
         }
 
@@ -250,6 +253,7 @@ class State:
         self.meetings, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
+        self.ended = tuple(state.get("ended", ()))  # type: ignore[assignment]  # as it was saved
         self.said, self.early = state.get("said", self.said), state.get("early", self.early)
         return changes
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
+from elasticjob.api.v1alpha1.keeping import loss
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.problem import Problem
 
@@ -27,8 +28,14 @@ def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True
         return queued if queued != list(queues_take_no_job(old)) else []
     if old is not None and old.status.phase in FINISHED:
         return [Problem("spec", OVER)]
-    found = [*queued, *(problem for each in ADVICE for problem in each(new))]
+    found = [*queued, *(problem for each in ADVICE for problem in each(new)), *what_is_lost(new, old)]
     return found if brain else [*found, *there_is_no_brain(new)]
+
+
+def what_is_lost(new: ElasticJob, old: ElasticJob | None) -> Iterator[Problem]:
+    """A job that is suspended without a checkpoint begins again."""
+    if old is not None and new.spec.suspend and not old.spec.suspend and (why := loss(old)):
+        yield Problem("spec.suspend", why)
 
 
 CONVERTED: Final = "elasticjob convert writes it anew"

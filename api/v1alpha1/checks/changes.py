@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
+from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.kube.objects.problem import Problem
 
 Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
 
 WHILE_IT_RUNS: Final = "while the job runs: set suspend: true first, change it, and set suspend: false"
-AFTER_ITS_END: Final = (
-    "once the job has finished: delete it and create it again; it goes on from its last checkpoint"
-)
+AFTER_ITS_END: Final = "once the job has finished: delete it and create it again"
 
 
 def identity_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
@@ -41,7 +40,7 @@ def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator
     finished = old.status.phase in FINISHED
     if old.spec.suspend and not finished:
         return
-    when = AFTER_ITS_END if finished else WHILE_IT_RUNS
+    when = "; ".join(filter(None, (AFTER_ITS_END if finished else WHILE_IT_RUNS, outlook(old))))
     for role in sorted(old.spec.replica_specs.keys() ^ new.spec.replica_specs.keys()):
         word = "added" if role in new.spec.replica_specs else "removed"
         yield Problem(f"spec.replicaSpecs[{role}]", f"a role cannot be {word} {when}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elasticjob.api.v1alpha1.keeping import loss
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Names, Namespace, Timeout, Wait
@@ -19,22 +20,32 @@ if TYPE_CHECKING:
 def suspend(
     names: Names,
     namespace: Namespace = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Wait = False,
     timeout: Timeout = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Stop the pods of jobs; their progress is kept.
+    """Stop the pods of jobs; `resume` goes on from their newest checkpoints.
+
+    On a terminal it asks first where no checkpoint of a job is known, since such a job begins again.
 
     Example: [bold]elasticjob suspend digits --wait[/]
     """
     options.run(
-        _suspend(options.client(namespace, kubeconfig, context), names, wait, options.seconds(timeout))
+        _suspend(options.client(namespace, kubeconfig, context), names, yes, wait, options.seconds(timeout))
     )
 
 
-async def _suspend(connection: Client, names: list[str], wait: bool, timeout: float | None) -> None:
+async def _suspend(
+    connection: Client, names: list[str], yes: bool, wait: bool, timeout: float | None
+) -> None:
     async with connection as client:
+        lost = [(name, why) for name in names if (why := loss(await client.get(name)))]
+        for name, why in lost:
+            typer.echo(f"{name}: {why}", err=True)
+        if lost and not yes and sys.stdin.isatty() and not typer.confirm(f"suspend {', '.join(names)}?"):
+            raise Failure("nothing was suspended", code=Exit.FAILED)
         for name in names:
             await client.suspend(name)
             if wait:
@@ -50,7 +61,7 @@ def resume(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Start suspended jobs again, from their last checkpoint.
+    """Start suspended jobs again, from their newest checkpoints, if they have some.
 
     Example: [bold]elasticjob resume digits[/]
     """

@@ -337,6 +337,18 @@ def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     assert "1 nodes are left, the job needs 2" in game.verdict.message
 
 
+@pytest.mark.parametrize("exports", ["node-0", "node-1"])
+def test_a_job_fails_if_the_end_of_a_node_cannot_be_done_again(exports: str) -> None:
+    other = "node-1" if exports == "node-0" else "node-0"
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(failure(other, final=False), finish(other, 1), failure(exports))
+    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "RestartsSpent")
+    assert game.verdict.message.endswith("the others have finished, and its part is missing")
+    game = played("node-0", "node-1", replicas=2)  # it was lost before, and the other trained on
+    game.ask(failure(exports), join(other, after=1), finish(other, 2))
+    assert game.verdict.end is End.SUCCEEDED
+
+
 def test_a_signal_is_named_as_such() -> None:
     game = played("node-0", "node-1")
     game.ask(failure("node-1", code=-9, final=False))
@@ -360,6 +372,18 @@ def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> N
         "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
         "but its agent has not reached the master)"
     )
+
+
+def test_a_node_without_a_world_hears_when_the_job_fails_if_it_does() -> None:
+    game = Played(minimum=2, maximum=2, replicas=2)
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(watch("node-0"), join("node-0", wait=2000.0))
+    game.wait(100, "node-0")
+    assert game.orders("node-0").reason == (
+        "no world yet: 1 of at least 2 nodes joined; the job fails in 800 s"
+    )
+    game.ask(watch("node-1"), join("node-1"), watch("node-2"), join("node-2"))
+    assert game.orders("node-2").reason == "round 1 trains with 2 nodes, 2 workers"
 
 
 def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:

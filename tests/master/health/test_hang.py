@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from elasticjob.api.rpc.nodes import Doing, Order, WorkerState
+from elasticjob.api.rpc.nodes import Collective, Doing, Order, WorkerState
 from elasticjob.master.health.hang import Seen, find
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.job import Limits
@@ -35,6 +36,17 @@ WAITS = state(Doing.REDUCING, 9.0)
 COMPUTES = state(Doing.COMPUTING, 9.0)
 STOPPED = state(Doing.COMPUTING, 9.0, stopped=9.0)
 OUTSIDE = state(Doing.OUTSIDE, 9.0)
+
+
+def inside(seq: int, name: str = "all_reduce", size: int = 8, since: float = 8.5) -> dict[str, Any]:
+    """In a collective of a group of all, wherever that is."""
+    known = Collective(group="mesh_tp 1", name=name, seq=seq, size=size, since=since)
+    return {"collective": known, "collectives": (("mesh_tp 1", seq),)}
+
+
+def before(seq: int) -> dict[str, Any]:
+    """In no collective, after so many."""
+    return {"collectives": (("mesh_tp 1", seq),)}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +86,43 @@ OUTSIDE = state(Doing.OUTSIDE, 9.0)
             "all 3 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
             "others; rank 2 on c, the youngest, is restarted",
         ),
+        (
+            [replace(COMPUTES, **inside(7)), replace(COMPUTES, **before(6))],
+            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
+            "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
+        ),
+        (
+            [replace(COMPUTES, **inside(7)), replace(STOPPED, **before(7)), replace(WAITS, **inside(7))],
+            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+            "2 others wait for it in all_reduce of mesh_tp 1; its last step was 47",
+        ),
+        (
+            [replace(WAITS, **inside(7)), replace(WAITS, **before(6))],
+            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
+            "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
+        ),
+        (
+            [replace(OUTSIDE, **inside(7)), replace(OUTSIDE, stopped=9.0)],
+            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+            "1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
+        ),
+        (
+            [replace(COMPUTES, **inside(7)), replace(WAITS, **inside(7, "all_gather", 0))],
+            "all 2 workers hang in a collective: no step for 9 s (usual 1 s), and rank 0 is in all_reduce "
+            "of 8 numbers and rank 1 in all_gather, each as number 7 of mesh_tp 1: the script makes them "
+            "differ, which no restart mends; rank 1 on b, the youngest, is restarted",
+        ),
+        (
+            [replace(WAITS, since=99.0, idle=99.0, cores=1.0, **inside(7, since=99.0))] * 2,
+            "all 2 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
+            "others in all_reduce of mesh_tp 1; rank 1 on b, the youngest, is restarted",
+        ),
+        ([replace(COMPUTES, **inside(7)), replace(COMPUTES, cores=1.0)], None),  # it may only be slow
+        ([replace(OUTSIDE, **inside(7)), OUTSIDE], None),
+        ([replace(COMPUTES, **inside(7)), replace(COMPUTES, **inside(3))], None),  # each waits for the other
+        ([replace(WAITS, **inside(7)), replace(WAITS, **before(7))], None),
+        ([replace(WAITS, **inside(7)), WAITS], None),
+        ([replace(COMPUTES, **inside(7, since=1.0)), COMPUTES], None),
         ([WAITS, WAITS], None),
         ([COMPUTES, COMPUTES], None),
         ([STOPPED], None),

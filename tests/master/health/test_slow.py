@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 import pytest
 
-from elasticjob.api.rpc.nodes import Report
+from elasticjob.api.rpc.nodes import Collective, Report
 from elasticjob.cli.standalone.torchrun import Conf
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.health import watch
@@ -19,6 +20,7 @@ from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.job import Waits
 from elasticjob.trainer.agent.seeing.health import ASLEEP, Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.link.recorder import Digest
 from elasticjob.trainer.usage.cores import Work
 from tests.kit.master.turns import START, Played, join
 from tests.kit.master.turns import watch as beat
@@ -29,7 +31,10 @@ END: Final = 1e9
 
 
 class Do(NamedTuple):
-    """What a worker does for how many seconds: cpu, read, disk (D), data, runs (without a core), or none."""
+    """What a worker does for how many seconds: cpu, read, disk (D), data, runs (without a core), or none.
+
+    How it waits in a collective that only the others have not begun: meets.
+    """
 
     phase: Phase
     seconds: float
@@ -70,6 +75,13 @@ class Worker:
         disk, runs, data = (how == each for each in ("disk", "runs", "data"))
         return Work(cpu=self.cpu, read=self.read, storage=disk, runs=runs, data=data)
 
+    def digest(self, at: float, step: int) -> Digest:
+        does, since = self.now(at)
+        if does.how != "meets":
+            return Digest(2, None, (("g", step),))
+        known = Collective(group="g", name="all_reduce", seq=step + 1, size=1, since=at - since)
+        return Digest(2, known, (("g", step + 1),))
+
 
 class Life:
     """Two workers that step together; time passes faster where nothing happens."""
@@ -80,8 +92,10 @@ class Life:
         game.ask(*(join(name) for name in ("node-0", "node-1")))
         self.job, self.usual, self.now, self.step, self.ended = game.job, usual, 1000.0, 0, 0.0
         self.workers = (Worker(), Worker())
+        self.asked: set[int] = set()
         self.watchers = [
-            Watcher(closer=lambda pid: self.workers[pid - 1].work(self.now), asleep=END) for _ in range(2)
+            Watcher(lambda pid: self.workers[pid - 1].work(self.now), partial(self.ask, rank), END)
+            for rank in range(2)
         ]
         self.stopped: set[int] = set()
 
@@ -106,6 +120,9 @@ class Life:
             self.step, self.ended = self.step + 1, end
             self.look(end)
 
+    def ask(self, rank: int, slot: int) -> None:
+        self.asked.add(rank)
+
     def many(self, steps: int) -> None:
         for _ in range(steps):
             self.take((), ())
@@ -123,7 +140,9 @@ class Life:
             reduced = self.ended - self.usual * behind
             pulse = Pulse(phase, self.step - behind, since, self.usual, reduced)
             work = worker.work(now)
-            watcher.look({0: 1}, {0: Sight(pulse, rank in self.stopped, work.cpu, rank + 1)}, now)
+            answers = {0: worker.digest(now, self.step)} if rank in self.asked - self.stopped else {}
+            self.asked.discard(rank)
+            watcher.look({0: 1}, {0: Sight(pulse, rank in self.stopped, work.cpu, rank + 1)}, now, answers)
             states = watcher.states(now)
             report = Report(node=f"node-{rank}", incarnation=f"node-{rank}-life", round=1, workers=states)
             if 2 not in paused:
@@ -134,6 +153,11 @@ class Life:
 
 def both(*does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
     return does, does
+
+
+def met(phase: Phase, *does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
+    """One does that, the other waits for it in a collective."""
+    return (Do(phase, sum(each.seconds for each in does), "meets"),), does
 
 
 def one(*does: Do) -> tuple[tuple[Do, ...], tuple[Do, ...]]:
@@ -180,6 +204,10 @@ SLOW: Final = {
     "an optimizer's state on disk": one(Do(REDUCING, 120, "disk", behind=True)),
     "an optimizer that compiles": one(Do(REDUCING, 300, "cpu", behind=True)),
     "a slow network": both(),
+    "a divided model that compiles": met(COMPUTING, Do(COMPUTING, 500, "cpu")),
+    "a divided model that reads": met(COMPUTING, Do(COMPUTING, 300, "disk")),
+    "a divided model whose backward pass compiles": met(REDUCING, Do(REDUCING, 500, "cpu")),
+    "evaluation for which others wait in a collective": met(OUTSIDE, Do(OUTSIDE, 10_000, "cpu")),
     "steps of different lengths": one(Do(COMPUTING, 3.9, "cpu")),
 }
 FIRST: Final = {
@@ -232,6 +260,16 @@ HUNG: Final = {
     "stopped while it evaluates": (one(Do(OUTSIDE, END)), "it is stopped (SIGSTOP) for "),
     "a lock": (one(Do(COMPUTING, END)), "it neither computes nor reads in its step for "),
     "a lock after work": (one(Do(COMPUTING, 0.9, "cpu"), Do(COMPUTING, END)), "it neither computes nor "),
+    "a lock in a divided model": (
+        met(COMPUTING, Do(COMPUTING, END)),
+        "it neither computes nor reads in its ",
+    ),
+    "a lock in its backward pass": (
+        met(REDUCING, Do(REDUCING, END)),
+        "it neither computes nor reads in its ",
+    ),
+    "stopped in a divided model": (met(COMPUTING, Do(COMPUTING, END)), "it is stopped (SIGSTOP) for "),
+    "stopped between two steps": (met(OUTSIDE, Do(OUTSIDE, END)), "it is stopped (SIGSTOP) for "),
     "a step behind": (one(Do(REDUCING, END, behind=True)), "it reduces for "),
 }
 LATER: Final = {
@@ -241,6 +279,11 @@ LATER: Final = {
         one(Do(COMPUTING, END, "data")),
         600,
         "it waits for data in its step",
+    ),
+    "an endless loop in a divided model": (
+        met(COMPUTING, Do(COMPUTING, END, "cpu")),
+        600,
+        "it computes in its step for ",
     ),
     "an endless loop": (one(Do(COMPUTING, END, "cpu")), 600, "it computes in its step for "),
     "an evaluation that stands still": (
@@ -280,7 +323,7 @@ def test_worker_that_may_only_be_slow_is_named_long_before_it_is_killed(name: st
     late = [each for each in life.findings if each.reason is Kind.LATE]
     assert len(late) == ("collective" not in name)
     assert all((hang.at - each.at).total_seconds() > bound / 2 for each in late)
-    assert all(each.message.endswith(f"for it; it is killed after {bound} s") for each in late)
+    assert all(each.message.endswith(f"; it is killed after {bound} s") for each in late)
 
 
 def test_bounds_are_the_same_for_a_run_and_for_a_master() -> None:

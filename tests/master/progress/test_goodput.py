@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elasticjob.api.rpc.nodes import Doing, Report, WorkerState
+from elasticjob.api.rpc.nodes import Doing, Kept, Report, WorkerState
 from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.api.sizes.role import Role
+from elasticjob.master.cluster.cluster import training_status
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.progress import goodput
@@ -90,6 +92,30 @@ def test_steps_that_are_made_again_were_not_productive() -> None:
     game.ask(leave("node-0", 1), join("node-0", after=1), report("node-0", 2, 51))
     assert seconds(game) == {"productive": 50, "recompute": 50}
     assert goodput.ratio(game.job.account) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("stored", "first", "lost", "kept"),
+    [(0, 1, 100, 0), (80, 81, 20, 80), (80, 41, 60, 40), (100, 101, 0, 100)],
+)
+def test_steps_that_a_suspension_has_cost_are_lost_under_the_next_master_too(
+    stored: int, first: int, lost: int, kept: int
+) -> None:
+    """A checkpoint from which the job did not go on is none."""
+    game = played("node-0", replicas=1)
+    game.tick()
+    for step in (0, 50, 100):
+        game.ask(msgspec.structs.replace(report("node-0", 1, step), kept=Kept(in_memory=100, stored=stored)))
+        game.now += timedelta(seconds=50)
+    game.job = goodput.close(game.job, game.now)
+    game.now += timedelta(hours=1)
+    game.job = restore(snapshot(game.job, game.now), game.job.spec, game.now)
+    game.ask(watch("node-0", "second"), join("node-0", "second", after=0))
+    game.ask(msgspec.structs.replace(report("node-0", 2, first), incarnation="second"))
+    assert (game.job.training.lost, game.job.training.stored) == (lost, kept)
+    assert seconds(game).get("recompute", 0) == lost
+    status = training_status(game.job)
+    assert (status.get("lostSteps", 0), status.get("checkpointStep", 0)) == (lost, kept)
 
 
 def test_nodes_that_are_yet_to_be_made_count() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from elasticjob.api.rpc.nodes import Doing, Order, Orders, WorkerState
+from elasticjob.api.rpc.nodes import Collective, Doing, Order, Orders, WorkerState
 from elasticjob.api.rpc.rendezvous import Member, Recovery, World
 from elasticjob.trainer.agent.group import Group, Life, Terms, Worker
 from elasticjob.trainer.agent.seeing.notices import Condition, Master, Notices, stalls, waits
@@ -65,6 +65,12 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
             10,
             "rank 1 has made no step for 10 s; its last step was 47",
         ),
+        (
+            replace(SLOW, collective=Collective(group="mesh_tp", name="all_reduce")),
+            30,
+            "rank 1 has made no step for 30 s: it waits for the others in all_reduce of mesh_tp for 30 s; "
+            "its last step was 47",
+        ),
         (STOPPED, 9, "rank 1 is stopped (SIGSTOP) for 10 s; its last step was 47"),
         (SLOW, 30, "rank 1 has made no step for 30 s: it computes for 30 s; its last step was 47"),
         (FIRST, 30, "rank 1 has made no step for 30 s: it waits for its records for 30 s"),
@@ -72,7 +78,17 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
         (PLAIN, None, ""),
         (AWAY, None, ""),
     ],
-    ids=["waits", "just waits", "stopped", "slow", "first", "plain stopped", "plain", "evaluates"],
+    ids=[
+        "waits",
+        "just waits",
+        "in a collective",
+        "stopped",
+        "slow",
+        "first",
+        "plain stopped",
+        "plain",
+        "evaluates",
+    ],
 )
 def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
     state: WorkerState, said_after: int | None, sentence: str
@@ -113,21 +129,19 @@ def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
             ),
             90.0,
             101.0,
-            "joined 10.0.0.9:29400; 1 of at least 2 nodes joined; the job fails after 900 s",
+            "joined 10.0.0.9:29400; 1 of at least 2 nodes joined",
         ),
         (
             WAITING,
             70.0,
             101.0,
-            "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined; "
-            "the job fails after 900 s",
+            "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined",
         ),
         (
             dataclasses.replace(TRAINING, workers={}),
             90.0,
             101.0,
-            "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined; "
-            "the job fails after 900 s",
+            "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined",
         ),
     ],
     ids=["heard", "trains on", "waits", "joined", "nodes", "lost its world"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,54 @@ def test_only_some_steps_are_saved_and_the_last_one(tmp_path: Path, caplog: pyte
     assert not caplog.text
     assert list(training(tmp_path)[0].steps(12)) == []
     assert "the checkpoint is of step 12, and steps(12) asks for no more" in caplog.text
+
+
+def left(checkpoint: Checkpoint, how: str) -> None:
+    """Leave a loop of nine steps in the fourth."""
+
+    def passed_on() -> Iterator[int]:
+        yield from checkpoint.steps(9)
+
+    def taken_on() -> Iterator[int]:
+        for each in checkpoint.steps(9):  # noqa: UP028  # as tqdm does
+            yield each
+
+    by = {
+        "from": passed_on,
+        "generator": taken_on,
+        "zip": lambda: (each for each, _ in zip(checkpoint.steps(9), range(9), strict=True)),
+    }
+    for step in by.get(how, lambda: checkpoint.steps(9))():
+        if step == 4 and how == "raise":
+            raise ArithmeticError("the loss is nan")
+        if step == 4 and how == "called":
+            int("nan")
+        if step == 4 and how == "return":
+            return
+        if step == 4:
+            break
+
+
+@pytest.mark.parametrize(
+    ("how", "saved"),
+    [
+        *((how, True) for how in ("break", "return", "from", "generator", "zip")),
+        ("raise", False),
+        ("called", False),
+    ],
+)
+def test_a_loop_that_the_script_leaves_is_saved_and_not_gone_on_with(
+    tmp_path: Path, how: str, saved: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with suppress(ArithmeticError, ValueError):
+        left(training(tmp_path, every=3, save_every=3)[0], how)
+    assert training(tmp_path)[0].load() == (4 if saved else 3)
+    for total, rest in (
+        (9, [] if saved else [4, 5, 6, 7, 8, 9]),
+        (10, [5, 6, 7, 8, 9, 10] if saved else [10]),
+    ):
+        assert list(training(tmp_path)[0].steps(total)) == rest
+    assert ("ended its loop by itself before, after step 4 of the checkpoint" in caplog.text) is saved
 
 
 def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(

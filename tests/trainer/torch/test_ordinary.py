@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,15 +170,32 @@ def test_a_training_that_is_over_says_that_nothing_is_left(
         assert ("nothing is left to train: step 4 is done" in caplog.text) is said
 
 
-def test_what_is_left_by_break_is_saved(tmp_path: Path) -> None:
-    elastic, _ = simple(checkpoint=tmp_path)
-    for step in elastic.steps(elastic.loader(DATA, global_batch=3), epochs=9):
-        with step:
-            for x, y in step:
-                step.backward(F.cross_entropy(elastic.model(x), y))
-        if step.number == 5:
-            break
+@pytest.mark.parametrize("how", ["break", "raise"])
+def test_what_is_left_is_saved_and_after_a_break_not_gone_on_with(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def life(until: int, **limits: int) -> int:
+        """Train; return the last step."""
+        elastic, _ = simple(checkpoint=tmp_path)
+        for step in elastic.steps(elastic.loader(DATA, global_batch=3), **limits):
+            with step:
+                for x, y in step:
+                    step.backward(F.cross_entropy(elastic.model(x), y))
+            if step.number == until and how == "break":
+                break
+            if step.number == until:
+                raise ArithmeticError("of the script")
+        return elastic.progress.step
+
+    with suppress(ArithmeticError):
+        life(5, epochs=9)
     assert simple(checkpoint=tmp_path)[0].progress.step == 5
+    ended = [life(0, epochs=9, steps=6), life(0, epochs=9)]
+    assert ended == ([5, 5] if how == "break" else [6, 36])
+    assert ("step 5 is done, the script has ended its loop by itself after it" in caplog.text) is (
+        how == "break"
+    )
+    assert life(0, epochs=10) == 40
 
 
 def test_steps_without_epochs_are_as_many_as_asked_for() -> None:

@@ -123,7 +123,7 @@ def work(name: str, arguments: tuple[str, ...], *, module: bool) -> None:
     elif is_package(path):
         run, first, safe = partial(run_module, "__main__", False), str(path.absolute()), False
     else:
-        run, first = partial(run_file, path.absolute(), main), str(path.resolve().parent)
+        run, first = partial(run_file, os.path.join(os.getcwd(), name), main), str(path.resolve().parent)
     if not safe:
         sys.path.insert(0, first)
     try:
@@ -139,12 +139,12 @@ run_module: Final[Callable[..., object]] = runpy._run_module_as_main  # type: ig
 """What `python -m` itself calls: the public one takes `__main__` back while threads and exit handlers run."""
 
 
-def run_file(path: Path, main: types.ModuleType) -> None:
+def run_file(path: str, main: types.ModuleType) -> None:
     """Execute a file as `main`."""
-    loader = (SourcelessFileLoader if is_compiled(path) else SourceFileLoader)("__main__", str(path))
-    main.__dict__.update(__file__=str(path), __cached__=None, __loader__=loader)
+    loader = (SourcelessFileLoader if is_compiled(Path(path)) else SourceFileLoader)("__main__", path)
+    main.__dict__.update(__file__=path, __cached__=None, __loader__=loader)
     if isinstance(loader, SourceFileLoader):  # as the interpreter: no cache is written
-        exec(loader.source_to_code(path.read_bytes(), str(path)), main.__dict__)
+        exec(loader.source_to_code(Path(path).read_bytes(), path), main.__dict__)
     elif (code := loader.get_code("__main__")) is not None:
         exec(code, main.__dict__)
 

@@ -11,6 +11,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import RawIOBase
 from itertools import pairwise
 from pathlib import Path
@@ -106,10 +107,17 @@ class Stream:
             self._sink.write(text)
             self._sink.flush()
         except (BrokenPipeError, ValueError):
+            let_go(self._sink)
             self._sink = None
         except OSError as error:
             log.warning("a worker's output is not passed on any more: %s", error)
             self._sink = None
+
+
+def let_go(sink: BinaryIO) -> None:
+    """Have what is left in an output whose reader is gone go nowhere when it is flushed."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sink.fileno())
 
 
 class Inherited:

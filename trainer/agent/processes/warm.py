@@ -45,6 +45,8 @@ BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
 DECIDED_AT_IMPORT: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "CUDA_", "TORCH", "TF_", "GRPC_", "JAX_", "XLA_")
 """Variables that Python and frameworks read only once: a fork cannot be given other values."""
+COMPUTED: Final = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
+"""Variables that torch sets when it needs them: a script may set them before."""
 READ_LATER: Final = frozenset({"TF_CONFIG"})
 """Variables that begin so, and are read by scripts."""
 
@@ -190,7 +192,8 @@ def load(modules: Iterable[str] = ("torch",)) -> tuple[str, ...]:
     """Import modules so that forks share them; return those that cannot be imported."""
     before = dict(os.environ)
     missing = tuple(name for name in modules if not preload(name))
-    _set_by_imports.update({name: text for name, text in os.environ.items() if before.get(name) != text})
+    found = {name: text for name, text in os.environ.items() if before.get(name) != text}
+    _set_by_imports.update({name: text for name, text in found.items() if name not in COMPUTED})
     gc.collect()
     gc.freeze()
     return missing

@@ -1,7 +1,8 @@
 """Worker processes: start (warm or cold), messages, signals, ends. Events go to `emit`; no decisions here.
 
 The warm process starts them all. A signal is for the process that was started, as the user's handlers expect;
-SIGKILL is for it and all that it started, which its parent process sees to (`parent.py`).
+SIGKILL is for it and all that it started, which its parent process sees to (`parent.py`). Of a program
+that is no Python script, which may be a wrapper, the group is signalled.
 """
 
 from __future__ import annotations
@@ -205,7 +206,11 @@ class Workers:
             process.wanted = number
             return
         worker, its_parent = process.handles
-        send(worker, number)
+        if self._script.python or worker is None:
+            send(worker, number)
+        else:
+            with suppress(ProcessLookupError):  # a wrapper passes nothing on: its group has what it wraps
+                os.killpg(process.pid, number)
         if number is signal.SIGKILL:
             send(its_parent, parent.END)
 

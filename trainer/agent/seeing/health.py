@@ -2,8 +2,9 @@
 
 The pages (`trainer/link/pulse.py`) say step and phase, /proc says whether a process is stopped and what
 it uses. At one that is late there is a closer look every second: whether it and its processes compute, read,
-or wait for storage. A worker that becomes late, slow, stops or goes on is reported at once; else the next
-report has it. The master judges, because only it sees whether others wait.
+or wait for storage; and it is asked in which collective it waits (`collectives.py`). A worker that becomes
+late, slow, stops or goes on is reported at once; else the next report has it. The master judges, because only
+it sees whether others wait.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median, median_low
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from elasticjob.api.rpc.nodes import Awaits, Doing, WorkerState
+from elasticjob.api.rpc.nodes import Awaits, Begun, Collective, Doing, WorkerState
+from elasticjob.trainer.agent.seeing.collectives import blocked
 from elasticjob.trainer.link.pulse import Phase, Pulse
+from elasticjob.trainer.link.recorder import Digest
 from elasticjob.trainer.usage.cores import Work, work_of
 
 EVERY: Final = 0.1  # seconds between two looks
@@ -25,6 +29,7 @@ FEW: Final = 5
 RECENT: Final = 9  # the same for the time before a worker waits: short enough to name a straggler in 20 steps
 CLOSER: Final = 0.95  # seconds between two closer looks at a worker that is late
 ASLEEP: Final = 1.5  # seconds between two looks: this agent was stopped, or had no core
+FRESH: Final = 3.0  # seconds for which an answer about collectives counts
 CALM: Final = (False, False, False)
 WINDOW: Final = 1.0  # seconds over which used cores and taken records are measured
 Points = tuple[tuple[float, float], ...]  # (when, how much till then)
@@ -55,6 +60,8 @@ class Track:
     work: Work | None = None  # at the last closer look, at `looked`
     looked: float = 0.0
     moved: float = 0.0  # when it last computed or read, as far as closer looks tell
+    digest: Digest | None = None  # its last answer about collectives, at `answered`
+    answered: float = 0.0
     awake: float = 0.0  # since when this agent has looked without a gap: it may have been paused, with all
 
 
@@ -63,13 +70,23 @@ class Watcher:
     """Follows the workers of a node; the times are those of the pages (CLOCK_MONOTONIC)."""
 
     closer: Callable[[int], Work] = work_of
+    ask: Callable[[int], None] = lambda _: None
     asleep: float = ASLEEP
     tracks: dict[int, Track] = field(default_factory=dict)
     seen: float = 0.0  # when the last look was
     said: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)
 
-    def look(self, rounds: Mapping[int, int], sights: Mapping[int, Sight], now: float) -> bool:
-        """Take in one look at the workers in a world; return whether the master should know at once."""
+    def look(
+        self,
+        rounds: Mapping[int, int],
+        sights: Mapping[int, Sight],
+        now: float,
+        answers: Mapping[int, Digest] = MappingProxyType({}),
+    ) -> bool:
+        """Take in one look at the workers in a world, and their answers about collectives.
+
+        Returns whether the master should know at once.
+        """
         before = self.said
         self.tracks = {
             slot: followed(self.tracks.get(slot), sights[slot], number, now)
@@ -80,8 +97,14 @@ class Watcher:
         if asleep:
             self.tracks = {slot: replace(track, awake=now) for slot, track in self.tracks.items()}
         for slot, track in self.tracks.items():
+            if slot in answers:
+                track = replace(track, digest=answers[slot], answered=now)
             if track.seen.pid and not early(track, now):
-                self.tracks[slot] = closer(track, self.closer, now, asleep=asleep)
+                looked = closer(track, self.closer, now, asleep=asleep)
+                if looked is not track:
+                    self.ask(slot)
+                track = looked
+            self.tracks[slot] = track
         self.seen = now
         self.said = {slot: alarms(track, now) for slot, track in self.tracks.items()}
         return any(self.said[slot] != before.get(slot, CALM) for slot in self.said)
@@ -145,6 +168,17 @@ def awaits(track: Track) -> Awaits | None:
     return Awaits.STORAGE if track.work.storage else Awaits.DATA if track.work.data else None
 
 
+def waits_in(track: Track, now: float) -> tuple[Collective | None, Begun]:
+    """Return the collective that a worker waits in, and how many of each group it has begun.
+
+    Nothing if it has not answered lately, or has gone on to something else since.
+    """
+    age = now - track.answered
+    if track.digest is None or age > FRESH or track.answered < track.seen.pulse.since or early(track, now):
+        return None, ()
+    return blocked(track.digest, age, now - track.entered), track.digest.begun
+
+
 def window(points: Points, now: float) -> Points:
     """Return the newest points that span the window."""
     while len(points) > 2 and now - points[1][0] >= WINDOW:
@@ -155,6 +189,7 @@ def window(points: Points, now: float) -> Points:
 def state_of(slot: int, track: Track, now: float) -> WorkerState:
     """Return a worker's state as the master gets it."""
     pulse = track.seen.pulse
+    collective, begun = waits_in(track, now)
     return WorkerState(
         local_rank=slot,
         doing=Doing(pulse.phase.name.lower()),
@@ -168,6 +203,8 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         cores=rate(track.used),
         still=still(track, now),
         awaits=awaits(track),
+        collective=collective,
+        collectives=begun,
         samples=rate(track.taken),
         spent=spent(track.seen.pulse, now),
     )

@@ -81,8 +81,7 @@ def waits(group: Group, master: Master, joined: float | None, now: float) -> Ite
             if new and waited < AGAIN
             else f"waiting for {waited:.0f} s at the master at {master.address}: "
         )
-        fails = f"the job fails after {master.patience:.0f} s"
-        yield Condition("nodes", joined, JOINED if new else WAITS, f"{begins}{reason}; {fails}")
+        yield Condition("nodes", joined, JOINED if new else WAITS, f"{begins}{reason}")
 
 
 def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[Condition]:
@@ -102,7 +101,7 @@ def stalls(group: Group, states: Iterable[WorkerState], now: float) -> Iterator[
         elif state.doing in IN_A_STEP:
             still = state.since if state.idle is None else state.idle
             after = max(STILL, 10 * state.usual) if state.usual else FIRST
-            does = f": it {DOES[state.doing]} for {state.since:.0f} s" if state.since >= SHORT else ""
+            does = f": it {does_now(state)} for {state.since:.0f} s" if state.since >= SHORT else ""
             sentence = f"rank {rank} has made no step for {still:.0f} s{does}{known}"
             yield Condition(f"still {key}", now - still, after, sentence)
 
@@ -113,6 +112,12 @@ DOES: Final = {
     Doing.READING: "waits for its records",
     Doing.REDUCING: "waits for the others",
 }
+
+
+def does_now(state: WorkerState) -> str:
+    """Return what a worker does in its step, in words."""
+    inside = state.collective
+    return f"waits for the others in {inside.name} of {inside.group}" if inside else DOES[state.doing]
 
 
 def rank_of(group: Group, slot: int) -> str:

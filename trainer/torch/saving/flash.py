@@ -91,6 +91,7 @@ class Flash:
         self.divided = False  # each worker has a part of what was saved last
         self._written: Save | None = None  # the newest that goes to storage
         self.is_stored = True  # what was loaded is in storage, not in memory alone
+        self.ended = 0  # as in the head of what was loaded
         self._after, self._run = storage.UNKNOWN, secrets.token_hex(6)
         try:
             self._token = way_from(environment).token()
@@ -103,14 +104,22 @@ class Flash:
         return self._where
 
     def save(
-        self, state: Any, save: Save, rank: int, *, persist: bool, exchange: Exchange, keeps: bool = True
+        self,
+        state: Any,
+        save: Save,
+        rank: int,
+        *,
+        persist: bool,
+        exchange: Exchange,
+        keeps: bool = True,
+        ended: int = 0,
     ) -> None:
         """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
 
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
         Where each worker has a part, a step is written once: the parts of two saves of it could mix.
         """
-        taken = Taken(state)
+        taken = Taken(state, ended=ended)
         place = place_of(taken.tensors, rank)
         place = replace(place, keeps=place.keeps and keeps)
         self.divided = place.parts > 1
@@ -156,7 +165,8 @@ class Flash:
         told = Readers(exchange, rank, readers(rank), self._tell_trouble, pause)
 
         def read(source: Source, opened: ExitStack) -> Callable[[], Any]:
-            return opened.enter_context(reading(source, rank, targets))
+            self.ended, state = opened.enter_context(reading(source, rank, targets))
+            return state
 
         found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
         self._after = found[1].save.step if found else 0
@@ -250,6 +260,7 @@ def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor
         parts=place.parts,
         tensors=tensors,
         rest=taken.encoded(),
+        ended=taken.ended,
     )
     return tensors, part.encode(head), at
 
@@ -267,8 +278,8 @@ def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str,
 
 
 @contextmanager
-def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[], Any]]:
-    """Lend, for a `with` statement, a function that returns the state in a checkpoint.
+def reading(source: Source, rank: int, targets: Targets) -> Iterator[tuple[int, Callable[[], Any]]]:
+    """Lend, for a `with` statement, `Head.ended`, and a function that returns the state in a checkpoint.
 
     If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
     A state that has to be divided anew is read before, to tensors of its own: reading may fail half-way.
@@ -286,12 +297,12 @@ def reading(source: Source, rank: int, targets: Targets) -> Iterator[Callable[[]
                 restore(block, head.tensors, into)
                 return together(rest, into.__getitem__)
 
-            yield state
+            yield head.ended, state
     else:
         heads = [head if each == number else source.head(each) for each in range(source.parts)]
         beside = {each.name: empty(each, into[each.name]) for each in head.tensors}
         reshard.read(heads, source.open, beside)
-        yield lambda: together(rest, beside.__getitem__)
+        yield head.ended, lambda: together(rest, beside.__getitem__)
 
 
 def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:

@@ -31,9 +31,10 @@ class Place:
 
 
 class Taken:
-    """A state, taken apart: tensors on this worker by name, and the rest."""
+    """A state, taken apart: tensors on this worker by name, and the rest; `ended` as in `part.Head`."""
 
-    def __init__(self, state: Any, name: str = "") -> None:
+    def __init__(self, state: Any, name: str = "", *, ended: int = 0) -> None:
+        self.ended = ended
         self.tensors: dict[str, Tensor] = {}
         self.rest = self._apart(state, name)
 
