@@ -46,6 +46,9 @@ OTHERS: Final = frozenset(
 """Variables by which this process may be a part of another job."""
 
 
+RESULT: Final = "result.json"
+
+
 class LaunchFailed(RuntimeError):
     """A function that was launched failed: the reason, and the last lines of the workers."""
 
@@ -92,17 +95,16 @@ def launch(
         job = Running(reading, folder)
         try:
             for node in range(most):
-                work = Work(fn, args, named, folder / "result.json")
+                work = Work(fn, args, named, folder / RESULT)
                 job.agents.append(start(command, work, folder / f"end-{node}", writing))
             os.close(writing)
             job.wait()
         except BaseException as error:
             job.stop(type(error).__name__)
             raise
-        reason = job.reason()
-        if reason:
+        if reason := job.reason((folder / RESULT).exists()):
             raise LaunchFailed(reason, [*job.tail])
-        return result(folder / "result.json", getattr(fn, "__name__", "the function"))
+        return result(folder / RESULT, getattr(fn, "__name__", "the function"))
 
 
 def most_of(nodes: int | str) -> int:
@@ -164,7 +166,9 @@ class Work:
         except SystemExit as end:
             if end.code is not None and not isinstance(end.code, int):
                 print(end.code, file=sys.stderr)
-            raise
+            if end.code:
+                raise
+            value = None
         if os.environ.get("RANK", os.environ["LOCAL_RANK"]) == "0":
             keep(value, self.result)
 

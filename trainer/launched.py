@@ -65,14 +65,20 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
                 self.ended[pid] = os.waitpid(pid, 0)[1]
 
-    def reason(self) -> str:
-        """Return why the job failed, empty if it did not: that is its agents' to say."""
+    def reason(self, returned: bool) -> str:
+        """Return why the job failed, empty if it did not: rank 0 has `returned`, and an agent says so."""
         words = [said(self.folder / f"end-{node}") for node in range(len(self.agents))]
-        if any(each.get("reason") == "Completed" for each in words):
+        completed = any(each.get("reason") == "Completed" for each in words)
+        if returned and completed:
             return ""
-        failed = (str(each["message"]) for each in words if each.get("reason") not in (None, "Stopped"))
+        well = (None, "Stopped", "Completed")
+        failed = (str(each["message"]) for each in words if each.get("reason") not in well)
         codes = ", ".join(str(os.waitstatus_to_exitcode(each)) for each in self.ended.values())
-        return next(failed, f"the agent ended with exit code {codes}")
+        ended = "the agents of this launch" if len(self.agents) > 1 else "the agent"
+        how = f"{ended} ended with exit code {codes}"
+        return next(
+            failed, f"rank 0 has not returned: it was killed, or ended itself; {how}" if completed else how
+        )
 
     def _pass_on_until(
         self, over: Callable[[], bool], watched: dict[int, int], deadline: float | None

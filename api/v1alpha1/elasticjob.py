@@ -559,10 +559,14 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble or CutOff."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff or
+    Unfinished."""
 
     message: str
     """The verdict in a sentence."""
+
+    until: Time | None = None
+    """Until when it was so. Absent while it is, and where it happened once."""
 
 
 class Training(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -190,6 +190,8 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     """A job ends when all nodes that train have ended, or as its successPolicy says.
 
     The verdict of a master comes first. It has none where nodes failed for good and programs have no agent.
+    The others may train on without a node that failed for good; what one does after they have ended is its
+    part of the result.
     """
     if seen.job.spec.suspend:
         return None
@@ -201,6 +203,9 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if since is None or (seen.job.spec.needs_master and now < after(since, VERDICT)):
         return None
     training = _training(seen)
+    if late := _failed_last(seen, training):
+        reason, why = _why_spent(seen, late)
+        return _end(Outcome(False, reason, f"{why}; the others had succeeded, and its part is missing"))
     message = "all pods that train have succeeded"
     if spent := sum(map(seen.is_spent, training)):
         told = f"{len(training) - spent} of {len(training)} pods that train have succeeded"
@@ -460,6 +465,14 @@ def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
             return None
         times += [master.created] if master.created else []
     return max(times, default=now)
+
+
+def _failed_last(seen: Seen, training: Sequence[Node]) -> Node | None:
+    """Return a node that failed for good when another one had succeeded already."""
+    ends = [(node, node.latest.ended.at) for node in training if node.latest and node.latest.ended]
+    first = min((at for node, at in ends if at and _has_succeeded(node)), default=None)
+    late = (node for node, at in ends if first and at and at >= first and seen.is_spent(node))
+    return next(late, None)
 
 
 def _verdict_in(seen: Seen, now: datetime) -> timedelta | None:

@@ -129,6 +129,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
         job = job.but(training=progress.stored(job.training, request.kept, now))
     if request.progress:
         job = progress.record(job, request.progress, now)
+        job = job.but(training=job.training.but(stepped=request.round))
     if node.told and node.told.round == request.round:
         job = goodput.heard(job, node.told.workers, request.workers)
     return Turn(workers.heard(job, request, now), Empty())
@@ -171,7 +172,9 @@ def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None,
     """Name what a node tells for the first time: a loss that is not as usual, storage that fails."""
     before = node.kept.error if node.kept else ""
     if kept and kept.error and kept.error != before:
-        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now)
+        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now, node.name)
+    elif before and kept and not kept.error:
+        job = workers.closed(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node.name})
     last = job.training.progress
     if news and news.alarm and news.alarm != (last.alarm if last else ""):
         job = workers.named(job, Kind.LOSS, news.alarm, now)
@@ -199,7 +202,7 @@ def _charged(job: Job, name: str, now: datetime) -> Job:
         return job.put(node)
     why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
     job = job.put(node.but(excluded=why))
-    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now)
+    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now, name)
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
@@ -224,8 +227,9 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
 
 
 def _was_in(world: World, node: Node) -> bool:
-    """Whether a node was lost out of a world, and is in no other."""
-    return not node.round and any(each.node == node.name for each in world.members)
+    """Whether a node was lost out of a world, and is in no other; its next life was in none."""
+    lives = ((each.node, each.incarnation) for each in world.members)
+    return not node.round and (node.name, node.incarnation) in lives
 
 
 def hang_up(job: Job, request: Watch, now: datetime) -> Job:

@@ -80,20 +80,22 @@ def fail_without_the_last_checkpoint(job: Job, now: datetime) -> Verdict | None:
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
-    """Nodes have spent their restarts, and too few are left for a world."""
+    """Nodes have spent their restarts, and too few are left for a world, or to do the end again."""
     if not job.restarts:
         return None
     spent = job.nodes.count(lambda kind: kind.failures > job.spec.restart_count)
-    if not spent or _possible(job, spent) >= job.spec.bounds.smallest:
+    if not spent:
+        return None
+    possible, least = _possible(job, spent), job.spec.bounds.smallest
+    if possible < least:
+        left = f"{possible} nodes are left, the job needs {least}"
+    elif job.ending and possible <= _done(job):
+        left = "the others have finished, and its part is missing"
+    else:
         return None
     worst = max(job.nodes.values(), key=lambda node: node.failures)
-    return Verdict(
-        end=End.FAILED,
-        reason=RESTARTS_SPENT,
-        message=f"{worst.name}: {worst.failure}; {_possible(job, spent)} nodes are left, "
-        f"the job needs {job.spec.bounds.smallest}",
-        at=now,
-    )
+    message = f"{worst.name}: {worst.failure}; {left}"
+    return Verdict(end=End.FAILED, reason=RESTARTS_SPENT, message=message, at=now)
 
 
 def fail_when_no_node_passes_the_check(job: Job, now: datetime) -> Verdict | None:
@@ -170,6 +172,13 @@ def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
 def _finished(job: Job, name: str) -> bool:
     node = job.nodes.get(name)
     return bool(node and node.completed)
+
+
+def _done(job: Job) -> int:
+    """Return how many members of the last world have finished, where nodes are replaced; else none."""
+    if job.spec.replicas is None or job.world is None:
+        return 0
+    return sum(_finished(job, member.node) for member in job.world.members)
 
 
 def _possible(job: Job, spent: int) -> int:

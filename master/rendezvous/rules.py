@@ -10,7 +10,8 @@ never displaces a node that holds the model's state. Beside elastic workers, scr
 elastic are newcomers, and come last: they begin again with each world, and take seconds to open its store.
 5. A world that ends stays ended. Its number is never reused, so it fences every later message.
 6. No world is formed once all members of the last one have finished, or of newcomers alone, once an older
-elastic member has: the training is over.
+elastic member has before they made a step: the training is over. A member that is lost after the last step
+does what it did there again, in a world with the others that have not finished.
 7. A running world of plain scripts ends once every member that leaves is gone, or had its time to save. The
 others train on until then, or wait with what they save together.
 8. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
@@ -25,6 +26,7 @@ from datetime import datetime, timedelta
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.api.sentences import few
 from elasticjob.master.rendezvous import topology
+from elasticjob.master.state.condition import Kind as Finding
 from elasticjob.master.state.job import NAMED, Departure, Ending, Job
 from elasticjob.master.state.node import Joined, Kind, Node
 from elasticjob.master.state.roster import Roster
@@ -143,13 +145,16 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
 def is_trained(job: Job) -> bool:
     """Whether all members of the world have finished, or all but newcomers to a finished elastic one.
 
-    They entered while the others were at the end, or wait to enter. Alone they would train from the
-    beginning.
+    They entered while the others were at the end, or wait to enter: no step was made with them. Alone they
+    would train from the beginning.
     """
     if not job.world or not job.nodes.count(lambda kind: kind.completed):
         return False
     finished, rest = _finished_and_rest(job.world, job)
-    return not rest or (bool(finished) and all(since > min(finished) for since, _ in rest))
+    if not rest:
+        return True
+    stepped = job.training.stepped >= job.world.round
+    return bool(finished) and not stepped and all(since > min(finished) for since, _ in rest)
 
 
 def is_over(job: Job) -> bool:
@@ -295,6 +300,8 @@ def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     inside = {node.name for node in chosen}
     nodes = Roster(_placed(node, number, node.name in inside) for node in job.nodes.values())
     changes = (*job.training.changes, _change(job, chosen, world, now))[-job.spec.limits.history :]
+    if unfinished := _unfinished(job, chosen):
+        job = job.but(health=job.health.found(Finding.UNFINISHED, unfinished, now))
     return job.but(
         nodes=nodes,
         round=number,
@@ -305,6 +312,21 @@ def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
         version=job.version + 1,
         training=job.training.but(changes=changes),
     )
+
+
+def _unfinished(job: Job, chosen: tuple[Node, ...]) -> str:
+    """Return who does the end of a training again that other members of the last world have finished."""
+    members = [job.nodes[member.node] for member in job.world.members] if job.world else []
+    done = [node for node in members if node.finished and not node.with_a_leave]
+    if not done:
+        return ""
+    training, lost = job.training, _names(list(chosen))
+    where = (
+        f"from the checkpoint of step {training.stored} on"
+        if training.stored
+        else ("from the beginning, unless the script reads a checkpoint of its own: none is known")
+    )
+    return f"{_names(done)} finished, and {lost} was lost before it had: it trains again, {where}"
 
 
 def _member(node: Node, joined: Joined, since: int) -> Member:

@@ -59,6 +59,7 @@ class Training(Value, frozen=True):
     stored: int = 0
     pace: float = 0.0
     lost: int = 0  # steps that were made again
+    stepped: int = 0  # the last round in which a step was made
     stored_at: datetime | None = None
 
 

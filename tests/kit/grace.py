@@ -16,7 +16,7 @@ SCRIPT: Final = Path(__file__).parents[1] / "e2e" / "scripts" / "graceful.py"
 
 @dataclass(frozen=True)
 class Life:
-    """One process, by pod and number: what happened to it, the oldest first."""
+    """One process, by pod and start: what happened to it, the oldest first."""
 
     name: str
     lines: tuple[dict[str, Any], ...] = field(repr=False)

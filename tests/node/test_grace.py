@@ -145,7 +145,7 @@ async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: 
     assert not any(life.saved for life in found)
 
     async def says() -> bool:
-        return "grace" in await play.status()
+        return "CutOff" in await play.status()
 
     await until(says, "the status says that a save was cut off", PATIENCE / 3)
     print(told(play), await play.status(), sep="\n")

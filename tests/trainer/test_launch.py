@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,12 +148,29 @@ def test_keyword_arguments_of_the_function_have_a_place() -> None:
         ([None], "the agent ended with exit code -9"),
     ],
 )
-def test_a_job_failed_if_none_of_its_nodes_completed_it(tmp_path: Path, ends: list[Any], reason: str) -> None:
+@pytest.mark.parametrize("returned", [True, False])
+def test_a_job_failed_unless_rank_0_returned_and_a_node_completed_it(
+    tmp_path: Path, ends: list[Any], reason: str, returned: bool
+) -> None:
     job = Running(0, tmp_path, agents=[*range(len(ends))], ended={0: 9})
     for node, words in enumerate(ends):
         if words is not None:
             (tmp_path / f"end-{node}").write_text(json.dumps(words))
-    assert job.reason() == reason
+    if returned or reason:
+        assert job.reason(returned) == reason
+    else:
+        told = (
+            "worker 0 failed" if len(ends) > 1 else "rank 0 has not returned: it was killed, or ended itself;"
+        )
+        assert job.reason(returned).startswith(told)
+
+
+@pytest.mark.story
+def test_a_main_worker_that_ends_itself_has_returned_nothing(nothing_left: None) -> None:
+    """As one that is killed after the others have ended."""
+    with pytest.raises(LaunchFailed, match="rank 0 has not returned"):
+        elasticjob.launch(lambda: os._exit(0), nproc=1)
+    assert elasticjob.launch(lambda: sys.exit(0), nproc=1) is None
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ class Elastic:
             environment=os.environ,
             remedy=Remedy.of(on_nan, nan_limit),
         )
+        meetings.note_losses(self._run)
         self._loop = Loop(self._run, on_change)
         atexit.register(self._run.membership.close)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Final
 
 from elasticjob.trainer.link.pulse import Phase
@@ -13,6 +15,24 @@ from elasticjob.trainer.torch.world.values import check_mean, decoded, encoded, 
 from elasticjob.trainer.torch.world.whereabouts import At
 
 EARLY: Final = 1024  # meetings before the first step whose results are kept for newcomers
+
+
+OWN: Final = (
+    "A worker was lost while others were in a collective of the script's own, which does not survive that: "
+    "use elastic.mean or elastic.gather, which do, or give Elastic checkpoint= to lose less."
+)
+
+
+def note_losses(run: Run) -> None:
+    """Add a note to what ends this script if that is the loss of a peer outside of steps and meetings."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, RuntimeError) and run.membership.broken_by(error):
+            error.add_note(OWN)
+        before(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def meet(run: Run, at: At, attempt: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Our rendezvous for plain torchrun: `torchrun --rdzv-backend=elasticjob --rdzv-endpoint=HOST:PORT …`.
 
 torch finds `connect` by the entry point `torchrun.handlers` (`trainer/torchrun.py`). Its agent calls from a
-thread and polls; the handler holds a long poll in a thread of its own, so a lost node is known at once and not
+thread and polls; the handler holds a long poll in a thread of its own, so a lost node is known at once, not
 only after torch's keep-alive.
 """
 

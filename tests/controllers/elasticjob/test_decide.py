@@ -175,7 +175,8 @@ FOUNDATION = {
 LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
-ONE_LEFT = (ended(0, 3, restarts_before=3), ended(1, code=0))
+ONE_LEFT = (ended(0, 3, restarts_before=3, at=LONG_AGO - timedelta(minutes=1)), ended(1, code=0))
+ONE_EXPORTS = (ended(0, 3, restarts_before=3), ended(1, code=0))
 """A node that failed for good, and one that has succeeded."""
 BIGGER = {"worker": {"replicas": 2, "template": template("32Gi")}}
 
@@ -544,6 +545,14 @@ STRATEGIES = ("AllreduceStrategy", "ParameterServerStrategy", "CustomStrategy", 
     [
         (1, ONE_LEFT, (True, "1 of 2 pods that train have succeeded; 1 failed for good, and minReplicas")),
         (2, ONE_LEFT, (False, "digits-worker-0-3 failed with exit code 1; restartCount 3 is spent")),
+        (
+            1,
+            ONE_EXPORTS,
+            (
+                False,
+                "digits-worker-0-3 failed with exit code 1; restartCount 3 is spent; the others had succ",
+            ),
+        ),
         (1, (ended(0, code=0), ended(1, code=0)), (True, "all pods that train have succeeded")),
         (1, (ended(0, 3, restarts_before=3), life(1)), None),
         (1, (ended(0, code=0), ended(1, code=1, at=NOW)), None),  # it is replaced

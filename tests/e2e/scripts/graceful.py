@@ -3,7 +3,7 @@
 graceful.py FOLDER [--save SECONDS]
 
 It goes on from the step of the last whole save. Each process writes what happens to it as JSON lines to
-FOLDER/<pod>-<pid>.jsonl, during a save every half a second.
+FOLDER/<pod>-<start>.jsonl, during a save every half a second.
 """
 
 import argparse
@@ -23,7 +23,7 @@ parser.add_argument("folder", type=Path)
 parser.add_argument("--save", type=float, default=28.0, help="seconds that a save takes")
 args = parser.parse_args()
 pod = os.environ.get("POD_NAME", "alone")
-diary, last = args.folder / f"{pod}-{os.getpid()}.jsonl", args.folder / "step"
+diary, last = args.folder / f"{pod}-{time.time_ns()}.jsonl", args.folder / "step"
 asked = False
 
 

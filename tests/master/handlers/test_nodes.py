@@ -171,6 +171,7 @@ def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
     game.ask(msgspec.structs.replace(finish("node-0", 1), progress=Progress(step=40, alarm=alarm)))
     found = [(each.reason, each.message) for each in game.job.health.findings]
     assert found == [(Kind.CHECKPOINT, f"node-0: {trouble.error}"), (Kind.LOSS, alarm)]
+    assert {each.until for each in game.job.health.findings} == {None}
     assert game.verdict.end is End.SUCCEEDED
 
 
@@ -187,6 +188,19 @@ def test_a_worker_whose_grace_was_too_short_is_named_once_and_costs_no_restart()
     assert game.job.version > version
     game.ask(failure("node-0", code=-9, final=False))
     assert (game.job.restarts, len(game.job.health.findings)) == (1, 1)
+
+
+def test_trouble_with_checkpoints_is_over_when_one_is_stored() -> None:
+    game = played("node-0", "node-1")
+    for name, kept in (
+        ("node-0", Kept(error="full")),
+        ("node-1", Kept(error="full")),
+        ("node-0", Kept(stored=4)),
+    ):
+        told = report(name, 1, 4)
+        game.ask(msgspec.structs.replace(told, kept=kept, usage=Usage(cpu=1.0, memory=1)))
+    findings = game.job.health.findings
+    assert [(each.about, each.until) for each in findings] == [("node-0", game.now), ("node-1", None)]
 
 
 def test_the_peak_of_a_node_is_the_most_that_it_has_reported() -> None:
@@ -335,6 +349,18 @@ def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     assert game.ended() is None
     game.ask(watch("node-1", "second"), failure("node-1", life="second"))
     assert "1 nodes are left, the job needs 2" in game.verdict.message
+
+
+@pytest.mark.parametrize("exports", ["node-0", "node-1"])
+def test_a_job_fails_if_the_end_of_a_node_cannot_be_done_again(exports: str) -> None:
+    other = "node-1" if exports == "node-0" else "node-0"
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(failure(other, final=False), finish(other, 1), failure(exports))
+    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "RestartsSpent")
+    assert game.verdict.message.endswith("the others have finished, and its part is missing")
+    game = played("node-0", "node-1", replicas=2)  # it was lost before, and the other trained on
+    game.ask(failure(exports), join(other, after=1), finish(other, 2))
+    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_a_signal_is_named_as_such() -> None:

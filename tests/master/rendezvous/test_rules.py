@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from elasticjob.api.rpc.nodes import Order
+from elasticjob.api.rpc.nodes import Kept, Order
 from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.state.errors import Refused, Stale, Stopping
-from elasticjob.master.state.job import NAMED
+from elasticjob.master.state.job import NAMED, End
 from elasticjob.master.state.node import Phase
 from tests.kit.master.turns import Played, finish, join, leave, plain, played, pod, report, watch
 
@@ -351,6 +352,36 @@ def test_who_waits_to_enter_while_all_others_finish_does_not_train_again(first: 
     assert game.order("node-0") is Order.REGROUP
     game.ask(finish("node-0", 1))
     assert game.verdict.message == "the node of round 1 finished after step 9"
+
+
+@pytest.mark.parametrize("enter", [plain, join], ids=["not known to be elastic", "elastic"])
+@pytest.mark.parametrize("came", ["at first", "later"])
+@pytest.mark.parametrize("stored", [0, 8])
+def test_who_is_lost_after_the_last_step_does_its_part_again(
+    enter: Callable[..., Join], came: str, stored: int
+) -> None:
+    game = played("node-0", enter=enter, maximum=2) if came == "later" else played(*NODES[:2], enter=enter)
+    if came == "later":
+        game.ask(report("node-0", 1, 3), watch("node-1"), enter("node-1"))
+        game.wait(5, "node-0", "node-1")
+        game.ask(enter("node-0", after=1))
+    assert game.names() == NODES[:2]
+    number = game.job.round
+    kept = Kept(in_memory=8, stored=stored)
+    game.ask(msgspec.structs.replace(report("node-1", number, 9), kept=kept))
+    game.ask(finish("node-0", number))
+    game.cut(watch("node-1"))
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.FAILED))
+    game.wait(60)
+    assert game.ended() is None
+    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", name="node-1-1", relaunch=1))
+    game.ask(watch("node-1", "second"), enter("node-1", "second"))
+    assert game.names() == ["node-1"]
+    (found,) = [each.message for each in game.job.health.findings]
+    assert found.startswith("node-0 finished, and node-1 was lost before it had: it trains again, from the ")
+    assert ("of step 8" in found) is bool(stored)
+    game.ask(finish("node-1", game.job.round, "second"))
+    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:

@@ -1,10 +1,10 @@
 """An elastic script that takes means and gathers values; one JSON line says what each came to.
 
-meeting.py STEPS [alone|kinds]
+meeting.py STEPS [alone|kinds|own]
 
 At a place `early`, `mean-STEP` or `gather-STEP` the worker of that rank stands still until it is killed, if
 there is a file `PLACE-RANK` in the folder $COUNTED. With `alone` rank 0 alone takes a mean after step 3, with
-`kinds` rank 0 takes a mean where the others gather.
+`kinds` rank 0 takes a mean where the others gather, with `own` all call torch's all_reduce.
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from elasticjob.trainer.torch import Elastic
@@ -55,11 +56,14 @@ def main(steps: int, wrong: str) -> None:
         stand(f"gather-{step.number}", elastic.rank)
         pids = elastic.gather(os.getpid())
         say(number=step.number, world=elastic.world_size, came=str([mean, pids]), mine=os.getpid() in pids)
-        if wrong and step.number == 3:
+        if wrong in ("alone", "kinds") and step.number == 3:
             if elastic.is_main:
                 elastic.mean(0)
             elif wrong == "kinds":
                 elastic.gather(0)
+        if wrong == "own":
+            stand(f"own-{step.number}", elastic.rank)
+            dist.all_reduce(torch.ones(1))
 
 
 if __name__ == "__main__":

@@ -117,6 +117,16 @@ def test_workers_at_different_places_are_told(ats: list[At], sentence: str) -> N
         whereabouts.check(7, ats)
 
 
+@pytest.mark.story
+async def test_a_collective_of_ones_own_that_a_loss_ends_says_what_to_use(tmp_path: Path, warm: Warm) -> None:
+    async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
+        (job.counted / "own-4-1").touch()
+        agents = [await job.agent(index, "meeting.py", 9, "own") for index in (0, 1)]
+        os.kill(await job.until(partial(standing, job, "own-4")), signal.SIGKILL)
+        assert [await job.ends(agent) for agent in agents] == [0, 0]
+        assert any("use elastic.mean or elastic.gather" in line.text for line in job.lines)
+
+
 def records(job: Scenario, name: str) -> list[dict[str, Any]]:
     """Return what workers said of a thing."""
     return [line.record for line in job.lines if name in line.record]
