@@ -95,6 +95,8 @@ EXPLAINED: Final = (
     Explained("head of two", "*", "goes away"),
     Explained("no [!s]*", "err", "cannot run", "error: *"),
     Explained("no s[!t]*", "err", "cannot run", "error: *"),
+    Explained("--run-path", "stream(*", "`--run-path`"),
+    Explained("--run-path", "sys.orig_argv", "`--run-path`"),
     Explained("--max-restarts by itself", "*", "`--max-restarts` by default"),
     Explained("*", "gc.get_freeze*", "imported already"),
     Explained("*", "MODULES", "imported already"),

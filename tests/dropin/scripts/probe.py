@@ -206,7 +206,7 @@ def kind(fd):
     except OSError:
         return "closed"
     return next(
-        (word for name, word in KINDS.items() if getattr(stat, f"S_IS{name.removesuffix('O')}", int)(mode)),
+        (word for name, word in KINDS.items() if getattr(stat, f"S_IS{name}")(mode)),
         "?",
     )
 
