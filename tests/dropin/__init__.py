@@ -1,0 +1,1 @@
+"""The same stories with python, torchrun and `elasticjob run`: `make dropin`."""

@@ -240,10 +240,8 @@ def act(story: Story, nodes: list[Launch], root: Path) -> None:
         if not deeds:
             continue
         found, (before, colon, deed) = notes(root), deeds[0]
-        if (
-            sum((before if colon else "ready") in facts for facts in found.values())
-            >= story.workers * story.nodes
-        ):
+        ready = [facts for facts in found.values() if (before if colon else "ready") in facts]
+        if len(ready) >= story.workers * story.nodes:
             del deeds[0]
             do(deed, nodes, found)
             for node in nodes:
@@ -323,9 +321,9 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
         seen[f"draws {key}"] = relation({at: facts.get(key) for at, facts in draws.items()})
     for path in sorted((root / "out" / "logs").rglob("*.log")):
         *_, folder, slot, name = path.parts
-        seen |= {f"log {slot}/{name}": path.read_text("latin-1"), "folder of logs": folder}
+        seen |= {f"log {slot}/{name}": path.read_bytes().decode("latin-1"), "folder of logs": folder}
     if (root / "out" / "error").exists():
-        seen["error file of the launcher"] = json.loads((root / "out" / "error").read_text())
+        seen["error file of the launcher"] = json.loads((root / "out" / "error").read_text() or "null")
     return json.loads(json.dumps(seen, default=str).replace(str(root), "<root>"))  # type: ignore[no-any-return]
 
 

@@ -25,7 +25,7 @@ ERROR: Final = "TORCHELASTIC_ERROR_FILE=ROOT/out/error"
 
 TABLE: Final = rf"""
 probe torch                      | 1   | probe.py OUT torch       | exec
-probe torch, its own threads     | 1   | probe.py OUT torch omp   | exec
+probe torch, early variables      | 1   | early.py OUT torch       | exec
 probe torch, restarted           | 2   | probe.py OUT torch fail  | --max-restarts 1 | exec
 probe torch, spawned             | 2   | probe.py OUT torch fail  | --max-restarts 1 --start-method spawn
 probe, restarted                 | 2   | probe.py OUT fail        | --max-restarts 1 | quick

@@ -1,4 +1,4 @@
-"""Writes all that a script can observe to FOLDER/RANK.START.NAME.json: `probe.py FOLDER [torch] [omp] [fail]`.
+"""Writes all that a script can observe to FOLDER/RANK.START.NAME.json: `probe.py FOLDER [torch] [fail]`.
 
 Each line of FACTS and TORCH is an expression, and the name of what it tells. Of DRAWS it is told which are alike.
 """
@@ -8,8 +8,6 @@ import sys
 
 FOLDER, *WANTED = sys.argv[1:]
 RANK, START = os.environ.get("RANK", "0"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-if "omp" in WANTED:
-    os.environ |= {"OMP_NUM_THREADS": "3", "TORCH_LOGS": "+dynamo"}
 FRAMES, frame = 0, sys._getframe()
 while frame := frame.f_back:
     FRAMES += 1
