@@ -90,7 +90,7 @@ EXPLAINED: Final = (
     Explained("* two nodes*", "got", "a node fails", "[[]'SIGTERM'[]]"),
     Explained("* two nodes*", "nobody said a word", "a node fails", NOTHING),
     Explained("piped to two", "out", "`[default0]`"),
-    Explained("output, --tee", "err", "`[default0]`", "*\\r*"),
+    Explained("output, --tee", "err", "`[default0]`", "*\r*"),
     Explained("output, *", "folder of logs", "files of `--log-dir`"),
     Explained("head of two", "*", "goes away"),
     Explained("no [!s]*", "err", "cannot run", "error: *"),
