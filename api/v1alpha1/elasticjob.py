@@ -559,8 +559,8 @@ class Finding(Part):
     """When it was found."""
 
     reason: str
-    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff or
-    Unfinished."""
+    """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff,
+    Unfinished or HeldBack."""
 
     message: str
     """The verdict in a sentence."""

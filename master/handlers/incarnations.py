@@ -109,4 +109,5 @@ def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
         failure=node.failure,
         failed_at=node.failed_at,
         excluded=node.excluded,
+        spoilt=node.spoilt,
     )

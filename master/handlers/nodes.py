@@ -31,7 +31,7 @@ from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import verdict
 from elasticjob.master.health import watch as workers
 from elasticjob.master.progress import goodput, progress
-from elasticjob.master.rendezvous import rules, servers, topology
+from elasticjob.master.rendezvous import holding, rules, servers, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Stale
@@ -143,7 +143,12 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
         return Turn(_cut_off(job, node, request, now), Empty())
     if node.reported != where:
         job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
+    if request.exit_code in FROM_OUTSIDE:
+        node = node.but(killed=request.round)
     node = node.but(reported=where, failure=_last_words(request))
+    if request.exit_code > 0:
+        job = holding.blame(job.put(node), node, request.round, now)
+        node = job.nodes[node.name]
     if request.unsaved:
         return Turn(job.put(node).but(unsaved=f"{node.name}: {request.message}"), Empty())
     action = _by_rule(job, node, request)

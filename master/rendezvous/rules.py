@@ -14,7 +14,8 @@ elastic member has before they made a step: the training is over. A member that 
 does what it did there again, in a world with the others that have not finished.
 7. A running world of plain scripts ends once every member that leaves is gone, or had its time to save. The
 others train on until then, or wait with what they save together.
-8. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
+8. A node whose coming has made worlds of a size fail does not enter one of that size (`holding.py`).
+9. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
 """
 
@@ -25,7 +26,7 @@ from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.api.sentences import few
-from elasticjob.master.rendezvous import topology
+from elasticjob.master.rendezvous import holding, topology
 from elasticjob.master.state.condition import Kind as Finding
 from elasticjob.master.state.job import NAMED, Departure, Ending, Job
 from elasticjob.master.state.node import Joined, Kind, Node
@@ -139,6 +140,9 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
         return ()
     age = _Age(job)
     joined = sorted((node for node in job.nodes.values() if node.joined), key=age)
+    bounds, done = job.spec.bounds, job.nodes.count(lambda kind: kind.completed)
+    least = max(bounds.smallest - done, bounds.unit)
+    size = holding.largest(joined, range(size, least - 1, -bounds.unit), now) or size
     return topology.lay_out(joined[:size], job.topology, age.entered)
 
 
@@ -193,7 +197,9 @@ def sentence(job: Job, now: datetime) -> str:
         return job.verdict.message
     if world := job.running:
         leaving = f"; {few(job.leaving)} may save, and leave" if job.leaving else ""
-        return f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers{leaving}"
+        trains = f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
+        spoilt = job.nodes.count(lambda kind: kind.spoilt and kind.joined)
+        return f"{trains}{leaving}{holding.sentence(job) if spoilt else ''}"
     why = f" ({job.ending.reason})" if job.ending else " yet"
     return f"no world{why}: {why_waiting(job, now)}"
 
@@ -211,8 +217,16 @@ def _cut_in(job: Job, now: datetime) -> Job:
     if entering < room and now < _quiet_until(job, now):
         return job
     ready = (node for node in job.nodes.values() if node.joined and not job.member(node.name))
-    names = _names(sorted(ready, key=lambda node: node.place)[:entering])
-    return end(job, f"{names} can enter", now)
+    order = sorted(ready, key=lambda node: (bool(node.spoilt), node.place))
+    if any(node.spoilt for node in order[:entering]):
+        inside = len(world.members)
+        sizes = range(inside + entering, inside, -job.spec.bounds.unit)
+        entering = holding.largest([*_inside(job, world), *order], sizes, now) - inside
+    return end(job, f"{_names(order[:entering])} can enter", now) if entering > 0 else job
+
+
+def _inside(job: Job, world: World) -> list[Node]:
+    return [job.nodes[member.node] for member in world.members]
 
 
 def _quiet_until(job: Job, now: datetime) -> datetime:
@@ -280,8 +294,8 @@ class _Age:
         self.next = job.round + 1
         self.elastic = job.nodes.count(lambda kind: kind.joined and not kind.costly) > 0
 
-    def __call__(self, node: Node) -> tuple[int, bool, tuple[str, int, str]]:
-        return self.entered(node), node.kind.costly, node.place
+    def __call__(self, node: Node) -> tuple[int, bool, bool, tuple[str, int, str]]:
+        return self.entered(node), node.kind.costly, bool(node.spoilt), node.place
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     CHECKPOINT = "CheckpointTrouble"
     CUT_OFF = "CutOff"
     UNFINISHED = "Unfinished"
+    HELD_BACK = "HeldBack"
 
 
 class Told(Value, frozen=True):

@@ -28,6 +28,7 @@ class Kind(NamedTuple):
     holds: int  # the round whose model state it holds, 0 if none
     costly: bool  # it has joined with a script that a change of the world restarts
     pends: bool = False  # its pod waits for a machine
+    spoilt: bool = False  # worlds failed when it came
 
 
 class Phase(StrEnum):
@@ -43,6 +44,14 @@ class Phase(StrEnum):
 
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED})
 """The terminal phases of a pod."""
+
+
+class Spoilt(Value, frozen=True):
+    """Worlds of one size that failed before any step when a node came: the points, and the last of them."""
+
+    points: int
+    round: int
+    at: datetime
 
 
 class Joined(Value, frozen=True):
@@ -90,6 +99,8 @@ class Node(Value, frozen=True):
     failures: int = 0
     failure: str = ""
     reported: tuple[int, int] | None = None
+    killed: int = 0  # the last round in which a worker of it was killed from outside
+    spoilt: dict[str, Spoilt] = msgspec.field(default_factory=dict)  # by the number of nodes of those worlds
     usage: Usage | None = None
     peak: int | None = None  # the most memory that was reported here, in bytes; None: unknown
     kept: Kept | None = None
@@ -149,4 +160,5 @@ class Node(Value, frozen=True):
             holds=self.round,
             costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
             pends=self.pends is not None,
+            spoilt=bool(self.spoilt),
         )

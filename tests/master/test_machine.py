@@ -219,6 +219,8 @@ class Lives(RuleBasedStateMachine):
 
     def calm_down(self) -> None:
         game = self.game
+        for node in game.job.nodes.values():  # who is held back would have its turn a day later
+            game.job = game.job.put(node.but(spoilt={}))
         for _ in range(8):
             game.now += timedelta(seconds=2)
             self.all_agents_do_as_they_are_told()

@@ -104,22 +104,24 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if (w.kill_at <= now if w.kill_at is not None else over)]
     if not late:
         return None
-    if group.ending is None or group.ending.reason != LEFT:
-        return killed(group, late, f"killing {places(late)}: told to end, still there")
-    return cut_off(group, group.ending, late, now)
+    if over or not all(worker.elastic for worker in late):
+        return cut_off(group, late, now)
+    return killed(group, late, f"killing {places(late)}: told to end, still there")
 
 
-def cut_off(group: Group, ending: Ending, late: Sequence[Worker], now: float) -> Step:
-    """Kill the workers for which the grace of a node that leaves was too short, and say so everywhere."""
+def cut_off(group: Group, late: Sequence[Worker], now: float) -> Step:
+    """Kill the workers for which the grace of their end was too short, and say so everywhere."""
+    end = group.ending
     limit = "terminationGracePeriodSeconds" if group.terms.in_pod else "--grace"
+    given = now - end.began if end and end.began else group.terms.grace
+    number = end.number if end else signal.SIGTERM
     sentence = (
-        f"{places(late)} {CUT_OFF} {now - ending.began:.1f} s after {ending.number.name}, busy: a save is "
-        f"incomplete; give a longer {limit}"
+        f"{places(late)} {CUT_OFF} {given:.1f} s after {number.name}, busy: a save is incomplete; "
+        f"give a longer {limit}"
     )
     reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])
-    step = killed(
-        replace(group, ending=replace(ending, message=f"{ending.message}; {sentence}")), late, sentence
-    )
+    told = replace(end, message=f"{end.message}; {sentence}") if end else None
+    step = killed(replace(group, ending=told), late, sentence)
     return replace(step, actions=(*step.actions, *reports))
 
 

@@ -29,7 +29,9 @@ def why_hopeless(group: Group) -> str:
         return "another start here would have no more memory, so this pod ends"
     if group.ended and not group.copies and group.undone:
         return UNDONE
-    fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, reversed(group.failures))))
+    last = group.failures[-1:]
+    since = (each for each in reversed(group.failures) if each.step == last[0].step)
+    fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, since)))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again here"
     known = remembered(group)

@@ -49,6 +49,7 @@ from elasticjob.trainer.usage.cores import limit
 
 log = logging.getLogger("elasticjob.agent")
 
+ERROR = "error.json"
 NOTICE_EVERY = 0.5  # seconds
 LAST_SAVE = 600.0  # seconds that the last checkpoint may take to get from memory to storage
 SAVING_NOTICE = (
@@ -165,6 +166,8 @@ class Agent:
             for number in signals:
                 loop.remove_signal_handler(number)
         self._output.last_words(end)
+        if end.code and end.local_rank >= 0:
+            pass_error_on(self._folder / str(end.local_rank) / ERROR, self._environment)
         return end.code
 
     async def _act(self) -> Exit:
@@ -211,7 +214,7 @@ class Agent:
     def _do(self, action: Action) -> None:
         match action:
             case actions.Spawn(slot=slot):
-                file = self._folder / str(slot) / "error.json"
+                file = self._folder / str(slot) / ERROR
                 file.parent.mkdir(exist_ok=True)
                 environment = worker_environment(
                     self._environment, self._settings, self._group, action, file, self._standby.way
@@ -279,6 +282,13 @@ def terms(settings: Settings) -> Terms:
         may_lose_save=settings.may_lose_save,
         in_pod=bool(place.pod),
     )
+
+
+def pass_error_on(error: Path, environment: Mapping[str, str]) -> None:
+    """Write the error of the worker that ended this run where a launcher above expects this program's."""
+    with suppress(OSError):
+        if (place := environment.get("TORCHELASTIC_ERROR_FILE")) and error.exists():
+            Path(place).write_bytes(error.read_bytes())
 
 
 def survives(number: signal.Signals) -> bool:

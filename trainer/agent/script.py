@@ -165,6 +165,8 @@ def sets(node: ast.AST) -> Iterator[tuple[str, int]]:
                 *(key.value for key in keys if isinstance(key, ast.Constant)),
                 *(k.arg for k in keywords),
             ]
+        case ast.AugAssign(target=whole, op=ast.BitOr(), value=ast.Dict(keys=found)):
+            names = [key.value for key in found if isinstance(key, ast.Constant)]
         case _:
             return
     if "environ" in (getattr(whole, "attr", ""), getattr(whole, "id", "")):

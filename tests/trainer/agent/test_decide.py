@@ -649,7 +649,7 @@ def test_plain_worker_that_ignores_sigterm_is_killed() -> None:
     story = restarting("a", "b")
     story.then(orders(2, Order.REGROUP, 1))
     assert story.then(after=TERMS.grace - 0.1) == []
-    assert story.then(after=0.1) == ["SIGKILL 0"]
+    assert story.then(after=0.1) == ["SIGKILL 0", "failure"]
 
 
 def test_what_is_said_of_an_older_round_is_no_news() -> None:

@@ -69,6 +69,7 @@ def test_imports_tell_whether_a_script_is_elastic(tmp_path: Path, source: str, e
             "it sets TORCH_LOGS before",
         ),
         ("import os\nos.environ.update(TORCHINDUCTOR_FX_GRAPH_CACHE='1')", "it sets TORCHINDUCTOR_FX_GRAPH"),
+        ("import os\nos.environ |= {'OMP_NUM_THREADS': '3'}\nimport torch", "it sets OMP_NUM_THREADS"),
         ("import os, torch\nos.environ['OMP_NUM_THREADS'] = '3'", ""),  # too late with python, too
         ("import os\nprint(os.environ['OMP_NUM_THREADS'])\nimport torch", ""),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", ""),  # read when CUDA is used

@@ -22,7 +22,7 @@ from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, reason
 log = logging.getLogger("elasticjob.agent")
 
 TAIL: Final = 200  # lines of error output that are remembered: torch's C++ code writes whole stacks
-LONGEST: Final = 1 << 16  # bytes of a line; a longer one is forwarded in parts
+LONGEST: Final = 1 << 20  # bytes of a line; a longer one is forwarded in parts
 END: Final = re.compile(rb"\r?\n|\r(?=[^\n])")  # progress bars end their lines by \r alone
 
 
@@ -71,11 +71,13 @@ class Stream:
     def _run(self) -> None:
         """Read to the end, whatever becomes of the output: a pipe without a reader ends the worker."""
         self._keep(b"")  # the file is there, even if it stays empty
+        whole = True
         for line in lines(self._read, None if self._prefix else self._came):
             self._tail.append(line)
             self._keep(line)
             if self._prefix:
-                shown = self._prefix() + line
+                shown = (self._prefix() if whole else b"") + line
+                whole = line.endswith((b"\n", b"\r"))
                 self._pass_on(self._echoes.feed(line, shown) if self._echoes else shown)
         if self._echoes is not None:
             self._pass_on(self._passing.end() if self._passing and not self._prefix else self._echoes.end())

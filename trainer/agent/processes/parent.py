@@ -24,6 +24,7 @@ END: Final = signal.SIGHUP
 """Asks a parent to end its worker's whole tree."""
 SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM})
 """What a parent waits for: blocked in it, and in whoever forks it until that is done."""
+QUIET: Final = 1.0  # seconds in which helpers of multiprocessing end by themselves, and are not named
 GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
 STUCK: Final = 10.0  # seconds after which nobody waits for a killed process: the kernel does not let it go
 
@@ -55,16 +56,17 @@ def hold(
 def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> int:
     """Return the worker's exit code (negative: by that signal) when nothing of it is left."""
     code: int | None = None
-    killing = ending = float("inf")  # when what is left gets SIGKILL, and SIGTERM
+    killing = ending = telling = float("inf")  # when what is left gets SIGKILL, and SIGTERM, and is named
     while True:
         ended, alone = reap()
         now = time.monotonic()
         if worker in ended:
             code = ended[worker]
             killing = now if code else now + grace + GOODBYE
-            ending = now + grace
-            if not (code or alone):
-                left([named(pid) for pid in children()])
+            ending, telling = now + grace, now + QUIET
+        if code == 0 and not alone and telling <= now < killing:
+            left([named(pid) for pid in children()])
+            telling = float("inf")
         if alone or now >= killing + STUCK:
             return -signal.SIGKILL if code is None else code
         if now >= min(ending, killing):
@@ -72,7 +74,7 @@ def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> int:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if now >= killing else signal.SIGTERM)
             ending = killing
-        patience = 1.0 if now >= killing else min(ending, killing, now + 3600.0) - now
+        patience = 1.0 if now >= killing else min(ending, killing, telling, now + 3600.0) - now
         woken = signal.sigtimedwait(SIGNALS, patience)
         if woken is not None and woken.si_signo != signal.SIGCHLD:
             killing = min(killing, time.monotonic())
