@@ -84,7 +84,7 @@ class WorkerState(Message, frozen=True, kw_only=True):
     idle: Finite | None = None  # since its last step ended; None before the first one in this round
     usual: Finite = 0.0  # of one step to the next, 0 if unknown
     busy: Finite = 0.0  # in a step before it waits for the others, lately
-    best: Finite = 0.0  # the least of that in this round, over as many steps
+    best: Finite = 0.0  # its usual of that in this round, beyond which few are (once: the least)
     stopped: Finite = 0.0  # for how long (SIGSTOP), 0 if it is not
     cores: Finite = 0.0  # that it uses lately
     still: Finite | None = None  # how long its processes have computed and read nothing; None: unknown

@@ -565,6 +565,9 @@ class Finding(Part):
     message: str
     """The verdict in a sentence."""
 
+    until: Time | None = None
+    """Until when it was so. Absent while it is, and where it happened once."""
+
 
 class Training(Part):
     """Progress of the training, as the master reports it."""

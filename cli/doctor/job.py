@@ -148,12 +148,13 @@ def has_findings_of_its_master(seen: OneJob, now: datetime) -> Iterable[Finding]
     """Hangs, stragglers, broken nodes, losses that are no numbers, checkpoints that are not saved."""
     training = seen.job.status.training
     for found in training.findings if training else ():
-        if seen.job.status.phase in FINISHED or now - found.time > RECENT:
+        past = found.until is not None
+        if seen.job.status.phase in FINISHED or now - (found.until or found.time) > RECENT:
             continue
-        grade = Grade.WRONG if found.reason in GRAVE else Grade.DOUBTFUL
+        wrong = found.reason in GRAVE and not past
         yield Finding(
-            grade,
-            f"{found.reason}, {ago(found.time, now)} ago: {found.message}",
+            Grade.WRONG if wrong else Grade.DOUBTFUL,
+            f"{found.reason}, {ago(found.time, now)} ago{' (over)' if past else ''}: {found.message}",
             (f"elasticjob logs {seen.named} --tail 50",),
         )
 

@@ -39,14 +39,16 @@ class News:
     _found: dict[Key, Manifest] = field(default_factory=dict)
     _told: dict[Key, datetime] = field(default_factory=dict)
     _left: set[Key] = field(default_factory=set)
-    _findings: dict[Key, tuple[Finding, ...]] = field(default_factory=dict)
+    _findings: dict[Key, dict[tuple[datetime, str, str], Finding]] = field(default_factory=dict)
 
     def findings(self, key: Key, found: Sequence[Finding], now: datetime) -> list[Finding]:
         """Return the findings of a job's master that are new; of a job not seen before only recent ones."""
         before = self._findings.get(key)
-        self._findings[key] = tuple(found)
+        self._findings[key] = {(each.time, each.reason, each.message): each for each in found}
         return [
-            each for each in found if (now - each.time <= RECENT if before is None else each not in before)
+            each
+            for name, each in self._findings[key].items()
+            if (now - each.time <= RECENT if before is None else name not in before)
         ]
 
     def leave(self, key: Key) -> bool:

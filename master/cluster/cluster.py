@@ -411,7 +411,8 @@ def _turning_point(status: Manifest) -> object:
 
 def _finding(finding: Finding) -> Manifest:
     at = finding.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"time": at, "reason": finding.reason.value, "message": finding.message}
+    known = {"time": at, "reason": finding.reason.value, "message": finding.message}
+    return {**known, "until": finding.until.strftime("%Y-%m-%dT%H:%M:%SZ")} if finding.until else known
 
 
 def _share(share: float | None) -> float | None:

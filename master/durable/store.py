@@ -183,7 +183,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     shards = book.taken_over(job.shards, now + spec.limits.takeover)
     job = job.but(spec=spec, nodes=nodes, version=job.version + 1, gathering=gathering, saved=None)
     parameters = job.parameters.heard(now + spec.limits.takeover - spec.limits.silence)
-    return job.but(check=check, shards=shards, parameters=parameters, health=of_round(job.health, 0))
+    return job.but(check=check, shards=shards, parameters=parameters, health=of_round(job.health, 0, now))
 
 
 def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:

@@ -172,7 +172,9 @@ def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None,
     """Name what a node tells for the first time: a loss that is not as usual, storage that fails."""
     before = node.kept.error if node.kept else ""
     if kept and kept.error and kept.error != before:
-        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now)
+        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now, node.name)
+    elif before and kept and not kept.error:
+        job = workers.closed(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node.name})
     last = job.training.progress
     if news and news.alarm and news.alarm != (last.alarm if last else ""):
         job = workers.named(job, Kind.LOSS, news.alarm, now)
@@ -200,7 +202,7 @@ def _charged(job: Job, name: str, now: datetime) -> Job:
         return job.put(node)
     why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
     job = job.put(node.but(excluded=why))
-    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now)
+    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now, name)
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:

@@ -7,6 +7,7 @@ cannot be killed costs its node.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -28,6 +29,8 @@ UNKILLABLE: Final = timedelta(seconds=15)  # after the order, when the node is g
 EVERY: Final = timedelta(seconds=0.9)  # between two looks for stragglers
 STEADY_STEPS: Final = 5  # of being slow before a worker is named
 STEADY: Final = timedelta(seconds=1.5)  # the same for short steps
+SHORT: Final = 0.03  # seconds of a worker in a step, below which other work of the machine shows
+STEADY_IF_SHORT: Final = timedelta(seconds=20)  # longer than such work takes
 BUSY: Final = 0.05  # cores of a node that computes
 
 
@@ -41,7 +44,7 @@ def heard(job: Job, request: Report, now: datetime) -> Job:
     idle = [state.idle for state in request.workers if state.idle is not None]
     if not idle or not job.world or request.round != job.world.round:
         return job
-    health = of_round(job.health, request.round)
+    health = of_round(job.health, request.round, now)
     stepped = now - timedelta(seconds=min(idle))
     if health.stepped is None or stepped > health.stepped:
         health = health.but(stepped=stepped)
@@ -51,8 +54,11 @@ def heard(job: Job, request: Report, now: datetime) -> Job:
 def look(job: Job, now: datetime) -> Job:
     """Apply the rules now: find who hangs and who is slow; go on with a hang that is known."""
     health, world = job.health, job.running
-    if world is None or health.round != world.round or job.leaving:  # who saves is waited for
-        return over(job) if health.hang else job
+    if world is None or health.round != world.round:
+        health = ended(health, now)
+        return job if health is job.health else job.but(health=health, version=job.version + 1)
+    if job.leaving:  # who saves is waited for
+        return over(job, now) if health.hang else job
     job = follow(job, now) if health.hang else find_hang(job, now)
     if job.health.looked is None or now - job.health.looked >= EVERY:
         job = find_late(find_stragglers(job.but(health=job.health.but(looked=now)), now), now)
@@ -72,7 +78,7 @@ def find_hang(job: Job, now: datetime) -> Job:
     number = 1 + max(job.health.numbers, *(stacks(job)))
     places = tuple(place(worker) for worker in hung.workers)
     order = Hang(number=number, round=job.round, reason=hung.sentence, workers=places)
-    job = named(job, Kind.HANG, hung.sentence, now)
+    job = named(job, Kind.HANG, hung.sentence, now, key(hung.workers[0]))
     stood = (now - stepped).total_seconds() if stepped else 0.0
     job = goodput.charge(job, stood * len(workers), Cause.HANG)
     return job.but(health=job.health.but(hang=order, since=now, numbers=number))
@@ -85,7 +91,7 @@ def follow(job: Job, now: datetime) -> Job:
     if hang is None or since is None:
         return job
     if health.stepped and health.stepped > since:
-        return over(job)
+        return over(job, now)
     if hang.kill:
         if now - since <= UNKILLABLE:
             return job
@@ -96,14 +102,15 @@ def follow(job: Job, now: datetime) -> Job:
         return job
     workers = seen(job, now)
     if not still(hang, hangs.find(workers, job.spec.limits) if workers else None):
-        return over(job) if workers else job
+        return over(job, now) if workers else job
     order = msgspec.structs.replace(hang, kill=True)
     return job.but(health=health.but(hang=order, since=now), version=job.version + 1)
 
 
-def over(job: Job) -> Job:
+def over(job: Job, now: datetime) -> Job:
     """Return the job without the hang in force."""
-    return job.but(health=job.health.but(hang=None, since=None), version=job.version + 1)
+    health = job.health.closed(Kind.HANG, now).but(hang=None, since=None)
+    return job.but(health=health, version=job.version + 1)
 
 
 def find_late(job: Job, now: datetime) -> Job:
@@ -117,15 +124,11 @@ def find_late(job: Job, now: datetime) -> Job:
     cases = hangs.late(workers, limits)
     for worker, why in cases:
         if key(worker) not in job.health.late:
-            job = told_late(job, worker, why, now)
+            job = named(job, Kind.LATE, why, now, key(worker))
     names = tuple(key(worker) for worker, _ in cases)
-    return job if names == job.health.late else job.but(health=job.health.but(late=names))
-
-
-def told_late(job: Job, worker: Seen, why: str, now: datetime) -> Job:
-    """Return the job with the finding that a worker is late, in place of the last one about it."""
-    health = job.health.without(Kind.LATE, f"rank {worker.rank} on {worker.node} ")
-    return named(job.but(health=health), Kind.LATE, why, now)
+    if names == job.health.late:
+        return job
+    return closed(job.but(health=job.health.but(late=names)), Kind.LATE, now, names)
 
 
 def find_stragglers(job: Job, now: datetime) -> Job:
@@ -133,23 +136,26 @@ def find_stragglers(job: Job, now: datetime) -> Job:
     workers, health = seen(job, now), job.health
     if not workers or not job.world:
         return job
-    ratios = straggler.ratios(workers, job.world.batch_slots)
-    slow = {key(worker): (worker, why) for worker, why in straggler.slow(ratios).items()}
-    kept = {key(worker) for worker in straggler.slow(ratios, straggler.AGAIN)}
+    usual = {name: suspect.usual for name, suspect in health.suspects.items()}
+    ratios = straggler.ratios(workers, job.world.batch_slots, {w: usual.get(key(w), 0.0) for w in workers})
+    slow, kept = straggler.slow(ratios), straggler.slow(ratios, straggler.AGAIN)
+    told = tuple(name for name in health.slow if name in map(key, kept))
     suspects = {
-        name: health.suspects.get(name) or Suspect(since=now, step=worker.state.step)
-        for name, (worker, _) in slow.items()
+        key(worker): health.suspects.get(key(worker))
+        or Suspect(since=now, step=worker.state.step, usual=worker.state.best)
+        for worker in kept
+        if worker in slow or key(worker) in told
     }
-    told = tuple(name for name in health.slow if name in kept)
-    for name, (worker, why) in slow.items():
-        suspect = suspects[name]
-        steady = worker.state.step - suspect.step >= STEADY_STEPS and now - suspect.since >= STEADY
-        if steady and name not in told:
+    for worker, why in slow.items():
+        suspect, name = suspects[key(worker)], key(worker)
+        steady = STEADY if ratios[worker].usual >= SHORT else STEADY_IF_SHORT
+        lasts = worker.state.step - suspect.step >= STEADY_STEPS and now - suspect.since >= steady
+        if lasts and name not in told:
             told = (*told, name)
-            job = excluded(named(job, Kind.STRAGGLER, why, now), worker, why, now)
+            job = excluded(named(job, Kind.STRAGGLER, why, now, name), worker, why, now)
     if (suspects, told) == (health.suspects, health.slow):
         return job
-    return job.but(health=job.health.but(suspects=suspects, slow=told))
+    return closed(job.but(health=job.health.but(suspects=suspects, slow=told)), Kind.STRAGGLER, now, told)
 
 
 def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
@@ -160,13 +166,19 @@ def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     if len(world.members) - 1 < job.spec.bounds.smallest or worker.node not in job.nodes:
         return job
     job = job.put(job.nodes[worker.node].but(excluded=why))
-    job = named(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now)
+    job = named(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now, worker.node)
     return rules.settle(rules.end(job, f"{worker.node} is excluded: {why}", now, left=(worker.node,)), now)
 
 
-def named(job: Job, kind: Kind, message: str, now: datetime) -> Job:
+def named(job: Job, kind: Kind, message: str, now: datetime, about: str = "") -> Job:
     """Return the job with one more finding, which is logged, saved and written to the job's status."""
-    return job.but(health=job.health.found(kind, message, now), version=job.version + 1)
+    return job.but(health=job.health.found(kind, message, now, about), version=job.version + 1)
+
+
+def closed(job: Job, kind: Kind, now: datetime, but: Container[str] = ()) -> Job:
+    """Return the job with the findings of a kind closed, but those about some."""
+    health = job.health.closed(kind, now, but)
+    return job if health is job.health else job.but(health=health, version=job.version + 1)
 
 
 def idle_since(job: Job, now: datetime) -> datetime | None:
@@ -215,8 +227,16 @@ def key(worker: Seen) -> str:
     return f"{worker.node}/{worker.state.local_rank}"
 
 
-def of_round(health: Health, number: int) -> Health:
+def of_round(health: Health, number: int, now: datetime) -> Health:
     """Return the health as the world of `number` begins with it: findings stay, suspicions do not."""
     if health.round == number:
         return health
+    health = ended(health, now)
     return Health(round=number, numbers=health.numbers, counts=health.counts, findings=health.findings)
+
+
+def ended(health: Health, now: datetime) -> Health:
+    """Return the health without a hang in force, and with all findings about workers of a world closed."""
+    for kind in (Kind.HANG, Kind.LATE, Kind.STRAGGLER):
+        health = health.closed(kind, now)
+    return health.but(hang=None, since=None) if health.hang else health

@@ -13,8 +13,12 @@ log = logging.getLogger("elasticjob.master")
 def say(before: Job, job: Job) -> None:
     """Log what was decided between two states of the job."""
     for finding in job.health.findings:
-        if finding not in before.health.findings:
+        if finding in before.health.findings:
+            continue
+        if finding.until is None:
             log.warning("%s: %s", finding.reason, finding.message)
+        else:
+            log.info("%s is over after %.0f s: %s", finding.reason, finding.seconds, finding.about)
     if job.check.findings is not before.check.findings and (sentence := checks.sentence(job)):
         log.info("node check: %s", sentence)
     for name in job.leaving.keys() - before.leaving.keys():

@@ -381,7 +381,8 @@ async function draw() {
       gpus && `${gib(gpus.memory)} of ${gib(gpus.memory_total)}`, n.failure]) }))
   at("findings").replaceChildren(...[...s.findings].reverse().map(f => {
     const li = document.createElement("li")
-    li.textContent = `${f.at.slice(11, 19)} ${f.reason}: ${f.message}`; return li }))
+    const end = f.until ? ` (until ${f.until.slice(11, 19)})` : ""
+    li.textContent = `${f.at.slice(11, 19)} ${f.reason}${end}: ${f.message}`; return li }))
   at("rounds").replaceChildren(...[...s.rounds].reverse().map(r => row([r.round, r.reason, r.workers,
     r.step_before ?? 0, r.standstill == null ? "–" : number(r.standstill, 2) + " s"])))
 }

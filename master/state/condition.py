@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime
 from enum import StrEnum
 
@@ -36,18 +37,29 @@ class Told(Value, frozen=True):
 
 
 class Finding(Value, frozen=True):
-    """A verdict about workers or nodes, in a sentence for people."""
+    """A verdict about workers or nodes, in a sentence for people; it is open until it is so no more.
+
+    `about` names the worker or the node, empty for an event, which is not closed.
+    """
 
     at: datetime
     reason: Kind
     message: str
+    about: str = ""
+    until: datetime | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it was so; 0 while it is."""
+        return (self.until - self.at).total_seconds() if self.until else 0.0
 
 
 class Suspect(Value, frozen=True):
-    """A worker that has been slow since then, and since that step."""
+    """A worker that has been slow since then, and since that step, and its usual time before."""
 
     since: datetime
     step: int
+    usual: float = 0.0
 
 
 class Health(Value, frozen=True):
@@ -70,14 +82,28 @@ class Health(Value, frozen=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    def without(self, kind: Kind, about: str) -> Health:
-        """Return the health without the findings of a kind whose sentence begins so."""
-        gone = [f for f in self.findings if f.reason is kind and f.message.startswith(about)]
-        return self.but(findings=tuple(f for f in self.findings if f not in gone)) if gone else self
+    def found(self, kind: Kind, message: str, at: datetime, about: str = "") -> Health:
+        """Return the health with one more finding, in the place of the last one of that kind about the same.
 
-    def found(self, kind: Kind, message: str, at: datetime) -> Health:
-        """Return the health with one more finding."""
-        return self.but(
-            counts={**self.counts, kind: self.counts.get(kind, 0) + 1},
-            findings=(*self.findings, Finding(at=at, reason=kind, message=message))[-KEPT:],
+        Each hang is kept. Where there are too many, those go first that are closed.
+        """
+        kept = [
+            each
+            for each in self.findings
+            if not about or kind is Kind.HANG or (each.reason, each.about) != (kind, about)
+        ]
+        new = Finding(at=at, reason=kind, message=message, about=about)
+        for gone in sorted(kept, key=lambda each: each.until is None)[: max(0, len(kept) + 1 - KEPT)]:
+            kept.remove(gone)
+        counts = {**self.counts, kind: self.counts.get(kind, 0) + 1}
+        return self.but(counts=counts, findings=(*kept, new))
+
+    def closed(self, kind: Kind, at: datetime, but: Container[str] = ()) -> Health:
+        """Return the health with the open findings of a kind closed, but those about some."""
+        findings = tuple(
+            each.but(until=at)
+            if each.reason is kind and each.about and each.until is None and each.about not in but
+            else each
+            for each in self.findings
         )
+        return self if findings == self.findings else self.but(findings=findings)

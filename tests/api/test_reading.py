@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import gc, sys, threading
@@ -44,3 +46,9 @@ print("fine")
 def test_threads_that_read_a_type_for_the_first_time_do_not_crash() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_no_module_of_a_training_lets_a_thread_be_the_first_to_read_a_type() -> None:
+    """Agents write the parts of all their workers at once, each in a thread."""
+    first = re.compile(r"msgspec\.(json|msgpack)\.decode\([^\n]*type=")
+    assert [str(each) for each in Path("trainer").rglob("*.py") if first.search(each.read_text())] == []

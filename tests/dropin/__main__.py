@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -42,7 +43,7 @@ def main() -> int:
         return 0
     import torch.distributed.run  # noqa: F401  # once: torchrun is forked from here (play.be_torchrun)
 
-    began, rows, used, raw, left = time.monotonic(), [], set[Explained](), {}, 0
+    began, rows, used, raw, left = time.monotonic(), [], Counter[Explained](), {}, 0
     with get_context("fork").Pool(asked.at_once) as pool:
         told = pool.imap_unordered(played, chosen) if asked.again is None else earlier(asked.again, chosen)
         for story, seen, seconds in told:
@@ -56,6 +57,8 @@ def main() -> int:
     launches = sum(len(each.launchers) * each.nodes for each in chosen)
     print(f"{'story':34}{'python':>8}{'torchrun':>10}{'ours':>8}{'facts':>8}{'explained':>11}{'left':>6}")
     print(*(text for _, text in sorted(rows)), sep="\n")
+    by_row = Counter(row.row for row in used.elements())
+    print("explained:", *(f"{count:6} by {row}" for row, count in by_row.most_common()), sep="\n")
     known = [*flags(), *missing_rows()]
     print(*(f"not explained: {each}" for each in known), sep="\n")
     if len(chosen) == len(STORIES):
@@ -91,10 +94,10 @@ def played(story: Story) -> Told:
     return story, seen, seconds
 
 
-def report(story: str, found: list[Difference], used: set[Explained]) -> int:
+def report(story: str, found: list[Difference], used: Counter[Explained]) -> int:
     """Print what is not explained; return how many those are."""
     rows = [(each, explanation(each)) for each in found]
-    used |= {row for _, row in rows if row is not None}
+    used.update(row for _, row in rows if row is not None)
     left = [each for each, row in rows if row is None]
     if left:
         print(f"{story}:", *(each.told() for each in left), sep="\n", flush=True)

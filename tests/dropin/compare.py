@@ -16,18 +16,21 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "from-torchrun.md"
 NOTHING: Final = "–"
 SHOWN: Final = 300
 
+TRACE: Final = r"Traceback \(most recent call last\):"
 TEXTS: Final = (
     ("*", r"elasticjob \S+ \d\d:\d\d:\d\d: .*\r?\n", "", "our launcher's own lines"),
     ("*", r"[WEIF]\d{4} \d\d:\d\d:\d\d\.\d+ .*\n", "", "torchrun's own lines"),
     ("*", r"(?m)^/\S+/torch/distributed/run.py.*\n(.*\n)?", "", "torchrun's own lines"),
     (
         "*",
-        r"(?ms)^Traceback \(most recent call last\):\n((?!^Trace).)*(ChildFailedError|SignalException).*\Z",
+        rf"(?s){TRACE}\n  File \"[^\"]*(/play.py|/torch/distributed/[^\"]*|/torchrun)\".*\Z",
         "",
         "torchrun's own end",
     ),
-    ("*", r"(?m)^(\[Exception raised from|frame #).*\n", "", "torchrun's own, of a store that is gone"),
-    ("[!o]*", r"(?m)(^|(?<=\r))\[default\d\]: ?", "", "whose line it is: the stories of output compare it"),
+    ("*", r"\^[C\\]", "", "the terminal's echo"),
+    ("probe*", r"(?m)^(\[Exception raised from|frame #|<omitting|$).*\n", "", "torchrun's, of a lost store"),
+    ("[!o]*", r"(?m)(^|(?<=\r))\[default\d\]: ?", "", "whose line it is: the stories of logs compare it"),
+    ("output of two*", r"(?m)^\[default\d\]: ?", "", "the same"),
     ("*", r"0x[0-9a-f]{6,}", "0x…", "addresses"),
     ("*", r"/tmp/(torchelastic|elasticjob)[^/\s\"']*", "<temp>", "folders of a launcher"),
     ("*", r'"timestamp": "\d+"', "", "when it was"),
@@ -81,13 +84,21 @@ EXPLAINED: Final = (
     Explained("*", "env MASTER_ADDR", "`MASTER_ADDR`", "[0-9]*"),
     Explained("*", "env TORCHELASTIC_USE_AGENT_STORE", "`TORCHELASTIC_USE_AGENT_STORE`", "False"),
     Explained("*", "*code", "exit code of the launcher", "[1-9]*"),
+    Explained("Ctrl-C twice", "got", "a second signal", "*'SIGINT', 'SIGINT'*"),
     Explained("* two nodes*", "atexit", "a node fails"),
     Explained("* two nodes*", "got", "a node fails", "[[]'SIGTERM'[]]"),
     Explained("* two nodes*", "nobody said a word", "a node fails", NOTHING),
+    Explained("piped to two", "out", "`[default0]`"),
+    Explained("output, --tee", "err", "`[default0]`", "*\\r*"),
+    Explained("output, *", "folder of logs", "files of `--log-dir`"),
+    Explained("head of two", "*", "goes away"),
+    Explained("no [!s]*", "err", "cannot run", "error: *"),
+    Explained("no s[!t]*", "err", "cannot run", "error: *"),
     Explained("--max-restarts by itself", "*", "`--max-restarts` by default"),
     Explained("*", "gc.get_freeze*", "imported already"),
     Explained("*", "MODULES", "imported already"),
     Explained("*", "atexit._ncallbacks()", "imported already"),
+    Explained("probe torch*", "[[]str(each) for each in warnings.filters]*", "imported already"),
     Explained("*", 'open("/proc/self/cmdline")*', "`ps`", "*, '', '', ''*"),
     Explained("*", "prctl(2)", "who lives on"),
     Explained("*", "left", "who lives on", EMPTY),
@@ -157,5 +168,5 @@ def differences(story: Story, seen: dict[str, Facts]) -> Iterator[Difference]:
         if values["ours"] not in [value for name, value in values.items() if name != "ours"]:
             where, _, what = key.partition(" ") if re.match(r"\d+\.\d+ ", key) else ("", "", key)
             alike.setdefault((what, repr(values)), ([], values))[0].append(where)
-    for (what, _), (where, values) in alike.items():
-        yield Difference(story.name, what, values, ", ".join(where))
+    for (what, _), (places, values) in alike.items():
+        yield Difference(story.name, what, values, ", ".join(places))

@@ -30,8 +30,9 @@ from tests.dropin.stories import Story
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 BIN: Final = Path(sys.executable).parent
-LIMITS: Final = (90.0, 25.0)
+LIMITS: Final = (90.0, 40.0)
 """Seconds of a launch: on one node, beyond torchrun's grace of 30; on several, where it waits for minutes."""
+SOON: Final = 20.0  # seconds from what was done to a launcher to its end
 SETTLE: Final = 1.5  # seconds until what ends with its launcher has ended
 LAUNCHERS: Final = ("python", "torchrun", "ours")
 FORGOTTEN: Final = ("PYTHON", "OMP_", "TORCH", "PET_", "ELASTICJOB")
@@ -121,8 +122,9 @@ class Launch:
             **dict(each.split("=", 1) for each in given),
         }
         self.code: int | str | None = None
+        self.soon = False
         self.shown = b""
-        self.began = time.monotonic()
+        self.began = self.acted = time.monotonic()
         self.ours, streams = self._streams()
         sys.stdout.flush()
         self.pid = os.fork()
@@ -237,12 +239,14 @@ def act(story: Story, nodes: list[Launch], root: Path) -> None:
         if not deeds:
             continue
         found, (before, colon, deed) = notes(root), deeds[0]
-        key = before if colon else "ready"
-        if key and sum(key in facts for facts in found.values()) < story.workers * story.nodes:
-            continue
-        if key or time.monotonic() > nodes[0].began + 1:  # nothing says that a script waits for its terminal
+        if (
+            sum((before if colon else "ready") in facts for facts in found.values())
+            >= story.workers * story.nodes
+        ):
             del deeds[0]
             do(deed, nodes, found)
+            for node in nodes:
+                node.acted = time.monotonic()
 
 
 def do(deed: str, nodes: list[Launch], found: Mapping[tuple[int, int], Mapping[str, list[object]]]) -> None:
@@ -297,6 +301,7 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
             f"{at}code": node.code,
             f"{at}codes of workers": codes(node.read("err") + node.read("shown")),
         }
+        seen |= {f"{at}ends soon": node.soon} if story.deeds else {}
         for name in ("out", "err", "shown"):
             first, *more = CHAPTER.split(node.read(name))
             seen |= {f"{at}{name}": first}
@@ -315,10 +320,9 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
             seen |= {f"{at_rank}.{at_start} {what} {part}".rstrip(): each for part, each in parts.items()}
     for key in {key for facts in draws.values() for key in facts}:
         seen[f"draws {key}"] = relation({at: facts.get(key) for at, facts in draws.items()})
-    for path in sorted((root / "out" / "logs").rglob("*.*")):
-        seen[f"log {path.parent.parent.name}/{path.parent.name}/{path.name}"] = path.read_bytes().decode(
-            "latin-1"
-        )
+    for path in sorted((root / "out" / "logs").rglob("*.log")):
+        *_, folder, slot, name = path.parts
+        seen |= {f"log {slot}/{name}": path.read_text("latin-1"), "folder of logs": folder}
     if (root / "out" / "error").exists():
         seen["error file of the launcher"] = json.loads((root / "out" / "error").read_text())
     return json.loads(json.dumps(seen, default=str).replace(str(root), "<root>"))  # type: ignore[no-any-return]

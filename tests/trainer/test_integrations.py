@@ -106,7 +106,7 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     tmp_path: Path, warm: Warm, name: str, more: int
 ) -> None:
     """Not before it is to make more steps; Lightning has ended the epoch then."""
-    script = [str(SCRIPTS.parent / "stopped.py"), str(tmp_path), name]
+    script = [str(SCRIPTS / "stopped.py"), str(tmp_path), name]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
     output = (await process.stdout.read()).decode()
     assert await process.wait() == 0, output

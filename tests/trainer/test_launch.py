@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 
 import elasticjob
-from elasticjob.trainer.launch import LaunchFailed, check, grace_of, keep, meeting, result
+from elasticjob.trainer.launch import LaunchFailed, check, keep, meeting, result
 from elasticjob.trainer.launched import Running
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.references import uses_elastic
@@ -163,21 +163,6 @@ def test_a_job_failed_unless_rank_0_returned_and_a_node_completed_it(
             "worker 0 failed" if len(ends) > 1 else "rank 0 has not returned: it was killed, or ended itself;"
         )
         assert job.reason(returned).startswith(told)
-
-
-@pytest.mark.parametrize(
-    ("flags", "grace"),
-    [
-        ((), 45.0),
-        (("--grace", "60"), 60.0),
-        (("--max-restarts", "0", "--grace=5"), 5.0),
-        (("--grace",), 45.0),
-        (("--grace", "soon"), 30.0),
-    ],
-)
-def test_an_interrupted_launch_gives_what_its_agents_give(flags: tuple[str, ...], grace: float) -> None:
-    assert grace_of(flags, {"ELASTICJOB_GRACE": "45"}) == grace
-    assert grace_of((), {}) == 30.0
 
 
 @pytest.mark.story

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from elasticjob.api.rpc.nodes import Failure, Finish, Order
+from elasticjob.api.rpc.nodes import CUT_OFF, Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Step, Tell
 from elasticjob.trainer.agent.failures import (
@@ -113,7 +113,7 @@ def cut_off(group: Group, ending: Ending, late: Sequence[Worker], now: float) ->
     """Kill the workers for which the grace of a node that leaves was too short, and say so everywhere."""
     limit = "terminationGracePeriodSeconds" if group.terms.in_pod else "--grace"
     sentence = (
-        f"{places(late)} cut off {now - ending.began:.1f} s after {ending.number.name}, busy: a save is "
+        f"{places(late)} {CUT_OFF} {now - ending.began:.1f} s after {ending.number.name}, busy: a save is "
         f"incomplete; give a longer {limit}"
     )
     reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])

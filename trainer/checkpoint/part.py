@@ -136,7 +136,7 @@ def head_of(read: Read) -> Head:
     if len(found) != length or zlib.crc32(found) != checksum:
         raise Damaged("its head does not have the checksum that its first bytes tell")
     try:
-        return msgspec.msgpack.decode(found, type=Head)
+        return _decode(found)
     except UNREADABLE as error:
         raise Damaged(f"its head is none: {error}") from error
 
@@ -157,3 +157,6 @@ def _first(found: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
 
 
 encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(
+    Head
+).decode  # made here: its first use in two threads would crash (`typed`)

@@ -129,7 +129,7 @@ class ElasticAccelerator(Accelerator):
         done["batch"] += 1
         if self.sync_gradients:
             done["step"] = self.steps_done = done["step"] + 1
-        return self.sync_gradients
+        return bool(self.sync_gradients)
 
     def _remember(self, kind: str, made: Any) -> Any:
         of = made.optimizer if isinstance(made, AcceleratedOptimizer) else made

@@ -91,7 +91,7 @@ class ElasticCallback(TrainerCallback):
                 file.unlink()
         if state.global_step < state.max_steps and self._checkpoint.is_ended(state.max_steps):
             control.should_training_stop = True
-            self._trainer.get_batch_samples = no_batches  # type: ignore[method-assign]  # until it has ended
+            self._trainer.get_batch_samples = no_batches  # until it has ended
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Copy the state after the last step of an epoch: all that belongs to it is over."""

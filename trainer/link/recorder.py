@@ -2,8 +2,8 @@
 
 A thread answers, also while the training thread is blocked in a collective: that holds no lock of the
 interpreter. torch is not imported here. The recorder and the table of process groups are private to torch;
-`lacks()` says what of them is not there in the torch that is, and then nothing is said: a worker that waits
-inside its forward pass is taken for one that computes, as it was without the recorder.
+`lacks()` says what of them is not there in the torch that is. Then there are no answers, and a worker that
+waits inside its forward pass is taken for one that computes.
 """
 
 from __future__ import annotations
@@ -92,9 +92,12 @@ def file_of(stacks_file: Path) -> Path:
 
 
 def serve(environment: Mapping[str, str]) -> None:
-    """Answer the agent's questions from now on; nothing without an agent."""
+    """Answer the agent's questions from now on; nothing without an agent, or in a process without torch."""
     path = environment.get(stacks.FILE)
-    if not path or _serving.get(path) == os.getpid():
+    if not path or _serving.get(path) == os.getpid() or "torch" not in sys.modules:
+        return
+    if missing := lacks():
+        log.warning("%s: who hangs inside a forward or backward pass is not found", missing)
         return
     try:
         listener = bound(file_of(Path(path)))
@@ -132,21 +135,17 @@ class opened:
 
 
 def _answer(listener: socket.socket) -> None:
-    memory, said = Memory(), ""
+    memory = Memory()
     while True:
         asking, _ = listener.accept()
-        missing = lacks()
-        if missing != said:
-            said = missing
-            log.info("%s: who hangs inside a forward or backward pass is not found", missing)
         with asking, suppress(Exception):  # torch may be ending its groups: no answer, and another question
-            asking.sendall(msgspec.json.encode(Digest() if missing else present(memory)))
+            asking.sendall(msgspec.json.encode(present(memory)))
 
 
 def lacks() -> str:
-    """Return what the torch of this process lacks for this, empty if nothing, or if it is not imported."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available():
+    """Return what the torch of this process lacks for this, empty if nothing."""
+    torch = sys.modules["torch"]
+    if not torch.distributed.is_available():
         return ""
     if not any(hasattr(torch._C._distributed_c10d, each) for each in (GLOO, NCCL)):
         return f"torch {torch.__version__} has no flight recorder ({GLOO})"
@@ -156,8 +155,8 @@ def lacks() -> str:
 
 def present(memory: Memory) -> Digest:
     """Return what the recorders of this process say now."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+    torch = sys.modules["torch"]
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return Digest()
     dist, library = torch.distributed, torch._C._distributed_c10d
     entries = memory.read(getattr(library, GLOO, None), getattr(library, NCCL, None))

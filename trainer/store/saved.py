@@ -56,7 +56,7 @@ class Files:
         for each in sorted(partitions):
             path = self.folder / str(number) / f"{each:02}"
             try:
-                saved = msgspec.msgpack.decode(path.read_bytes(), type=_Saved)
+                saved = _partition(path.read_bytes())
             except UNREADABLE as error:
                 raise OSError(f"{path} is no partition of a checkpoint: {error}") from error
             yield Partitions(saved.parts, {each: saved.counted})
@@ -69,7 +69,7 @@ class Files:
             if POSITIONS not in names or any(f"{each:02}" not in names for each in range(PARTITIONS)):
                 continue
             try:
-                return msgspec.msgpack.decode((folder / POSITIONS).read_bytes(), type=Kept)
+                return _kept((folder / POSITIONS).read_bytes())
             except (OSError, *UNREADABLE) as error:
                 log.warning("checkpoint %s cannot be read, an older one is looked for: %s", folder, error)
         return None
@@ -132,3 +132,7 @@ def _write(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+_partition = msgspec.msgpack.Decoder(_Saved).decode
+_kept = msgspec.msgpack.Decoder(Kept).decode

@@ -253,7 +253,7 @@ class State:
         self.meetings, self.scores = state["evaluated"], dict(state["scores"])
         self.scheduled = state["scheduled"]
         self.order, self.left_out = dict(state.get("order", {})), state.get("left_out", 0)
-        self.ended = tuple(state.get("ended", ()))  # type: ignore[assignment]  # as it was saved
+        self.ended = tuple(state.get("ended", ()))  # as it was saved
         self.said, self.early = state.get("said", self.said), state.get("early", self.early)
         return changes
 

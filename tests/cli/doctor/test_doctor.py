@@ -184,6 +184,27 @@ UNSCHEDULABLE = {
             "elasticjob logs",
         ),
         (
+            OneJob(
+                a_job(
+                    {
+                        "training": {
+                            "findings": [
+                                {
+                                    "time": at(minutes=40),
+                                    "until": at(minutes=2),
+                                    "reason": "Hang",
+                                    "message": "no",
+                                }
+                            ]
+                        }
+                    }
+                )
+            ),
+            Grade.DOUBTFUL,
+            "Hang, 40 min ago (over): no",
+            "elasticjob logs",
+        ),
+        (
             OneJob(a_job(), plans=(PLAN,)),
             Grade.DOUBTFUL,
             "digits-7 failed: 2 nodes are not",

@@ -51,7 +51,8 @@ def test_each_finding_of_a_master_is_told_once() -> None:
     )
     assert news.findings(KEY, [old, hang], NOW) == [hang]
     assert news.findings(KEY, [old, hang], NOW) == []
-    assert news.findings(KEY, [old, hang, loss], NOW) == [loss]
+    over = hang.model_copy(update={"until": NOW})
+    assert news.findings(KEY, [old, over, loss], NOW) == [loss]
     news.forget(KEY)
     assert news.findings(KEY, [old], NOW) == []
 

@@ -35,7 +35,8 @@ def wait_for(key, ranks):
 
 def stay(seconds=5.0):
     """Train on, until somebody says otherwise, or nobody does."""
-    note("ready")
+    if not noted("ready"):
+        note("ready")
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(0.02)
@@ -242,6 +243,7 @@ def read(hows):
     """What stdin gives: each rank in turn."""
     wait_for("read", range(RANK))
     for how in hows.split(","):
+        note("asks")
         try:
             READS[how]()
         except BaseException as error:

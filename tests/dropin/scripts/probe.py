@@ -46,11 +46,11 @@ __spec__ and [__spec__.name, __spec__.origin]
 __package__
 type(__loader__).__name__
 globals().get("__cached__")
-__builtins__ is builtins
+__builtins__ is importlib.import_module("builtins")
 __import__("__main__").__dict__ is globals()
 __import__("__main__").__file__
 importlib.import_module("beside").WHO
-dir(builtins)
+dir(importlib.import_module("builtins"))
 sys.argv
 sys.orig_argv
 sys.path
@@ -83,7 +83,7 @@ sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 [threading.active_count(), threading.current_thread() is threading.main_thread(), threading.main_thread().name]
 threading.get_native_id() == PID
 descriptors()
-open(f"/proc/self/task/{PID}/children").read().split()
+open("/proc/thread-self/children").read().split()
 os.getpgrp() == PID
 os.getpgrp() == os.getpgid(os.getppid())
 terminal()

@@ -171,6 +171,7 @@ def test_alarms_are_named_once_those_of_the_last_moment_too() -> None:
     game.ask(msgspec.structs.replace(finish("node-0", 1), progress=Progress(step=40, alarm=alarm)))
     found = [(each.reason, each.message) for each in game.job.health.findings]
     assert found == [(Kind.CHECKPOINT, f"node-0: {trouble.error}"), (Kind.LOSS, alarm)]
+    assert {each.until for each in game.job.health.findings} == {None}
     assert game.verdict.end is End.SUCCEEDED
 
 
@@ -187,6 +188,19 @@ def test_a_worker_whose_grace_was_too_short_is_named_once_and_costs_no_restart()
     assert game.job.version > version
     game.ask(failure("node-0", code=-9, final=False))
     assert (game.job.restarts, len(game.job.health.findings)) == (1, 1)
+
+
+def test_trouble_with_checkpoints_is_over_when_one_is_stored() -> None:
+    game = played("node-0", "node-1")
+    for name, kept in (
+        ("node-0", Kept(error="full")),
+        ("node-1", Kept(error="full")),
+        ("node-0", Kept(stored=4)),
+    ):
+        told = report(name, 1, 4)
+        game.ask(msgspec.structs.replace(told, kept=kept, usage=Usage(cpu=1.0, memory=1)))
+    findings = game.job.health.findings
+    assert [(each.about, each.until) for each in findings] == [("node-0", game.now), ("node-1", None)]
 
 
 def test_the_peak_of_a_node_is_the_most_that_it_has_reported() -> None:

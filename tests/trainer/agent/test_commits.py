@@ -287,14 +287,14 @@ async def test_a_last_step_that_is_due_too_is_one_save(nodes: Nodes) -> None:
     """The second of two would wait for ever where another node has overtaken the first by it."""
     assert [each.step for each in nodes.copied("a", 5, 10, 10)] == [5, 10]
     nodes.copied("b", 5, 10, 10)
-    assert await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)) == ["", ""]
+    assert not any(await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)))
     assert Storage(nodes.place).steps() == [10]
 
 
 async def test_a_part_whose_answer_was_lost_is_answered_again(nodes: Nodes) -> None:
     nodes.copied("a", 10)
     told = nodes.copied("b", 10)
-    assert await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)) == ["", ""]
+    assert not any(await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)))
     hear(nodes.b, told)
     async with asyncio.timeout(LONG):
         assert await nodes.b.finish(LONG * 10) == ""
@@ -349,4 +349,4 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
     leaving = asyncio.create_task(leave())
     await asyncio.sleep(0)  # it has begun
     nodes.copied("a", 10)
-    assert await asyncio.gather(leaving, nodes.b.finish(LONG)) == [[10], ""]
+    assert (await leaving, await nodes.b.finish(LONG)) == ([10], "")

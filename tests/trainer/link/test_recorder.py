@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from elasticjob.api.rpc.nodes import Collective
 from elasticjob.trainer.agent.seeing.collectives import Questions, blocked, in_world
@@ -153,3 +154,18 @@ async def test_worker_that_is_blocked_in_a_collective_says_so(tmp_path: Path) ->
         for worker in workers:
             worker.kill()
             worker.communicate()
+
+
+def test_torch_without_a_recorder_is_named_and_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (recorder.GLOO, recorder.NCCL):
+        monkeypatch.delattr(torch._C._distributed_c10d, name)
+    recorder.serve({stacks.FILE: str(tmp_path / "stacks-0.txt")})
+    [said] = caplog.messages
+    assert said.startswith(f"torch {torch.__version__} has no flight recorder")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert recorder.lacks() == ""
+    monkeypatch.setattr(torch.distributed.distributed_c10d, "_world", object())
+    assert recorder.lacks().endswith("has no table of process groups")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def left(checkpoint: Checkpoint, how: str) -> None:
         for each in checkpoint.steps(9):  # noqa: UP028  # as tqdm does
             yield each
 
-    by = {
+    by: dict[str, Callable[[], Iterator[int]]] = {
         "from": passed_on,
         "generator": taken_on,
         "zip": lambda: (each for each, _ in zip(checkpoint.steps(9), range(9), strict=True)),

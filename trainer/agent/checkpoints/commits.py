@@ -284,9 +284,11 @@ class Keeper:
             async with self._session.post(f"{url_of(first)}{WRITTEN}", data=body) as answer:
                 if not answer.ok:
                     raise OSError(f"{first.node}: {(await answer.text())[:1000]}")
-                return typed(await answer.read(), bool | None)
+                return None if answer.status == 204 else typed(await answer.read(), bool)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Gone(f"{first.node}, which commits it, cannot be reached: {error or 'timeout'}") from error
+            raise Gone(
+                f"{first.node}, which commits it, cannot be reached: {str(error) or 'timeout'}"
+            ) from error
 
     async def _gather(self, written: Written) -> bool | None:
         """Take in a part; commit its save with the last one. Return whether it is; None: not known yet."""

@@ -25,7 +25,7 @@ LARGEST_MESSAGE: Final = 1 << 16
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a save is in storage; answered by whether the save is committed, null: not known yet."""
+    """A part of a save is in storage; answered by whether the save is committed, 204: not known yet."""
 
     where: bytes
     keep: int
@@ -133,6 +133,8 @@ class Endpoint:
             committed = await self._written(written)
         except Exception as error:  # of a file system; the other node tries again
             raise web.HTTPServiceUnavailable(text=str(error)) from error
+        if committed is None:
+            return web.Response(status=204)
         return web.Response(body=msgspec.json.encode(committed), content_type="application/json")
 
 

@@ -23,10 +23,12 @@ from elasticjob.trainer.usage.cores import Work, work_of
 
 EVERY: Final = 0.1  # seconds between two looks
 LATE: Final = 1.0  # seconds beyond 3 usual steps after which a worker is reported at once
-SLOW: Final = 1.5  # times its own best: the same
+SLOW: Final = 1.5  # times its own usual time: the same
 STEPS: Final = 15  # seen steps of which the usual one is the median
 FEW: Final = 5
 RECENT: Final = 9  # the same for the time before a worker waits: short enough to name a straggler in 20 steps
+OFTEN: Final = 64  # such medians are kept
+SELDOM: Final = 75  # percent of them are not above the usual one
 CLOSER: Final = 0.95  # seconds between two closer looks at a worker that is late
 ASLEEP: Final = 1.5  # seconds between two looks: this agent was stopped, or had no core
 FRESH: Final = 3.0  # seconds for which an answer about collectives counts
@@ -53,7 +55,8 @@ class Track:
     seen: Sight
     steps: tuple[float, ...] = ()
     busy: tuple[float, ...] = ()
-    best: float = 0.0
+    lately: int = 0  # samples of `busy` that are in none of `often`
+    often: tuple[float, ...] = ()  # medians of as many in a row, of the whole round
     stopped_since: float | None = None
     used: Points = ()  # seconds of CPU, over the window
     taken: Points = ()  # records at the ends of steps, over the window
@@ -128,14 +131,15 @@ def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Trac
     track = replace(track, seen=sight, stopped_since=since, used=window((*track.used, (now, sight.cpu)), now))
     if new.step <= old.step or new.reduced <= track.entered:
         return track
-    steps, best = track.steps, track.best
+    steps = track.steps
     if old.reduced > track.entered:
         steps = (*steps, (new.reduced - old.reduced) / (new.step - old.step))[-STEPS:]
     busy = (*track.busy, new.busy)[-RECENT:] if new.busy > 0 else track.busy
-    if len(busy) == RECENT:
-        best = min(best or median(busy), median(busy))
+    lately, often = track.lately + (new.busy > 0), track.often
+    if lately >= RECENT:
+        lately, often = 0, (*often, median(busy))[-OFTEN:]
     taken = window((*track.taken, (new.reduced, new.records)), new.reduced)
-    return replace(track, steps=steps, busy=busy, best=best, taken=taken)
+    return replace(track, steps=steps, busy=busy, lately=lately, often=often, taken=taken)
 
 
 def early(track: Track, now: float) -> bool:
@@ -198,7 +202,7 @@ def state_of(slot: int, track: Track, now: float) -> WorkerState:
         idle=idle(track, now),
         usual=round(usual(track), 6),
         busy=round(median(track.busy), 6) if track.busy else 0.0,
-        best=round(track.best, 6),
+        best=round(best(track), 6),
         stopped=0.0 if track.stopped_since is None else round(max(0.001, now - track.stopped_since), 3),
         cores=rate(track.used),
         still=still(track, now),
@@ -219,7 +223,7 @@ def spent(pulse: Pulse, now: float) -> tuple[float, ...]:
 
 def alarms(track: Track, now: float) -> tuple[bool, bool, bool]:
     """Return whether a worker is stopped, late, and slower than it was."""
-    waited, slow = idle(track, now), track.best and track.busy and median(track.busy) > SLOW * track.best
+    waited, slow = idle(track, now), track.often and median(track.busy) > SLOW * best(track)
     late = waited is not None and waited > LATE + 3 * usual(track)
     return track.stopped_since is not None, late, bool(slow)
 
@@ -238,6 +242,15 @@ def usual(track: Track) -> float:
     if len(track.steps) < FEW:
         return max(track.steps, default=0.0)
     return median_low(track.steps)
+
+
+def best(track: Track) -> float:
+    """Return the time before a worker waits that it seldom takes longer; 0 before there is one.
+
+    The least would be the luckiest, of which on a laptop each time is a multiple.
+    """
+    ordered = sorted(track.often)
+    return ordered[SELDOM * (len(ordered) - 1) // 100] if ordered else 0.0
 
 
 def rate(points: Points) -> float:

@@ -75,7 +75,8 @@ class Replicated:
         module = self._carrier.model if self._alone else self._carrier
         ours = {name: each for name, each in module.named_buffers() if each.dtype not in KNOWN}
         if ours:
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, list(ours))
+            ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+            ignore(module, list(ours))  # type: ignore[no-untyped-call]  # torch has no other way
         self._ours = list(ours.values())
         self._wrapped = DistributedDataParallel(module, device_ids=devices, **self._ddp)
         self._wrapped.register_forward_pre_hook(self._note_use)
