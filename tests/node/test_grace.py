@@ -5,6 +5,7 @@ The script is the textbook's (`tests/e2e/scripts/graceful.py`), a plain one: `ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,8 +163,14 @@ async def test_a_preemption_waits_for_the_save(
         for kind, manifest, _ in made:
             await admin.create(kind, manifest)
         play = await played(site, home, volume, GRACE, **{QUEUE_NAME: "ours"})
-        known = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'  # the operator knows of Kueue
-        await play.kubectl("wait", JOB, f"--for={known}=False", READY)
+        path = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'
+
+        async def known() -> bool:
+            """Whether the operator knows of Kueue; a suspended job is not looked at when it learns of it."""
+            await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
+            return await play.kubectl("get", JOB, "-o", path) == "False"
+
+        await until(known, "the job is in a queue")
         await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
         await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
         await play.kubectl("delete", "elasticjob", "--all", READY)
