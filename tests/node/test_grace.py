@@ -52,11 +52,13 @@ class Play:
     async def kubectl(self, *words: str) -> str:
         return await self.site.kubectl("-n", self.namespace, *words)
 
-    async def leave(self, way: str, size: int, act: Callable[[], Awaitable[Any]]) -> list[Life]:
+    async def leave(
+        self, way: str, size: int, act: Callable[[], Awaitable[Any]], more: float = PATIENCE / 3
+    ) -> list[Life]:
         """Have `size` workers train, do what makes one or all leave, and note what became of each."""
         before = await trained(self.folder, size)
         await act()
-        found = await after_saves(self.folder, before, self.grace + PATIENCE / 3)
+        found = await after_saves(self.folder, before, self.grace + more)
         for life in found:
             self.table.append((way, f"{self.grace} s", life.pod, life.told))
         print(*self.table[-len(found) :], sep="\n", flush=True)
@@ -142,7 +144,8 @@ async def test_each_way_to_leave_waits_for_the_save(site: Site, home: str, volum
 
 async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: Path) -> None:
     play = await played(site, home, volume, SHORT)
-    found = await play.leave("deletion", 2, lambda: play.kubectl("delete", "pod", OTHER, "--wait=false"))
+    delete = ("delete", "pod", OTHER, "--wait=false")
+    found = await play.leave("deletion", 2, lambda: play.kubectl(*delete), more=SAVE)
     assert not any(life.saved for life in found)
 
     async def says() -> bool:
