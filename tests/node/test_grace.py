@@ -5,6 +5,7 @@ The script is the textbook's (`tests/e2e/scripts/graceful.py`), a plain one: `ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,11 +52,13 @@ class Play:
     async def kubectl(self, *words: str) -> str:
         return await self.site.kubectl("-n", self.namespace, *words)
 
-    async def leave(self, way: str, size: int, act: Callable[[], Awaitable[Any]]) -> list[Life]:
+    async def leave(
+        self, way: str, size: int, act: Callable[[], Awaitable[Any]], more: float = PATIENCE / 3
+    ) -> list[Life]:
         """Have `size` workers train, do what makes one or all leave, and note what became of each."""
         before = await trained(self.folder, size)
         await act()
-        found = await after_saves(self.folder, before, self.grace + PATIENCE / 3)
+        found = await after_saves(self.folder, before, self.grace + more)
         for life in found:
             self.table.append((way, f"{self.grace} s", life.pod, life.told))
         print(*self.table[-len(found) :], sep="\n", flush=True)
@@ -130,18 +133,19 @@ async def test_each_way_to_leave_waits_for_the_save(site: Site, home: str, volum
         await play.leave("drain", 2, drain)
     finally:
         await site.kubectl("uncordon", machine)
-    await play.leave("scale-down", 2, lambda: kubectl("scale", JOB, "--replicas", "1"))
-    await play.leave("suspend", 1, lambda: kubectl(*MERGE, '{"spec": {"suspend": true}}'))
+    await play.leave("suspend", 2, lambda: kubectl(*MERGE, '{"spec": {"suspend": true}}'))
     await kubectl(*MERGE, '{"spec": {"suspend": false}}')
-    (alone,) = await trained(volume, 1)
-    assert alone.first("begun")["step"] == last_save(volume)
+    both = await trained(volume, 2)
+    assert {life.first("begun")["step"] for life in both} == {last_save(volume)}
+    await play.leave("scale-down", 2, lambda: kubectl("scale", JOB, "--replicas", "1"))
     print(told(play))
     assert_saved(play)
 
 
 async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: Path) -> None:
     play = await played(site, home, volume, SHORT)
-    found = await play.leave("deletion", 2, lambda: play.kubectl("delete", "pod", OTHER, "--wait=false"))
+    delete = ("delete", "pod", OTHER, "--wait=false")
+    found = await play.leave("deletion", 2, lambda: play.kubectl(*delete), more=SAVE)
     assert not any(life.saved for life in found)
 
     async def says() -> bool:
@@ -162,8 +166,14 @@ async def test_a_preemption_waits_for_the_save(
         for kind, manifest, _ in made:
             await admin.create(kind, manifest)
         play = await played(site, home, volume, GRACE, **{QUEUE_NAME: "ours"})
-        known = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'  # the operator knows of Kueue
-        await play.kubectl("wait", JOB, f"--for={known}=False", READY)
+        path = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'
+
+        async def known() -> bool:
+            """Whether the operator knows of Kueue; a suspended job is not looked at when it learns of it."""
+            await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
+            return await play.kubectl("get", JOB, "-o", path) == "False"
+
+        await until(known, "the job is in a queue")
         await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
         await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
         await play.kubectl("delete", "elasticjob", "--all", READY)
