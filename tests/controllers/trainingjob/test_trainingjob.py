@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, w
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import NOW, ended, life, master, resource
+from tests.kit.controllers.build import LONG_AGO, NOW, ended, life, master, resource
 from tests.kit.controllers.site import Site
 from tests.kit.manifests import TRAINING, changed
 from tests.kit.waiting import until
@@ -121,7 +122,8 @@ def test_trainers_that_failed_for_good_have_the_answer_of_every_job(*, servers: 
     made = training(**sizes, **({"spec__pserver": pserver} if servers else {}))
     about = {"name": "digits", "namespace": "ml", "uid": "job-1", "generation": 1}
     asked = ELASTICJOB.convert({**elasticjob_of(made), "metadata": about})
-    spent = (ended(index, 3, restarts_before=3) for index in range(3))
+    before = LONG_AGO - timedelta(minutes=1)
+    spent = (ended(index, 3, restarts_before=3, at=before) for index in range(3))
     beside = [life(0, role="ps")] if servers else []
     running = resource({"worker": 4} | ({"ps": 1} if servers else {}), asked="{}")
     seen = SeenOfJob(asked, running, (master(),), (*spent, ended(3, code=0), *beside))
