@@ -113,7 +113,7 @@ async def test_workers_of_one_node_have_one_thread_each_though_torch_was_importe
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
-    assert sorted(output.decode().splitlines()) == ["[default0]: threads: 1", "[default1]: threads: 1"]
+    assert sorted(output.decode().splitlines()) == ["[default0]:threads: 1", "[default1]:threads: 1"]
 
 
 ORPHANS = """

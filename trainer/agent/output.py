@@ -16,7 +16,7 @@ from elasticjob.trainer.agent.settings import Settings, hostname
 
 log = logging.getLogger("elasticjob.agent")
 
-PREFIX: Final = "[${role_name}${local_rank}]: "
+PREFIX: Final = "[${role_name}${local_rank}]:"
 
 
 class Output:
