@@ -231,7 +231,7 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     if not seen.job.spec.suspend:
         return None
     lone = not any(life.alive for life in seen.lives)
-    ends = (life for life in seen.masters if life.to_be_freed and (lone or life.lost))
+    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
     going = tuple(deletion(life, as_seen=True) for life in ends)
     actions: tuple[Action, ...] = (*suspension(seen), *going)
     follow = () if actions else (follow_the_templates, follow_the_users_sizes)

@@ -89,12 +89,13 @@ def renew(environment: Mapping[str, str]) -> None:
 
 
 def show(command: Sequence[str]) -> None:
-    """Have ps show this process by its script's command line, as far as there is room where it keeps one."""
+    """Have ps show this process by its script's command line, if there is room where it keeps one."""
     with suppress(OSError, ValueError, IndexError):
         start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
-        text = b"\0".join(os.fsencode(word) for word in command)[: end - start - 1]
-        ctypes.memset(start, 0, end - start)
-        ctypes.memmove(start, text, len(text))
+        text = b"\0".join(os.fsencode(word) for word in command)
+        if len(text) < end - start:
+            ctypes.memset(start, 0, end - start)
+            ctypes.memmove(start, text, len(text))
 
 
 def reopen() -> None:
