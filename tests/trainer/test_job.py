@@ -91,7 +91,7 @@ async def test_any_program_runs_with_torchruns_environment(tmp_path: Path, warm:
         assert await job.ends(agent) == 0
         lines = sorted(line.text for line in job.lines if line.text.startswith("[trainer"))
         for local, line in enumerate(lines):
-            assert line.startswith(f"[trainer{local}]: ")
+            assert line.startswith(f"[trainer{local}]:")
             for name, value in (("RANK", local), ("LOCAL_RANK", local), ("WORLD_SIZE", 2), ("GROUP_RANK", 0)):
                 assert f"'{name}': '{value}'" in line
         assert len(lines) == 2

@@ -113,10 +113,12 @@ def cut_off(group: Group, late: Sequence[Worker], now: float) -> Step:
     """Kill the workers for which the grace of their end was too short, and say so everywhere."""
     end = group.ending
     limit = "terminationGracePeriodSeconds" if group.terms.in_pod else "--grace"
+    if group.orders is not None and group.orders.grace is not None:
+        limit = f"--grace-period than {group.orders.grace:.0f}"
     given = now - end.began if end and end.began else group.terms.grace
     number = end.number if end else signal.SIGTERM
     sentence = (
-        f"{places(late)} {CUT_OFF} {given:.1f} s after {number.name}, busy: a save is incomplete; "
+        f"{places(late)} {CUT_OFF} {given:.1f} s after {number.name}, busy: what it did is incomplete; "
         f"give a longer {limit}"
     )
     reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])

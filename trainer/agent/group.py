@@ -8,11 +8,12 @@ round number. Workers of a node that is `bound` live and die together: they have
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from elasticjob.api.rpc.nodes import Order, Orders, Progress
 from elasticjob.api.rpc.rendezvous import Join, Member, Recovery, World
@@ -30,6 +31,13 @@ from elasticjob.trainer.link.channel import (
     Ready,
 )
 
+PEERS: Final = re.compile(
+    r"Connection (?:closed|reset) by peer"
+    r"|gloo\S* .*(?:Broken pipe|Connection refused|Socket closed)"
+    r"|DistNetworkError: .*(?:Connection was (?:closed|reset)|Broken pipe|failed to recv|recvValue|sendBytes)"
+    r"|ncclRemoteError|remote process exited|NCCL communicator was aborted"
+)
+"""Errors of a worker that has lost its peers, and nothing else: it had reached them before."""
 KILLED = float("inf")  # `kill_at` of a worker that was killed and has not been reaped yet
 CLOSING = 1.0  # seconds of a pod's grace that the agent keeps: to say which worker was cut off, and to exit
 QUICK = 10.0  # seconds: a script that fails sooner by itself made no progress
@@ -433,7 +441,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         hung=bool(worker.hang),
         step=group.progress.step if group.progress else 0,
         out_of_memory="" if worker.hang else event.out_of_memory,
-        fruitless=event.code > 0 and not worker.progressed and quick,
+        fruitless=event.code > 0 and not worker.progressed and quick and not PEERS.search(event.message),
         elastic=worker.elastic,
         after_end=worker.ended,
         main=worker.elastic and worker.slot == group.main,

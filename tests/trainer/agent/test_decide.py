@@ -354,7 +354,10 @@ def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
     assert story.then(after=TERMS.grace) == ["SIGKILL 0", "failure"]
     assert story.then(Ended(0, -9)) == ["exit 143 Left"]
     assert story.group.ending is not None
-    assert "worker 0 was cut off 20.0 s after SIGTERM, busy: a save is" in story.group.ending.message
+    assert (
+        "worker 0 was cut off 20.0 s after SIGTERM, busy: what it did is incomplete"
+        in story.group.ending.message
+    )
 
 
 def test_sigterm_ends_a_plain_script_by_sigterm() -> None:
@@ -379,7 +382,7 @@ def test_a_deletion_with_another_grace_is_followed() -> None:
     assert story.then(after=59.9) == []
     assert story.then(after=0.1) == ["SIGKILL 0", "failure"]
     assert story.group.ending is not None
-    assert "give a longer terminationGracePeriodSeconds" in story.group.ending.message
+    assert "give a longer --grace-period than 61" in story.group.ending.message
 
 
 @pytest.mark.parametrize("code", [0, 143, 1])
@@ -635,6 +638,17 @@ def test_failure_that_echoes_a_lost_node_is_not_charged() -> None:
     assert story.then(Ended(0, 1, "RuntimeError: Connection closed by peer"), after=60) == ["leave 1"]
     assert again_at(story.group) == story.now + 1.0
     assert story.then(orders(2, Order.REGROUP, 1, "b", "a")) == ["failure", "join after 1 with 1 at 0"]
+
+
+def test_an_error_of_lost_peers_is_no_try_without_progress() -> None:
+    story = restarting("a", "b", max_restarts=9)
+    for number in range(1, 5):
+        error = (
+            "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:9"
+        )
+        story.then(Ended(0, 1, error), orders(2 * number, Order.REGROUP, number, "b"))
+        assert story.group.ending is None
+        story.then(formed(number + 1, "a", "b"))
 
 
 def test_plain_workers_end_with_their_world() -> None:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from elasticjob.trainer.agent.group import PEERS
+
 RANK: Final = re.compile(r"^(?:\[rank\d+\]: ?)+")  # torch's, before each line of a traceback
 LOGS: Final = re.compile(
     r"^(?:\[rank\d+\]:)?\[?[EWIVF]\d{4} [\d:.]+ .*\]"  # glog: [E1127 12:00:00.123 Some.cpp:7] [c10d] …
@@ -27,13 +29,6 @@ LINKS: Final = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-PEERS: Final = re.compile(
-    r"Connection (?:closed|reset) by peer"
-    r"|gloo\S* .*(?:Broken pipe|Connection refused|Socket closed)"
-    r"|DistNetworkError: .*(?:Connection was (?:closed|reset)|Broken pipe|failed to recv|recvValue|sendBytes)"
-    r"|ncclRemoteError|remote process exited|NCCL communicator was aborted"
-)
-"""Errors of a worker that has lost its peers, and nothing else: it had reached them before."""
 CAUGHT: Final = re.compile(r"Caught \w+ in DataLoader worker")
 LONGEST: Final = 400  # lines of a traceback that are held back
 
