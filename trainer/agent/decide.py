@@ -118,8 +118,8 @@ def cut_off(group: Group, late: Sequence[Worker], now: float) -> Step:
     given = now - end.began if end and end.began else group.terms.grace
     number = end.number if end else signal.SIGTERM
     sentence = (
-        f"{places(late)} {CUT_OFF} {given:.1f} s after {number.name}, busy: what it did is incomplete; "
-        f"give a longer {limit}"
+        f"{places(late)} {CUT_OFF} {given:.1f} s after {number.name}, still there: what it did is "
+        f"incomplete; give a longer {limit}"
     )
     reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])
     told = replace(end, message=f"{end.message}; {sentence}") if end else None

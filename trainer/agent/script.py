@@ -135,10 +135,27 @@ def why_cold(script: Script) -> str:
     """Return why a process that has imported torch cannot be this script's, empty if it can: the script sets
     what torch reads at its import.
     """
-    nodes = syntax(script)
+    source = script.source()
+    return _sets_early(source, Path(folder(script)), set()) if source is not None else ""
+
+
+def _sets_early(source: Path, beside: Path, seen: set[Path]) -> str:
+    """Return what a file, or a module beside the script that it imports before torch, sets too late."""
+    seen.add(source)
+    nodes = parsed(source)
     first = min((line for node in nodes for line in imports_at(node)), default=sys.maxsize)
-    early = [name for node in nodes for name, line in sets(node) if AT_IMPORT.match(name) and line < first]
-    return f"it sets {early[0]} before it imports torch" if early else ""
+    for name in (
+        name for node in nodes for name, line in sets(node) if AT_IMPORT.match(name) and line < first
+    ):
+        return f"{source.name} sets {name} before torch is imported"
+    own = (beside / f"{name}.py" for node in nodes for name in imported(node, set()) if line_of(node) < first)
+    found = (_sets_early(each, beside, seen) for each in own if each not in seen and each.is_file())
+    return next(filter(None, found), "")
+
+
+def line_of(node: ast.AST) -> int:
+    """Return the line of a statement."""
+    return int(getattr(node, "lineno", 0))
 
 
 def imports_at(node: ast.AST) -> Iterator[int]:
@@ -206,8 +223,11 @@ def imports(script: Script) -> frozenset[str]:
 def syntax(script: Script) -> Sequence[ast.AST]:
     """Return all nodes of the script's own source; none if it cannot be read."""
     path = script.source()
-    if path is None:
-        return ()
+    return parsed(path) if path is not None else ()
+
+
+def parsed(path: Path) -> Sequence[ast.AST]:
+    """Return all nodes of a source; none if it cannot be read."""
     try:
         return list(ast.walk(ast.parse(path.read_bytes())))
     except (OSError, SyntaxError, ValueError):

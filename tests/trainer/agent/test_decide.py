@@ -355,7 +355,7 @@ def test_sigterm_without_a_boundary_kills_after_the_grace_period() -> None:
     assert story.then(Ended(0, -9)) == ["exit 143 Left"]
     assert story.group.ending is not None
     assert (
-        "worker 0 was cut off 20.0 s after SIGTERM, busy: what it did is incomplete"
+        "worker 0 was cut off 20.0 s after SIGTERM, still there: what it did is incomplete"
         in story.group.ending.message
     )
 

@@ -59,17 +59,26 @@ def test_imports_tell_whether_a_script_is_elastic(tmp_path: Path, source: str, e
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch", "it sets OMP_NUM_THREADS before"),
+        (
+            "import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch",
+            "train.py sets OMP_NUM_THREADS before",
+        ),
         (
             "from os import environ\nenviron.setdefault('MKL_NUM_THREADS', '3')",
-            "it sets MKL_NUM_THREADS before",
+            "train.py sets MKL_NUM_THREADS before",
         ),
         (
             "import os\nos.environ.update({'TORCH_LOGS': 'dynamo'}, A='1')\nimport torch",
-            "it sets TORCH_LOGS before",
+            "train.py sets TORCH_LOGS before",
         ),
-        ("import os\nos.environ.update(TORCHINDUCTOR_FX_GRAPH_CACHE='1')", "it sets TORCHINDUCTOR_FX_GRAPH"),
-        ("import os\nos.environ |= {'OMP_NUM_THREADS': '3'}\nimport torch", "it sets OMP_NUM_THREADS"),
+        (
+            "import os\nos.environ.update(TORCHINDUCTOR_FX_GRAPH_CACHE='1')",
+            "train.py sets TORCHINDUCTOR_FX_GRAPH",
+        ),
+        ("import os\nos.environ |= {'OMP_NUM_THREADS': '3'}\nimport torch", "train.py sets OMP_NUM_THREADS"),
+        ("import settings\nimport torch", "settings.py sets OMP_NUM_THREADS"),
+        ("import more\nimport torch", "settings.py sets OMP_NUM_THREADS"),
+        ("import torch\nimport settings", ""),
         ("import os, torch\nos.environ['OMP_NUM_THREADS'] = '3'", ""),  # too late with python, too
         ("import os\nprint(os.environ['OMP_NUM_THREADS'])\nimport torch", ""),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nimport torch", ""),  # read when CUDA is used
@@ -81,6 +90,8 @@ def test_a_script_that_sets_what_torch_reads_at_its_import_starts_cold(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
+    (tmp_path / "settings.py").write_text("import os, more\nos.environ['OMP_NUM_THREADS'] = '3'")
+    (tmp_path / "more.py").write_text("import settings")
     assert why_cold(Script(str(script))).startswith(why)
     assert bool(why_cold(Script(str(script)))) is bool(why)
 
