@@ -108,6 +108,8 @@ def _training(job: ElasticJob) -> Iterator[str]:
 def _checkpoint(training: Training) -> str:
     if training.checkpoint_step is not None:
         return f"checkpoint of step {training.checkpoint_step}"
+    if training.checkpoint_memory_step is not None:
+        return f"checkpoint of step {training.checkpoint_memory_step} in memory"
     return "no checkpoint is known" if training.step else ""
 
 

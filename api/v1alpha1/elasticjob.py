@@ -560,7 +560,7 @@ class Finding(Part):
 
     reason: str
     """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff,
-    Unfinished or HeldBack."""
+    Unfinished, HeldBack or FailsAtStart."""
 
     message: str
     """The verdict in a sentence."""
@@ -577,6 +577,10 @@ class Training(Part):
 
     checkpoint_step: int | None = None
     """Step of the newest checkpoint that is known to be in storage; absent: none is known."""
+
+    checkpoint_memory_step: int | None = None
+    """Step of the newest checkpoint in the memory of nodes, which is written when the
+    job is suspended, unless checkpoints are kept in memory alone."""
 
     lost_steps: int | None = None
     """Steps that were made again, since neither a checkpoint nor a worker had them."""

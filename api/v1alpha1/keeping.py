@@ -1,6 +1,7 @@
 """What of a training outlives its pods, as far as the status of its job tells; pure.
 
-A job of an older master tells of no checkpoint, and neither does a script that writes its own.
+A job of an older master tells of no checkpoint, and neither does a script that writes its own. What is in the
+memory of nodes is written when the job is suspended, but not if its script keeps checkpoints there alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ OWN = "unless its script writes and reads its own"
 def loss(job: ElasticJob) -> str:
     """Return in a sentence what ends with a job's pods; empty before it has trained, or with a checkpoint."""
     training = job.status.training
-    if training is None or training.checkpoint_step is not None or not (training.step or training.round):
+    if training is None or not (training.step or training.round):
+        return ""
+    if training.checkpoint_step is not None or training.checkpoint_memory_step is not None:
         return ""
     steps = f", and its {training.step:,} steps are lost" if training.step else ""
     return f"no checkpoint of the job is known: {OWN}, it begins again{steps}"
@@ -22,6 +25,13 @@ def loss(job: ElasticJob) -> str:
 def outlook(job: ElasticJob) -> str:
     """Return in a sentence where a job goes on in new pods; empty before it has trained."""
     training = job.status.training
-    if training is None or training.checkpoint_step is None:
-        return loss(job)
-    return f"it goes on from its newest checkpoint: step {training.checkpoint_step:,} or later"
+    if training is None:
+        return ""
+    if training.checkpoint_step is not None:
+        return f"it goes on from its newest checkpoint: step {training.checkpoint_step:,} or later"
+    if training.checkpoint_memory_step is not None:
+        return (
+            "its progress is saved when it is suspended, unless it keeps checkpoints in memory alone: "
+            f"step {training.checkpoint_memory_step:,} or later"
+        )
+    return loss(job)

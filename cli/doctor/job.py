@@ -193,10 +193,12 @@ def is_warned_of(seen: OneJob, now: datetime) -> Iterable[Finding]:
         for event in seen.events
         if event.type == "Warning" and event.involved_object.kind == "ElasticJob"
     ]
+    training = seen.job.status.training
+    named = {seen.job.status.reason, *(found.reason for found in (training.findings if training else ()))}
     last = {event.reason: event for event in sorted(about, key=when)}
     for event in [*last.values()][-3:]:
         at = event.last_timestamp or event.event_time
-        told_already = event.reason == seen.job.status.reason or seen.job.status.phase in FINISHED
+        told_already = event.reason in named or seen.job.status.phase in FINISHED
         if at is not None and now - at < RECENT and not told_already:
             yield Finding(
                 Grade.DOUBTFUL,

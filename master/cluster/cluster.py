@@ -121,6 +121,7 @@ def training_status(job: Job) -> Manifest:
     known = {
         "step": latest and latest.step,
         "checkpointStep": training.stored or None,
+        "checkpointMemoryStep": progress.kept(job).in_memory or None,
         "lostSteps": training.lost or None,
         "epoch": latest and round(latest.epoch, 4),
         "progress": share if share is None else round(min(1.0, share), 4),

@@ -16,7 +16,7 @@ from elasticjob.master.handlers import check as checks
 from elasticjob.master.handlers import nodes, parameters, rendezvous, shards
 from elasticjob.master.health import verdict, watch
 from elasticjob.master.progress import goodput
-from elasticjob.master.rendezvous import servers
+from elasticjob.master.rendezvous import holding, servers
 from elasticjob.master.scaling import statistics
 from elasticjob.master.shards import book
 from elasticjob.master.state.job import Job, Turn
@@ -85,6 +85,7 @@ CUT: dict[type[Request[Any]], Change] = {
 
 TIMEOUTS: dict[str, Callable[[Job, datetime], Job]] = {
     "account": goodput.close,
+    "holding": holding.look,
     "nodes": nodes.tick,
     "check": checks.settle,
     "shards": lambda job, now: _with_shards(job, book.tick(job.shards, now)),

@@ -34,6 +34,8 @@ def record(job: Job, progress: Progress, now: datetime) -> Job:
         world = job.world
         job = charge(job, _redone(training, progress) * world.size, Cause.RECOMPUTE)
         training = _resume(training, world.round, progress, now)
+        if not training.stored and (read := _read(job, progress)):
+            training = training.but(stored=read, stored_at=now)
     elif training.progress and progress.step <= training.progress.step:
         training = _added(_measured(training, progress), progress)
     else:
@@ -116,6 +118,23 @@ def eta(training: Training) -> float | None:
     if not rate or not progress or rate.steps <= 0 or progress.total_steps <= 0:
         return None
     return max(0.0, (progress.total_steps - progress.step) / rate.steps)
+
+
+def _read(job: Job, progress: Progress) -> int:
+    """Return the step of a checkpoint in storage that a job has read as it goes on, if sure; else 0.
+
+    All members are new to their world, no node has had an earlier step in its memory, and they did not come
+    so far by themselves: quick steps may have been made before the first report.
+    """
+    world, before = job.world, job.training.progress
+    if world is None or before is None or 2 * progress.step <= before.step:
+        return 0
+    if any(member.since != world.round for member in world.members):
+        return 0
+    told = (node.kept for member in world.members if (node := job.nodes.get(member.node)))
+    if any(kept and 0 < kept.in_memory < progress.step for kept in told):
+        return 0
+    return min(progress.step - 1, before.step)
 
 
 def _go_on(training: Training, progress: Progress, now: datetime) -> Training:

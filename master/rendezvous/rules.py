@@ -138,6 +138,8 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     must_wait = survivors or size < job.most
     if must_wait and job.nodes.count(_missing(job, survivors)) and now < _last_call(job, survivors):
         return ()
+    if holding.waits_for_older(job) and now < _last_call(job, survivors):
+        return ()
     age = _Age(job)
     joined = sorted((node for node in job.nodes.values() if node.joined), key=age)
     bounds, done = job.spec.bounds, job.nodes.count(lambda kind: kind.completed)
@@ -218,7 +220,7 @@ def _cut_in(job: Job, now: datetime) -> Job:
         return job
     ready = (node for node in job.nodes.values() if node.joined and not job.member(node.name))
     order = sorted(ready, key=lambda node: (bool(node.spoilt), node.place))
-    if any(node.spoilt for node in order[:entering]):
+    if job.nodes.count(lambda kind: kind.spoilt):
         inside = len(world.members)
         sizes = range(inside + entering, inside, -job.spec.bounds.unit)
         entering = holding.largest([*_inside(job, world), *order], sizes, now) - inside
@@ -293,19 +295,22 @@ class _Age:
         self.since = {member.node: member.since for member in job.world.members} if job.world else {}
         self.next = job.round + 1
         self.elastic = job.nodes.count(lambda kind: kind.joined and not kind.costly) > 0
+        self.older = job.proven.nodes if job.proven.failed else None
 
-    def __call__(self, node: Node) -> tuple[int, bool, bool, tuple[str, int, str]]:
-        return self.entered(node), node.kind.costly, bool(node.spoilt), node.place
+    def __call__(self, node: Node) -> tuple[int, bool, bool, bool, tuple[str, int, str]]:
+        is_new = self.older is not None and node.name not in self.older
+        return self.entered(node), node.kind.costly, is_new, bool(node.spoilt), node.place
 
     def entered(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
-        if not node.round or node.round < self.newest or (self.elastic and node.kind.costly):
+        if not node.holds or node.holds < self.newest or (self.elastic and node.kind.costly):
             return self.next
         return self.since.get(node.name, node.round) if node.round == self.world else node.round
 
 
 def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     """Form the world of `chosen`; other nodes hold no model state any more, and wait if they have joined."""
+    job = holding.noted(job, now)
     number, age = job.round + 1, _Age(job)
     members = tuple(_member(node, node.joined, age.entered(node)) for node in chosen if node.joined)
     slots = max(member.slots for member in members)

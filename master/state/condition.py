@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CUT_OFF = "CutOff"
     UNFINISHED = "Unfinished"
     HELD_BACK = "HeldBack"
+    FAILS_AT_START = "FailsAtStart"
 
 
 class Told(Value, frozen=True):

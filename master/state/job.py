@@ -158,6 +158,19 @@ class Verdict(Value, frozen=True):
     at: datetime
 
 
+class Proven(Value, frozen=True):
+    """The world of `round`, the last that worked, and its `nodes` with their lives: "" for any.
+
+    Since then `failed` worlds of `size` nodes in a row have failed at their start, at last that of `last`.
+    """
+
+    round: int = 0
+    nodes: dict[str, str] = msgspec.field(default_factory=dict)
+    size: int = 0
+    failed: int = 0
+    last: int = 0
+
+
 class Job(Value, frozen=True):
     """The whole state of a master.
 
@@ -179,6 +192,7 @@ class Job(Value, frozen=True):
     training: Training = Training()
     account: Account = Account()
     health: Health = Health()
+    proven: Proven = Proven()
     restarts: int = 0  # workers that failed
     verdict: Verdict | None = None
     fatal: str = ""  # a failure with which the job fails, by the failure policy

@@ -144,6 +144,15 @@ class Node(Value, frozen=True):
         return self.role, self.index, self.name
 
     @property
+    def holds(self) -> int:
+        """The round whose model state the node holds, 0 if none.
+
+        A script that a change of the world restarts has nothing of a world that failed as the node came.
+        """
+        is_empty = not self.elastic and any(each.round == self.round for each in self.spoilt.values())
+        return 0 if is_empty else self.round
+
+    @property
     def kind(self) -> Kind:
         """What the rules ask about the node: equal kinds are counted together (see `Roster`)."""
         ended, running = self.ended, self.phase is Phase.RUNNING
@@ -157,7 +166,7 @@ class Node(Value, frozen=True):
             finished=self.finished,
             joined=self.joined is not None,
             out=out,
-            holds=self.round,
+            holds=self.holds,
             costly=self.joined is not None and self.joined.recovery is Recovery.RESTART,
             pends=self.pends is not None,
             spoilt=bool(self.spoilt),

@@ -38,6 +38,12 @@ def job(training: dict[str, Any] | None, *, image: str = "a", **spec: Any) -> El
             "",
             "it goes on from its newest checkpoint: step 1,400 or later",
         ),
+        (
+            {"step": 1420, "round": 1, "checkpointMemoryStep": 1419},
+            "",
+            "its progress is saved when it is suspended, unless it keeps checkpoints in memory alone: "
+            "step 1,419 or later",
+        ),
     ],
 )
 def test_only_a_known_checkpoint_keeps_the_progress(

@@ -109,6 +109,12 @@ UNSCHEDULABLE = {
 }
 
 
+def test_what_its_master_has_found_is_told_once() -> None:
+    found = {"time": at(minutes=3), "reason": "NodeLost", "message": "node a is gone, and more"}
+    seen = OneJob(a_job({"training": {"findings": [found]}}), events=(WARNING,))
+    assert len([each for each in job.examine(seen, NOW) if "node a is gone" in each.sentence]) == 1
+
+
 @pytest.mark.parametrize(
     ("seen", "grade", "sentence", "command"),
     [

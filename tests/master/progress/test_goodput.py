@@ -96,7 +96,14 @@ def test_steps_that_are_made_again_were_not_productive() -> None:
 
 @pytest.mark.parametrize(
     ("stored", "first", "lost", "kept"),
-    [(0, 1, 100, 0), (80, 81, 20, 80), (80, 41, 60, 40), (100, 101, 0, 100)],
+    [
+        (0, 1, 100, 0),
+        (80, 81, 20, 80),
+        (80, 41, 60, 40),
+        (100, 101, 0, 100),
+        (0, 126, 0, 100),  # saved as it was suspended: it has read a later one
+        (0, 91, 10, 90),
+    ],
 )
 def test_steps_that_a_suspension_has_cost_are_lost_under_the_next_master_too(
     stored: int, first: int, lost: int, kept: int

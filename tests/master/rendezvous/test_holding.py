@@ -131,3 +131,114 @@ def test_the_smallest_world_is_tried_again_and_again(enter: Callable[..., Join])
         assert game.job.round == before + 1
         game.ask(failure("node-0", final=False, number=before + 1), leave("node-0", before + 1))
         game.ask(enter("node-0", after=before + 1))
+
+
+def relaunched(game: Played, enter: Callable[..., Join], life: str, *names: str) -> None:
+    """Pods of nodes are made again, one after the other; all that live go on."""
+    for name in names:
+        game.wait(2, *game.job.nodes)
+        game.ask(watch(name, life), enter(name, life))
+    game.wait(4, *game.job.nodes)
+
+
+@pytest.mark.parametrize("back", [NODES[:2], NODES[1::-1]], ids=["in order", "in the other order"])
+@pytest.mark.parametrize("quick", [False, True], ids=["the newcomer is last", "the newcomer is first"])
+def test_a_plain_world_that_ran_is_formed_again_whoever_is_relaunched(back: list[str], quick: bool) -> None:
+    """Only rank 0 refuses a world of 3; its node fails for good, and so does the other one's."""
+    game = played(*NODES[:2], enter=plain, maximum=3, replicas=3, restart_count=3)
+    game.wait(12, *NODES[:2])
+    cut_in(game, plain, "node-2")
+    assert game.names() == NODES[:3]
+    number, start = game.job.round, game.now
+    game.ask(failure("node-0", number=number), failure("node-1", number=number))
+    for life in ("second", "third", "fourth"):
+        if quick:
+            game.ask(plain("node-2", after=number))
+        relaunched(game, plain, life, *back)
+        if not quick:
+            game.ask(plain("node-2", after=number))
+            game.wait(2, *game.job.nodes)
+        assert len(game.names()) < 3
+        quick = False
+        game.wait(12, *game.job.nodes)
+        assert len(game.names()) < 3
+        number = game.job.round
+    assert game.now - start < holding.AGAIN
+    held = [each for each in game.job.health.findings if each.reason is Kind.HELD_BACK]
+    assert [(each.about, each.until) for each in held] == [("node-2", None)]
+    assert "node-2 is held back: worlds of 3 nodes failed when it came" in held[0].message
+    game.wait(600, *game.job.nodes)
+    assert [bool(each.until) for each in game.job.health.findings] == [True]
+
+
+def test_older_members_that_are_made_again_are_waited_for() -> None:
+    game = played(*NODES[:2], enter=plain, maximum=3)
+    game.wait(12, *NODES[:2])
+    cut_in(game, plain, "node-2")
+    for life in ("second", "third"):
+        number = game.job.round
+        if len(game.names()) == 3:
+            game.ask(failure("node-0", final=False, number=number), leave("node-0", number))
+        game.ask(leave("node-1", number, life="" if life == "second" else "second"))
+        game.ask(plain("node-2", after=number))
+        assert game.job.round == number
+        relaunched(game, plain, life, *NODES[:2])
+        assert sorted(game.names()) == NODES[:2]
+        assert sorted(game.job.proven.nodes) == NODES[:2]
+        game.wait(12, *game.job.nodes)
+
+
+def test_where_nobody_came_a_finding_names_the_size(enter: Callable[..., Join]) -> None:
+    game = played(*NODES[:3], enter=enter, maximum=3)
+    trains(game, *NODES[:3])
+    game.ask(leave("node-2", 1, planned=True))
+    game.ask(*(enter(name, after=1) for name in NODES[:2]))
+    game.wait(1, *NODES[:2])
+    for _ in range(3):
+        assert game.names() == NODES[:2]
+        fails(game, enter, *NODES[:2])
+    assert not any(node.spoilt for node in game.job.nodes.values())
+    (found,) = game.job.health.findings
+    assert (found.reason, found.about, found.until) == (Kind.FAILS_AT_START, "2 nodes", None)
+    assert found.message.startswith("worlds of 2 nodes fail at their start; node-0: ")
+    trains(game, *NODES[:2])
+    game.tick()
+    assert game.job.health.findings[0].until
+
+
+ENDS: dict[str, Callable[[Played], object]] = {
+    "the node is in a world that works": lambda game: [
+        cut_in(game, plain, "node-3"),  # type: ignore[func-returns-value]
+        game.wait(1, *NODES),  # type: ignore[func-returns-value]
+        trains(game, *NODES),  # type: ignore[func-returns-value]
+    ],
+    "the node leaves": lambda game: game.ask(leave("node-2", 0, planned=True)),
+    "its time is over": lambda game: game.wait(600, *game.job.nodes),
+    "the job is smaller": lambda game: game._become(
+        game.job.but(spec=game.job.spec.but(bounds=game.job.spec.bounds.__class__(least=1, most=2)))
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ENDS.values(), ids=ENDS)
+def test_a_finding_closes_when_nobody_is_held_back(how: Callable[[Played], object]) -> None:
+    game = played(*NODES[:2], enter=plain, maximum=4)
+    trains(game, *NODES[:2])
+    cut_in(game, plain, "node-2")
+    fails(game, plain, *NODES[:3])
+    trains(game, *NODES[:2])
+    game.tick()
+    assert not game.job.health.findings[0].until
+    how(game)
+    game.tick()
+    assert [bool(each.until) for each in game.job.health.findings] == [True]
+
+
+def test_an_older_member_on_a_machine_that_breaks_it_is_a_newcomer(enter: Callable[..., Join]) -> None:
+    game = played(*NODES[:3], enter=enter, maximum=3)
+    trains(game, *NODES[:3])
+    game.tick()
+    game.ask(watch("node-2", "second"), enter("node-2", "second"))
+    game.ask(*(enter(name, after=1) for name in NODES[:2]))
+    game.ask(failure("node-0", final=False, number=2))
+    assert {name for name, node in game.job.nodes.items() if node.spoilt} == {"node-2"}
