@@ -54,8 +54,6 @@ def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
         raise Stale(f"incarnation {request.incarnation} of {request.node} was replaced by {node.incarnation}")
     if not node.incarnation:
         return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
-    if left := job.leaving.get(node.name):  # only its old life was in the world
-        job = rules.end(job, left.reason, now)
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job, job.nodes[node.name], request))
