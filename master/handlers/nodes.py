@@ -76,6 +76,8 @@ class Pod(msgspec.Struct, frozen=True):
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
     """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
     incarnations.believe(request.node, "version", request.seen, job.version)
+    if done := incarnations.finished(job, request):
+        return Turn(job, _Draft(job.version, None).stop(request.round, done))
     job = incarnations.enter(job, request, now)
     job = incarnations.claim(job, request.node, request.round, now)
     node = job.nodes[request.node]
