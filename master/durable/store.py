@@ -176,7 +176,8 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
         ) from error
     gap = now - job.saved if job.saved else timedelta(0)
     job = progress.moved(job, gap).but(scaling=job.scaling.moved(gap))
-    nodes = Roster(_waiting_for_a_word(node, spec, now) for node in job.nodes.values())
+    again = job.spec.suspended  # from its last checkpoint on, with all nodes
+    nodes = Roster(_waiting_for_a_word(node, spec, now, again) for node in job.nodes.values())
     job = job.but(account=goodput.taken_over(job.account, now))
     gathering = None if job.running else now
     check = job.check.but(waiting={}, session=None)  # agents report again
@@ -186,7 +187,11 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
     return job.but(check=check, shards=shards, parameters=parameters, health=of_round(job.health, 0, now))
 
 
-def _waiting_for_a_word(node: Node, spec: Spec, now: datetime) -> Node:
-    """Return the node with a fresh heartbeat deadline; long polls are dropped, since agents repeat them."""
+def _waiting_for_a_word(node: Node, spec: Spec, now: datetime, again: bool) -> Node:
+    """Return the node with a fresh heartbeat deadline; long polls are dropped, since agents repeat them.
+
+    In a job that goes on `again` after it was suspended, nodes that had finished take part as others do.
+    """
     more = max(timedelta(0), spec.limits.takeover - spec.limits.silence)
+    node = node.but(finished=False) if again else node
     return node.but(beat=now + more if node.beat else None, joined=None)

@@ -54,8 +54,8 @@ def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
         raise Stale(f"incarnation {request.incarnation} of {request.node} was replaced by {node.incarnation}")
     if not node.incarnation:
         return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
-    if left := job.leaving.get(node.name):  # only its old life was in the world
-        job = rules.end(job, left.reason, now)
+    if why := finished(job, request):
+        raise Refused(why)
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
     job = job.put(_reborn(job, job.nodes[node.name], request))
@@ -66,6 +66,17 @@ def believe(node: str, what: str, number: int, known: int) -> None:
     """Raise Refused if no earlier master can have counted to `number`: every node would have to follow."""
     if number > known + JUMP:
         raise Refused(f"{node} sends {what} {number}, but the job is at {known}: start its agent again")
+
+
+def finished(job: Job, request: Watch | Join | Check) -> str:
+    """Return why the next life of a node has nothing to do: the part of the node is done, whatever becomes of
+    its pod; empty if that is not so, or it has finished only because others left.
+    """
+    node = job.nodes.get(request.node)
+    if node is None or not node.finished or node.with_a_leave:
+        return ""
+    is_next = request.incarnation not in (node.incarnation, *node.retired)
+    return f"{node.name} has finished: it enters no world any more" if is_next else ""
 
 
 def claim(job: Job, name: str, number: int, now: datetime) -> Job:

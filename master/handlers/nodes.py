@@ -76,6 +76,8 @@ class Pod(msgspec.Struct, frozen=True):
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
     """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
     incarnations.believe(request.node, "version", request.seen, job.version)
+    if done := incarnations.finished(job, request):
+        return Turn(job, _Draft(job.version, None).stop(request.round, done))
     job = incarnations.enter(job, request, now)
     job = incarnations.claim(job, request.node, request.round, now)
     node = job.nodes[request.node]
@@ -100,7 +102,9 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
         return order.stop(node.round, job.verdict.message, failed=failed)
     if job.member(node.name):
         if job.ending:
-            return order.regroup(node.round, job.ending.reason, job.ending.lost or job.ending.broken)
+            still = rules.waits_for(job, now) if node.joined else ""
+            reason = f"{job.ending.reason}; the next world {still}" if still else job.ending.reason
+            return order.regroup(node.round, reason, job.ending.lost or job.ending.broken)
         hang = job.health.hang
         leaving = tuple(job.leaving)[:NAMED]
         return order.train(
@@ -224,9 +228,10 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     job = _with_alarms(job, node, request.progress, None, now)
     if request.progress:
         job = progress.record(job, request.progress, now)
-    if node.name in job.leaving:  # it has saved, and its replacement goes on
+    if rules.leaves(job, node.name):  # it has saved, and its replacement goes on
         return Turn(rules.settle(rules.left(job, node.name, now), now), Empty())
-    job = job.put(job.nodes[node.name].but(finished=True, with_a_leave=bool(job.leaving), joined=None))
+    with_a_leave = bool(job.leaving or (job.ending and job.ending.saving))
+    job = job.put(job.nodes[node.name].but(finished=True, with_a_leave=with_a_leave, joined=None))
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
 
@@ -256,11 +261,12 @@ def doubt(job: Job, request: Watch, now: datetime) -> Job:
 def tick(job: Job, now: datetime) -> Job:
     """Lose nodes without heartbeats, drop joins that were not repeated, and settle the round.
 
-    The join timeout does not count while pods wait for capacity: their pending limit is the user's.
+    The join timeout does not count while pods wait for capacity: their pending limit is the user's. Nor while
+    members of the last world may save: their grace is.
     """
     if _may_be_late(job, now):
         job = _without_the_late(job, now)
-    if job.gathering and job.waits_for_pods:
+    if job.gathering and (job.waits_for_pods or rules.saving(job, now)):
         job = job.but(gathering=now)
     return rules.settle(job, now)
 
@@ -363,7 +369,8 @@ def _leaves(job: Job, node: Node, now: datetime) -> Job:
     job = job.put(node.but(leaving=True, joined=None)).but(version=job.version + 1)
     if node.finished:
         return job
-    return rules.depart(job, node.name, f"pod {node.pod} is being deleted", node.grace or 0.0, now)
+    grace = 0.0 if job.ending and node.joined else node.grace or 0.0  # its script has ended already
+    return rules.depart(job, node.name, f"pod {node.pod} is being deleted", grace, now)
 
 
 def gone(job: Job, node: Node, why: str, now: datetime) -> Job:

@@ -97,10 +97,12 @@ def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
     Its pod's deletion may give another grace than the one that the agent was started with.
     """
     job = job.put(node.but(leaving=True, joined=None))
-    if node.name in job.leaving:
+    if rules.leaves(job, node.name):
         return job if request.grace > 0 else rules.left(job, node.name, now)
     because = f": {request.reason}" if request.reason else ""
     grace = node.grace if node.grace is not None and request.grace > 0 else request.grace
+    if job.ending and node.joined:  # its script has ended already
+        grace = 0.0
     return rules.depart(job, node.name, f"{node.name} leaves{because}", grace, now)
 
 

@@ -173,7 +173,7 @@ def _resume(training: Training, number: int, progress: Progress, now: datetime) 
         window=(Sample(at=now, step=progress.step, samples=progress.samples),),
         productive=training.productive + _before_the_stop(training, change) - _redone(training, progress),
         lost=training.lost + _steps_again(training, progress),
-        stored=min(training.stored, max(0, progress.step - 1)),  # a later one was not found
+        stored=min(training.stored, _loaded(training, progress)),  # a later one was not found
         standstill=training.standstill + (stood or 0.0),
     )
 
@@ -205,7 +205,17 @@ def _redone(training: Training, progress: Progress) -> float:
 
 def _steps_again(training: Training, progress: Progress) -> int:
     """Return how many steps are made again, if training resumed from an older step."""
-    return max(0, training.progress.step - progress.step + 1) if training.progress else 0
+    return max(0, training.progress.step - _loaded(training, progress)) if training.progress else 0
+
+
+def _loaded(training: Training, progress: Progress) -> int:
+    """Return the step from which a round goes on whose first progress this is: usually the one before it.
+
+    Where nothing is left to train, no step is made: what is told is the checkpoint of the last one.
+    """
+    if progress.step == progress.total_steps == training.stored:
+        return progress.step
+    return max(0, progress.step - 1)
 
 
 def _measured(training: Training, progress: Progress) -> Training:

@@ -13,7 +13,8 @@ elastic are newcomers, and come last: they begin again with each world, and take
 elastic member has before they made a step: the training is over. A member that is lost after the last step
 does what it did there again, in a world with the others that have not finished.
 7. A running world of plain scripts ends once every member that leaves is gone, or had its time to save. The
-others train on until then, or wait with what they save together.
+others train on until then, or wait with what they save together; so do next lives of those that are gone. If
+it breaks meanwhile, the next world waits as long: it would begin without what they save.
 8. A node whose coming has made worlds of a size fail does not enter one of that size (`holding.py`).
 9. A running world ends for newcomers that are ready, in groups of the unit, as far as there is room. Where
 that restarts the workers (plain scripts), newcomers are gathered until no other has come for a while.
@@ -21,7 +22,7 @@ that restarts the workers (plain scripts), newcomers are gathered until no other
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.rendezvous import Member, World
@@ -48,10 +49,12 @@ def lose(job: Job, name: str, why: str, now: datetime) -> Job:
     node = job.nodes[name]
     if node.finished:  # it succeeded, so the world is not broken
         return job
-    if name in job.leaving:
-        return left(job, name, now)
     member = job.member(name)
+    if member and name in job.leaving:
+        return left(job, name, now)
     job = job.put(node.but(round=0, joined=None))
+    if member and job.ending and name in job.ending.saving:  # it was to go
+        return job.but(version=job.version + 1)
     return end(job, why, now, lost=(name,)) if member else job
 
 
@@ -61,7 +64,9 @@ def end(
     """End the world: at once if members are `lost`, at its next step boundary otherwise."""
     old = job.ending or Ending(reason=reason, since=now)
     left = (*job.leaving, *left)
-    news = old.but(lost=_union(old.lost, lost), left=_union(old.left, left))
+    news = old.but(
+        lost=_union(old.lost, lost), left=_union(old.left, left), saving=old.saving | _until(job.leaving)
+    )
     if lost and not old.lost:
         news = news.but(reason=reason, stopped=old.stopped or now)
     if not job.world or news == job.ending:
@@ -78,9 +83,13 @@ def depart(job: Job, name: str, reason: str, grace: float, now: datetime) -> Job
     before = job.leaving.get(name)
     if not job.member(name) or (before and before.gone):
         return job
-    if grace <= 0 or not job.running or not _is_plain(job):
+    if job.ending and name in job.ending.saving and job.ending.saving[name] <= now:
+        return job
+    if grace <= 0 or job.verdict or not _is_plain(job):
         return end(job, reason, now, left=(name,))
     until = now + timedelta(seconds=min(grace, LONGEST)) + MARGIN
+    if job.ending:
+        return _saves(end(job, reason, now, left=(name,)), name, until)
     news = {**job.leaving, name: Departure(until=until, reason=before.reason if before else reason)}
     is_named = len(job.leaving) < NAMED
     return job.but(leaving=news, version=job.version + is_named)
@@ -88,8 +97,33 @@ def depart(job: Job, name: str, reason: str, grace: float, now: datetime) -> Job
 
 def left(job: Job, name: str, now: datetime) -> Job:
     """Note that a member which was leaving is gone: it stays in its world while others leave it, too."""
+    if name not in job.leaving:
+        return _saves(job, name, now)
     gone = job.leaving[name].but(until=now, gone=True)
     return _end_with_the_leavers(job.but(leaving={**job.leaving, name: gone}), now)
+
+
+def leaves(job: Job, name: str) -> bool:
+    """Whether a member of the last world was asked to end, and had time to save."""
+    return job.member(name) and (name in job.leaving or bool(job.ending and name in job.ending.saving))
+
+
+def saving(job: Job, now: datetime) -> list[str]:
+    """Return the members of the last world that were asked to end, and may still save."""
+    until = job.ending.saving if job.ending else _until(job.leaving)
+    return [name for name, end in until.items() if end > now and job.member(name)]
+
+
+def _saves(job: Job, name: str, until: datetime) -> Job:
+    """Let the next world wait for a member of the one that has ended."""
+    if job.ending is None:
+        return job
+    ending = job.ending.but(saving=job.ending.saving | {name: until})
+    return job.but(ending=ending, version=job.version + 1)
+
+
+def _until(leaving: Mapping[str, Departure]) -> dict[str, datetime]:
+    return {name: each.until for name, each in leaving.items()}
 
 
 def _end_with_the_leavers(job: Job, now: datetime) -> Job:
@@ -132,7 +166,7 @@ def settle(job: Job, now: datetime) -> Job:
 def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     """Return the nodes that form the next world now, in rank order; empty while it has to wait."""
     _, size = _joined(job)
-    if not size:
+    if not size or saving(job, now):
         return ()
     survivors = _has_survivors(job)
     must_wait = survivors or size < job.most
@@ -181,6 +215,8 @@ def _finished_and_rest(world: World, job: Job) -> tuple[list[int], list[tuple[in
 def why_waiting(job: Job, now: datetime) -> str:
     """Return in one sentence what the next world waits for."""
     joined, size = _joined(job)
+    if still := waits_for(job, now):
+        return f"{joined} node{'s' * (joined != 1)} joined; {still}"
     if not size:
         return f"{joined} of at least {job.spec.bounds.smallest} nodes joined"
     survivors = _has_survivors(job)
@@ -193,12 +229,20 @@ def why_waiting(job: Job, now: datetime) -> str:
     return f"{joined} node{'s' * (joined != 1)} joined; waiting for {missing}, {left:.0f} s at most"
 
 
+def waits_for(job: Job, now: datetime) -> str:
+    """Return for whom all wait that have joined, since it may save; empty if for nobody."""
+    if not (names := saving(job, now)):
+        return ""
+    return f"waits for {few(names)}, which leave{'s' * (len(names) == 1)} and may still save"
+
+
 def sentence(job: Job, now: datetime) -> str:
     """Return in one sentence what the world does now."""
     if job.verdict:
         return job.verdict.message
     if world := job.running:
-        leaving = f"; {few(job.leaving)} may save, and leave" if job.leaving else ""
+        still = waits_for(job, now)
+        leaving = f"; the next world {still}" if still else ""
         trains = f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
         spoilt = job.nodes.count(lambda kind: kind.spoilt and kind.joined)
         return f"{trains}{leaving}{holding.sentence(job) if spoilt else ''}"

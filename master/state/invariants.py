@@ -41,15 +41,26 @@ def _members_are_what_the_world_says(job: Job) -> str:
 def _running_world_is_whole(job: Job) -> str:
     if not job.running:
         return ""
-    gone = [member.node for member in job.running.members if not job.member(member.node)]
+    names = [member.node for member in job.running.members if not _has_left(job, member.node)]
+    gone = [name for name in names if not job.member(name)]
     return f"world {job.running.round} runs without its members {gone}" if gone else ""
 
 
 def _only_members_of_a_running_world_leave_it(job: Job) -> str:
+    inside = {member.node for member in job.world.members} if job.world else set()
     wrong = [
-        name for name in job.leaving if job.ending or not job.member(name) or not job.nodes[name].leaving
+        name
+        for name in job.leaving
+        if job.ending
+        or name not in inside
+        or not (_has_left(job, name) or (job.member(name) and job.nodes[name].leaving))
     ]
     return f"{wrong} leave a world that they are not in" if wrong else ""
+
+
+def _has_left(job: Job, name: str) -> bool:
+    """Whether a member is gone, and its world waits for others that leave; its next life may be there."""
+    return name in job.leaving and job.leaving[name].gone
 
 
 def _rank_zero_is_the_oldest(job: Job) -> str:

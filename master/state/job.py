@@ -124,6 +124,8 @@ class Ending(Value, frozen=True):
 
     The script of a member in `broken` was started again: collectives with it never complete.
     The first NAMED members are named; a world that has lost so many ends in the same way if it loses more.
+    `saving` are members whose plain scripts were asked to end, and until when they may save: no other world
+    is formed while they do, since it would begin without what they save.
     """
 
     reason: str
@@ -132,6 +134,7 @@ class Ending(Value, frozen=True):
     left: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     stopped: datetime | None = None  # when the first member made its last step, as far as the master knows
+    saving: dict[str, datetime] = msgspec.field(default_factory=dict)
 
 
 class Departure(Value, frozen=True):
@@ -177,7 +180,8 @@ class Job(Value, frozen=True):
     `round` is the highest round any node is known to have been in; `world` is the last one that this master
     completed or took over; `version` rises whenever the orders of any node change; `gathering` is the time
     since which no world trains although enough pods run; `batch_slots` never shrinks. `leaving` are members
-    of the running world that were asked to end and may save: it ends with the last of them.
+    of the running world that were asked to end and may save: it ends with the last of them. One that is gone
+    stays in it meanwhile, while its next life waits.
     """
 
     spec: Spec

@@ -15,6 +15,7 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import dispatch
+from elasticjob.master.rendezvous import rules
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
@@ -50,6 +51,8 @@ class Lives(RuleBasedStateMachine):
             self.game.ask(request)
         except RequestError:
             assert self.game.job is before
+        if self.game.job.world is not before.world:  # nobody else saves what it begins without
+            assert set(rules.saving(before, self.game.now)) <= {request.node}  # type: ignore[attr-defined]
         self.note_world()
 
     def note_world(self) -> None:
@@ -235,10 +238,14 @@ class Lives(RuleBasedStateMachine):
 
     def everybody_has_a_place(self) -> None:
         job, bounds = self.game.job, self.game.job.spec.bounds
+        if job.verdict:
+            return
+        done = {name for name in NAMES if job.nodes[name].finished}
         inside = [name for name in NAMES if job.running and job.member(name)]
         possible = min(len(NAMES) // bounds.unit * bounds.unit, (bounds.largest or 0))
-        assert len(inside) == (possible if possible >= bounds.smallest else 0)
-        for name in set(NAMES) - set(inside):
+        if not done:  # those that have finished enter no world, and let nobody into the one they finished
+            assert len(inside) == (possible if possible >= bounds.smallest else 0)
+        for name in set(NAMES) - set(inside) - done:
             assert job.nodes[name].joined
             assert self.game.orders(name, self.life(name)).reason
 

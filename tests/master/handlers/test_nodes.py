@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,16 +11,30 @@ import pytest
 
 from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.api.rpc.nodes import Doing, Kept, Order, Progress, Report, Usage, WorkerState
+from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open
+from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.nodes import TRANSITIONS
 from elasticjob.master.progress import progress
 from elasticjob.master.shards import book
 from elasticjob.master.state.condition import Kind
-from elasticjob.master.state.errors import Stale
+from elasticjob.master.state.errors import Refused, Stale
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, failure, finish, join, leave, played, pod, report, watch
+from tests.kit.master.turns import (
+    Played,
+    failure,
+    finish,
+    join,
+    leave,
+    plain,
+    played,
+    pod,
+    ran,
+    report,
+    watch,
+)
 
 ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
 
@@ -312,6 +327,40 @@ def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
     assert game.order("node-0") is Order.TRAIN
     game.ask(finish("node-0", 1))
     assert game.job.verdict
+
+
+@pytest.mark.parametrize("enter", [plain, join], ids=["plain", "elastic"])
+def test_a_finished_node_has_finished_whatever_becomes_of_its_pod(enter: Callable[..., Join]) -> None:
+    game = played("node-0", "node-1", enter=enter, replicas=2)
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(finish("node-1", 1))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
+    game.see(pod("node-0"))  # a user has deleted it
+    game.see(pod("node-0"), pod("node-1", name="node-1-1", uid="new"))
+    before = game.job
+    told = game.ask(watch("node-1", "second", pod="node-1-1"))
+    assert (told.order, told.failed) == (Order.STOP, False)
+    assert told.reason == "node-1 has finished: it enters no world any more"
+    for request in (enter("node-1", "second"), ran("node-1", life="second")):
+        with pytest.raises(Refused, match="node-1 has finished"):
+            game.ask(request)
+    assert game.job == before
+    assert (game.order("node-0"), game.job.health.findings) == (Order.TRAIN, ())
+    game.cut(watch("node-1", "second", pod="node-1-1"))
+    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED, name="node-1-1", uid="new"))
+    game.ask(finish("node-0", 1))
+    assert game.verdict.end is End.SUCCEEDED
+
+
+def test_a_finished_node_trains_again_in_a_job_that_was_suspended() -> None:
+    game = played("node-0", "node-1", replicas=2)
+    game.ask(finish("node-1", 1))
+    spec = game.job.spec
+    game.job = game.job.but(spec=spec.but(suspended=True))
+    game._become(restore(snapshot(game.job, game.now), spec, game.now))
+    game.ask(*(watch(name, "second") for name in ("node-0", "node-1")))
+    game.ask(*(join(name, "second") for name in ("node-0", "node-1")))
+    assert game.names() == ["node-0", "node-1"]
 
 
 def test_a_node_that_is_lost_before_its_finish_is_not_kept_waiting_for_those_that_have_finished() -> None:

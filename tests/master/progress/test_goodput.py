@@ -125,6 +125,29 @@ def test_steps_that_a_suspension_has_cost_are_lost_under_the_next_master_too(
     assert (status.get("lostSteps", 0), status.get("checkpointStep", 0)) == (lost, kept)
 
 
+@pytest.mark.parametrize(
+    ("stored", "first", "total", "lost", "kept"),
+    [
+        (32, 32, 32, 0, 32),
+        (32, 33, 64, 0, 32),
+        (31, 32, 32, 1, 31),
+        (32, 32, 64, 1, 31),
+        (16, 17, 32, 16, 16),
+    ],
+)
+def test_a_checkpoint_of_the_last_step_that_was_loaded_has_lost_none(
+    stored: int, first: int, total: int, lost: int, kept: int
+) -> None:
+    game = played("node-0", replicas=1)
+    told = Kept(in_memory=32, stored=stored)
+    for step in (16, 32):
+        game.ask(msgspec.structs.replace(report("node-0", 1, step, total_steps=32), kept=told))
+    game.ask(watch("node-0", "second"), join("node-0", "second", after=0))
+    again = report("node-0", 2, first, total_steps=total)
+    game.ask(msgspec.structs.replace(again, incarnation="second"))
+    assert (game.job.training.lost, game.job.training.stored) == (lost, kept)
+
+
 def test_nodes_that_are_yet_to_be_made_count() -> None:
     game = Played(2, 2, replicas=2)
     game.tick()

@@ -26,7 +26,7 @@ def test_the_others_train_on_and_know_who_leaves() -> None:
     orders = game.orders("node-0")
     assert (orders.order, orders.round, orders.leaving) == (Order.TRAIN, 1, ("node-1",))
     game.ask(watch("node-3"))
-    assert "node-1 may save, and leave" in game.orders("node-3").reason
+    assert "waits for node-1, which leaves and may still save" in game.orders("node-3").reason
     game.wait(31, *NAMES)
     assert game.order("node-0") is Order.TRAIN
 
@@ -104,6 +104,88 @@ def test_the_last_of_many_that_leave_ends_the_world() -> None:
     game.cut(watch("node-2"))
     assert game.orders("node-0").reason == "node-1 leaves, and 1 more"
     assert game.job.ending.left == ("node-1", "node-2")  # type: ignore[union-attr]
+
+
+def test_the_next_life_of_one_that_left_waits_for_the_others_that_leave() -> None:
+    game = leaving(who=("node-1", "node-2"))
+    game.ask(watch("node-1", "second"), plain("node-1", "second"))
+    assert (game.order("node-0"), game.order("node-2")) == (Order.TRAIN, Order.TRAIN)
+    orders = game.orders("node-1", "second")
+    assert (orders.order, orders.round) == (Order.TRAIN, 0)
+    assert "waits for node-2, which leaves and may still save" in orders.reason
+    game.ask(plain("node-0", after=1))
+    game.wait(5, *NAMES)
+    assert game.job.round == 1
+    game.cut(watch("node-1", "second"))  # of no world: nothing is lost
+    assert game.job.nodes["node-1"].joined is None
+    game.ask(watch("node-1", "third"), plain("node-1", "third"), watch("node-2", "second"))
+    ending = game.job.ending
+    assert ending is not None
+    assert (ending.lost, ending.left) == ((), ("node-1", "node-2"))
+    game.ask(plain("node-2", "second"))
+    assert game.names() == list(NAMES)
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_no_world_is_formed_while_a_member_of_a_broken_one_saves(end: Callable[[Played], object]) -> None:
+    game = leaving()
+    game.ask(leave("node-2", 1))  # its worker was killed
+    game.ask(plain("node-0", after=1), plain("node-2", after=1))
+    game.wait(1, *NAMES)
+    assert game.job.round == 1
+    for name in ("node-0", "node-2"):
+        assert "waits for node-1, which leaves and may still save" in game.orders(name).reason
+    end(game)
+    game.wait(1, "node-0", "node-2")
+    assert set(game.names()) == {"node-0", "node-2"}
+    assert game.job.training.changes[-1].lost == ("node-2",)
+    assert not game.job.nodes["node-1"].finished
+
+
+def test_the_time_for_which_a_broken_world_waits_is_no_delay_of_the_nodes() -> None:
+    game = leaving(grace=1200.0)
+    game.ask(leave("node-2", 1), plain("node-0", after=1, wait=2000.0), plain("node-2", after=1, wait=2000.0))
+    game.wait(1000, *NAMES)
+    assert (game.ended(), game.job.round) == (None, 1)
+    game.wait(203, *NAMES)
+    assert set(game.names()) == {"node-0", "node-2"}
+
+
+@pytest.mark.parametrize(("waits", "number"), [(False, 1), (True, 2)], ids=["it saves", "it has ended"])
+def test_who_is_asked_to_leave_after_its_world_broke_may_save_too(waits: bool, number: int) -> None:
+    game = played(*NAMES, enter=plain)
+    game.ask(leave("node-2", 1))
+    if waits:
+        game.ask(plain("node-1", after=1))
+    game.ask(leave("node-1", 1, planned=True, grace=30.0))
+    game.ask(plain("node-0", after=1), plain("node-2", after=1))
+    assert game.job.round == number
+
+
+def test_a_deletion_that_is_seen_late_does_not_keep_the_next_world() -> None:
+    game = leaving()
+    game.see(*map(pod, NAMES))
+    game.ask(leave("node-2", 1), finish("node-1", 1))
+    game.see(pod("node-0"), pod("node-1", leaving=True, grace=30.0), pod("node-2"))
+    game.ask(plain("node-2", after=1), plain("node-0", after=1))
+    assert set(game.names()) == {"node-0", "node-2"}
+
+
+def test_the_next_master_waits_for_those_of_a_broken_world_too() -> None:
+    game = leaving()
+    game.ask(leave("node-2", 1))
+    game._become(restore(snapshot(game.job, game.now), game.job.spec, game.now))
+    game.ask(plain("node-0", after=1), plain("node-2", after=1))
+    assert game.job.round == 1
+    game.cut(watch("node-1"))
+    assert set(game.names()) == {"node-0", "node-2"}
+
+
+def test_elastic_workers_wait_for_nobody() -> None:
+    game = played(*NAMES)
+    game.ask(leave("node-1", 1, planned=True, grace=30.0), leave("node-2", 1))
+    game.ask(join("node-2", after=1), join("node-0", after=1))
+    assert game.names() == ["node-0", "node-2"]
 
 
 def test_a_loss_ends_the_world_at_once_and_who_leaves_is_not_lost() -> None:
