@@ -6,6 +6,7 @@ All events go through one queue and are handled one at a time.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import uuid
@@ -167,7 +168,7 @@ class Agent:
                 loop.remove_signal_handler(number)
         self._output.last_words(end)
         if end.code and end.local_rank >= 0:
-            pass_error_on(self._folder / str(end.local_rank) / ERROR, self._environment)
+            pass_error_on(self._folder / str(end.local_rank) / ERROR, self._environment, end.code)
         return end.code
 
     async def _act(self) -> Exit:
@@ -284,11 +285,14 @@ def terms(settings: Settings) -> Terms:
     )
 
 
-def pass_error_on(error: Path, environment: Mapping[str, str]) -> None:
+def pass_error_on(error: Path, environment: Mapping[str, str], code: int) -> None:
     """Write the error of the worker that ended this run where a launcher above expects this program's."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError, TypeError):
         if (place := environment.get("TORCHELASTIC_ERROR_FILE")) and error.exists():
-            Path(place).write_bytes(error.read_bytes())
+            found = json.loads(error.read_text())
+            if isinstance(found["message"], dict):
+                found["message"]["errorCode"] = code
+            Path(place).write_text(json.dumps(found))
 
 
 def survives(number: signal.Signals) -> bool:
