@@ -31,7 +31,7 @@ def test_differences_are_told_once_for_all_ranks_and_explained_by_their_rows() -
         "0.0 env DROPIN": "x",
         "err": "W1128 10:00:00.1 x\nab\n",
     }
-    ours = {"code": 3, "0.0 cwd": "/b", "1.0 cwd": "/b", "0.0 env DROPIN": "y", "err": "[default0]: ab\n"}
+    ours = {"code": 3, "0.0 cwd": "/b", "1.0 cwd": "/b", "0.0 env DROPIN": "y", "err": "[default0]:ab\n"}
     found = list(differences(STORIES[0], {"torchrun": {**torchrun}, "ours": {**ours}}))
     assert [(each.key, each.where, explanation(each) is None) for each in found] == [
         ("cwd", "0.0, 1.0", True),
