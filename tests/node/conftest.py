@@ -1,7 +1,8 @@
 """Whole jobs on a real node, with containers; only with --node, as root or on kind (`make e2e`).
 
 The node is brought up if it is not, and taken down in the end; one that was up, or on which a test failed, is
-left up to be looked at. Its objects and images are kept, so the next run begins faster.
+left up to be looked at. Its objects and images are kept, so the next run begins faster. After a run that was
+interrupted, which left a job or another's definitions there, the next one begins with an empty node.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from tests.kit.node.site import READY, ROOT, Site
 from tests.kit.waiting import until
 
 FURNITURE: Final = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
-
-
+HOME: Final = "story-"
+"""How the names of the tests' namespaces begin."""
 SITE: Final = pytest.StashKey[Site]()
 
 
@@ -58,6 +59,10 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     node = node_of(request.config.getoption("--on"))
     was_up = node.is_up()
     node.up()
+    if _has_homes(node):
+        print("an earlier run did not end: its node is emptied", flush=True)
+        assert (node.purge() if isinstance(node, Node) else node.down()) == []
+        node.up()
     found = Site(node, Kubectl(node.kubectl, node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:
         found.load(name)
@@ -70,6 +75,11 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     found.unused = rights.unused(roles, node.audit())
     if not (was_up or request.session.testsfailed):
         assert node.down() == []
+
+
+def _has_homes(node: Node | KindNode) -> bool:
+    """Whether the namespace of a test is still there, and all that it made outside of it with it."""
+    return f"namespace/{HOME}" in Kubectl(node.kubectl, node.kubeconfig).run("get", "namespaces", "-o", "name")
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +102,7 @@ async def admin(site: Site) -> AsyncIterator[Client]:
 @pytest.fixture
 async def home(site: Site) -> AsyncIterator[str]:
     """A new namespace that admits nothing but restricted pods, deleted afterwards."""
-    name = f"story-{secrets.token_hex(3)}"
+    name = f"{HOME}{secrets.token_hex(3)}"
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
     await site.kubectl.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforce}}
