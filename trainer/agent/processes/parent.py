@@ -1,11 +1,11 @@
-"""The parent of one worker: a small process that outlives it, and ends what it leaves behind.
+"""The parent of a worker: a process that outlives it, and ends what it leaves behind.
 
 It adopts: whatever the worker starts, in whatever group or session, becomes its child once its own parent has
 ended. So nothing is left of a worker when this process has no child.
 
 1. A worker that ends with 0 may leave processes behind: they have `grace` seconds, and the agent names them.
 2. After any other end, when the agent asks (END), and when it is gone, all are killed at once.
-3. The worker's end is told when nothing is left of it.
+3. The worker's end is told when nothing is left of it. Then the parent can have another worker.
 """
 
 from __future__ import annotations
@@ -18,43 +18,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from elasticjob.trainer.agent.processes.tether import adopt, tether
-
 END: Final = signal.SIGHUP
 """Asks a parent to end its worker's whole tree."""
 SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM})
-"""What a parent waits for: blocked in it, and in whoever forks it until that is done."""
+"""The signals that a parent waits for: blocked in it, and in whoever forks it until that is done."""
 QUIET: Final = 1.0  # seconds in which helpers of multiprocessing end by themselves, and are not named
 GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
 STUCK: Final = 10.0  # seconds after which nobody waits for a killed process: the kernel does not let it go
 
 
-def hold(
-    nursery: int,
-    grace: float,
-    begin: Callable[[int], None],
-    left: Callable[[list[str]], None],
-    end: Callable[[int, int], None],
-) -> int:
-    """Fork a worker, and be its parent to its end; return, in the worker alone, the pid of this process.
+def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> tuple[int, bool]:
+    """Return the worker's exit code (negative: by that signal), and whether nothing of it is left.
 
-    `begin` gets the worker's pid, `left` what it has left behind, `end` its pid and exit code.
+    `left` gets what it has left behind at its end.
     """
-    tether(nursery, END)
-    adopt()
-    me = os.getpid()
-    worker = os.fork()
-    if worker == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        return me
-    begin(worker)
-    code = attend(worker, grace, left)
-    end(worker, code)
-    os._exit(0)
-
-
-def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> int:
-    """Return the worker's exit code (negative: by that signal) when nothing of it is left."""
     code: int | None = None
     killing = ending = telling = float("inf")  # when what is left gets SIGKILL, and SIGTERM, and is named
     while True:
@@ -68,7 +45,7 @@ def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> int:
             left([named(pid) for pid in children()])
             telling = float("inf")
         if alone or now >= killing + STUCK:
-            return -signal.SIGKILL if code is None else code
+            return (-signal.SIGKILL if code is None else code), alone
         if now >= min(ending, killing):
             for pid in children():
                 with suppress(ProcessLookupError):

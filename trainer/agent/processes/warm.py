@@ -252,7 +252,7 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     adopt()
-    me, parents = os.getpid(), set[int]()
+    me, parents, lines = os.getpid(), set[int](), dict[int, socket.socket]()
     poll = select.poll()
     poll.register(agent, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -267,6 +267,8 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
         if order is None:
             return None
         if isinstance(order, Prepare):
+            while lines:  # forks of these parents would not have what is imported now
+                lines.popitem()[1].close()
             before = kept_threads()
             missing = load(order.modules)
             agent.send(msgspec.json.encode(Warm(missing)))
@@ -276,43 +278,77 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
             if scripts and kept_threads() > before:
                 begin_again_cold(agent, "an import has started threads")
             continue
-        signal.pthread_sigmask(signal.SIG_BLOCK, parent.SIGNALS)
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            for end in (woken, waker):
-                os.close(end)
-            holder = hold(order, streams, agent, me)
-            agent.close()
-            if cold:
-                become_program(order, streams, holder)
-            become_worker(order, streams, holder)
-            return order
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, parent.SIGNALS)
-        parents.add(pid)
+        if not passed_on(order, streams, lines.get(order.slot)):
+            line, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            signal.pthread_sigmask(signal.SIG_BLOCK, parent.SIGNALS)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for end in (woken, waker):
+                    os.close(end)
+                for each in (line, *lines.values()):
+                    each.close()
+                order, streams, holder = hold(order, streams, agent, its_end, me)
+                if cold:
+                    become_program(order, streams, holder)
+                become_worker(order, streams, holder)
+                return order
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, parent.SIGNALS)
+            parents.add(pid)
+            lines[order.slot] = line
+            its_end.close()
         for stream in streams:
             os.close(stream)
 
 
-def hold(order: Fork, streams: Sequence[int], agent: socket.socket, me: int) -> int:
-    """Be the parent of a worker, which tells the agent of it; return, in the worker, the parent's pid."""
+def passed_on(order: Fork, streams: Sequence[int], line: socket.socket | None) -> bool:
+    """Give an order to the parent whose worker in that slot has ended, if it is there: a fork less."""
+    try:
+        if line is not None:
+            send(line, order, streams)
+    except OSError:
+        return False
+    return line is not None
+
+
+def hold(
+    order: Fork, streams: list[int], agent: socket.socket, line: socket.socket, me: int
+) -> tuple[Fork, list[int], int]:
+    """Be the parent of one worker after the other in a slot; return, in each, its order, streams, our pid.
+
+    The agent asks for no end of a worker once it has ordered the next one in that slot.
+    """
 
     def tell(news: News) -> None:
         with suppress(OSError):  # the agent is gone
             agent.send(msgspec.json.encode(news))
 
-    def begin(worker: int) -> None:
+    tether(me, parent.END)
+    adopt()
+    pid, slot, alone = os.getpid(), order.slot, True
+    while alone:
+        while signal.sigtimedwait(parent.SIGNALS, 0):
+            pass  # for the worker before
+        if os.getppid() != me:
+            break
+        worker = os.fork()
+        if worker == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, parent.SIGNALS)
+            agent.close()
+            line.close()
+            return order, streams, pid
         for stream in streams:
             os.close(stream)
-        tell(Forked(order.slot, worker, os.getpid()))
-
-    return parent.hold(
-        me,
-        order.grace,
-        begin,
-        left=lambda processes: tell(Left(order.slot, tuple(processes))),
-        end=lambda worker, code: tell(Reaped(worker, code)),
-    )
+        tell(Forked(slot, worker, pid))
+        code, alone = parent.attend(worker, order.grace, lambda left: tell(Left(slot, tuple(left))))
+        if not alone:
+            line.close()
+        tell(Reaped(worker, code))
+        following, streams = receive(line) if alone else (None, [])
+        if not isinstance(following, Fork):
+            break
+        order = following
+    os._exit(0)
 
 
 def bury(agent: socket.socket, parents: set[int]) -> None:
