@@ -229,9 +229,11 @@ class Kept(Message, frozen=True, kw_only=True):
     """How checkpoints stand on a node: the newest steps in its memory, and in storage as far as it knows.
 
     `seconds` is how long that took, from the copy to the commit; `error` why the last one is not in storage.
+    With `memory_alone` none is ever written there.
     """
 
     in_memory: Count = 0
+    memory_alone: bool = False
     stored: Count = 0
     seconds: Finite = 0.0
     error: Annotated[str, msgspec.Meta(max_length=2048)] = ""

@@ -580,7 +580,7 @@ class Training(Part):
 
     checkpoint_memory_step: int | None = None
     """Step of the newest checkpoint in the memory of nodes, which is written when the
-    job is suspended, unless checkpoints are kept in memory alone."""
+    job is suspended; absent where checkpoints are kept in memory alone."""
 
     lost_steps: int | None = None
     """Steps that were made again, since neither a checkpoint nor a worker had them."""

@@ -1,7 +1,6 @@
-"""What of a training outlives its pods, as far as the status of its job tells; pure.
+"""The part of a training that outlives its pods, as far as the status of its job tells; pure.
 
-A job of an older master tells of no checkpoint, and neither does a script that writes its own. What is in the
-memory of nodes is written when the job is suspended, but not if its script keeps checkpoints there alone.
+A job of an older master tells of no checkpoint, and neither does a script that writes its own.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ def outlook(job: ElasticJob) -> str:
         return f"it goes on from its newest checkpoint: step {training.checkpoint_step:,} or later"
     if training.checkpoint_memory_step is not None:
         return (
-            "its progress is saved when it is suspended, unless it keeps checkpoints in memory alone: "
-            f"step {training.checkpoint_memory_step:,} or later"
+            f"its progress is saved when it is suspended: step {training.checkpoint_memory_step:,} or later"
         )
     return loss(job)

@@ -114,14 +114,14 @@ def training_status(job: Job) -> Manifest:
 
     Without nodes that train there is no speed, and no end in sight.
     """
-    training, world = job.training, None if job.spec.suspended else job.running
+    training, kept, world = job.training, progress.kept(job), None if job.spec.suspended else job.running
     latest = training.progress
     rate, ends = (progress.speed(training), _end(training)) if world else (None, None)
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
     known = {
         "step": latest and latest.step,
         "checkpointStep": training.stored or None,
-        "checkpointMemoryStep": progress.kept(job).in_memory or None,
+        "checkpointMemoryStep": None if kept.memory_alone else kept.in_memory or None,
         "lostSteps": training.lost or None,
         "epoch": latest and round(latest.epoch, 4),
         "progress": share if share is None else round(min(1.0, share), 4),

@@ -106,6 +106,7 @@ def kept(job: Job) -> Kept:
     newest = max(all_, key=lambda each: each.stored, default=Kept())
     return Kept(
         in_memory=max((each.in_memory for each in all_), default=0),
+        memory_alone=any(each.memory_alone for each in all_),
         stored=newest.stored,
         seconds=newest.seconds,
         error=next((each.error for each in here if each.error), ""),

@@ -1,4 +1,4 @@
-"""What is promised of a training whose pods end: only what is known to be in storage."""
+"""A training whose pods end is promised no more than is known to be in storage."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def job(training: dict[str, Any] | None, *, image: str = "a", **spec: Any) -> El
         (
             {"step": 1420, "round": 1, "checkpointMemoryStep": 1419},
             "",
-            "its progress is saved when it is suspended, unless it keeps checkpoints in memory alone: "
-            "step 1,419 or later",
+            "its progress is saved when it is suspended: step 1,419 or later",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elasticjob.api.rpc.nodes import Doing, Kept, Report, WorkerState
+from elasticjob.api.rpc.nodes import Doing, Kept, Report, Usage, WorkerState
 from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.api.sizes.role import Role
 from elasticjob.master.cluster.cluster import training_status
@@ -146,6 +146,14 @@ def test_a_checkpoint_of_the_last_step_that_was_loaded_has_lost_none(
     again = report("node-0", 2, first, total_steps=total)
     game.ask(msgspec.structs.replace(again, incarnation="second"))
     assert (game.job.training.lost, game.job.training.stored) == (lost, kept)
+
+
+@pytest.mark.parametrize(("alone", "told"), [(False, 32), (True, None)])
+def test_a_suspension_keeps_a_copy_in_memory_if_it_is_written(alone: bool, told: int | None) -> None:
+    game = played("node-0", replicas=1)
+    kept, usage = Kept(in_memory=32, memory_alone=alone), Usage(cpu=1.0, memory=1)
+    game.ask(msgspec.structs.replace(report("node-0", 1, 32), kept=kept, usage=usage))
+    assert training_status(game.job).get("checkpointMemoryStep") == told
 
 
 def test_nodes_that_are_yet_to_be_made_count() -> None:

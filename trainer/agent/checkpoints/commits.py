@@ -1,7 +1,7 @@
-"""What an agent does for checkpoints: it writes to storage what its workers have copied to shared memory.
+"""Checkpoints of an agent: it writes to storage what its workers have copied to shared memory.
 
 Each keeper writes the parts of its own workers, and tells the agent of rank 0, which commits a save when it
-knows all of its parts: one that lost a part, or that a newer one has overtaken, never is. Who tells may be
+knows all of its parts: one that lost a part, or that a newer one has overtaken, never is. A keeper may be
 answered "not yet", and asks again. An answer may be lost, and the agent of rank 0 may have ended: then the
 manifests in storage say whether the step is committed. Parts of a world that lost a node may never come:
 that is told at once, and others have a minute to commit the step without it.
@@ -106,7 +106,8 @@ class Keeper:
     def copied(self, message: Copied) -> None:
         """A worker has copied its state: write it, and give it to the next node, if that is due."""
         self._newest[message.block] = message
-        self.kept = structs.replace(self.kept, in_memory=max(self.kept.in_memory, message.step))
+        newest = max(self.kept.in_memory, message.step)
+        self.kept = structs.replace(self.kept, in_memory=newest, memory_alone=not message.where)
         if message.persist:
             self._want(message)
         if message.parts > 1 and (self._giving is None or self._giving.done()):
