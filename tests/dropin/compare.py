@@ -1,4 +1,4 @@
-"""What counts as a difference: all that was seen, after masks; and the differences that the docs explain."""
+"""Differences between launchers: all that was seen, after masks, and those that the docs explain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KEYS: Final = (
 
 @dataclass(frozen=True)
 class Difference:
-    """What a key was with each launcher, and for which ranks and starts."""
+    """The values of a key with each launcher, and for which ranks and starts."""
 
     story: str
     key: str

@@ -43,7 +43,7 @@ CODES: Final = re.compile(
     r"failed \(exitcode: (-?\d+)\)"
     r"|rank \d+: .*worker \d+ (?:failed with exit code (\d+)|was killed by (SIG[A-Z0-9]+))"
 )
-"""What the launchers say of how workers end."""
+"""How the launchers tell that workers ended."""
 CHAPTER: Final = re.compile(r"(?m)^(?:\[\w+\]: ?)?== (\S+)\r?\n")
 
 Facts = dict[str, object]

@@ -54,7 +54,7 @@ class Life:
 
     @property
     def told(self) -> str:
-        """What became of it, in words."""
+        """Its end, in words."""
         asked = "SIGTERM" if self.first("asked") else "no signal"
         if not self.first("saving"):
             return f"{asked}, no save"

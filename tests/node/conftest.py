@@ -79,7 +79,8 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 def _has_homes(node: Node | KindNode) -> bool:
     """Whether the namespace of a test is still there, and all that it made outside of it with it."""
-    return f"namespace/{HOME}" in Kubectl(node.kubectl, node.kubeconfig).run("get", "namespaces", "-o", "name")
+    kubectl = Kubectl(node.kubectl, node.kubeconfig)
+    return f"namespace/{HOME}" in kubectl.run("get", "namespaces", "-o", "name")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from tests.kit.dijob.client import PYTHON, Story, copy_example, example
 from tests.kit.dijob.jobs import Caller
 from tests.kit.helm import CHART, helm, program
 from tests.kit.node.site import READY, SYSTEM, Site
-from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
+from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED, shared_claim
 
 pytestmark = [
     pytest.mark.node,
@@ -90,18 +90,6 @@ def of_the_trainer_image(volume: Path) -> Manifest:
     return job
 
 
-def claim(namespace: str) -> Manifest:
-    """What binds the volume."""
-    spec = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "",
-        "resources": {"requests": {"storage": "1Gi"}},
-        "volumeName": namespace,
-    }
-    about = {"name": "digits-checkpoints", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
-
-
 async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
     site: Site, admin: Client, home: str, volume: Path, url: str
 ) -> None:
@@ -111,7 +99,7 @@ async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
         words = ("exec", "cartpole-coordinator", "--", "python3", "-c", program)
         return await site.kubectl("-n", home, *words)
 
-    await site.kubectl.apply(claim(home))
+    await site.kubectl.apply(shared_claim(home))
     job = await asyncio.to_thread(of_the_trainer_image, volume)
     async with aiohttp.ClientSession() as session:
         await Story(admin, home, volume / "work").tell(job, Caller(session, url, home), token)

@@ -24,7 +24,7 @@ from hack.cluster.kueue import Kueue, why_missing
 from hack.cluster.node import Node
 from tests.kit.grace import SCRIPT, Life, after_saves, last_save, trained
 from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import restricted
+from tests.kit.node.stage import restricted, shared_claim
 from tests.kit.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.grace, pytest.mark.timeout(3600)]
@@ -88,22 +88,10 @@ def a_job(namespace: str, grace: int, **labels: str) -> Manifest:
     return {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, "metadata": about, "spec": spec}
 
 
-def a_claim(namespace: str) -> Manifest:
-    """Return what binds the volume."""
-    spec = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "",
-        "resources": {"requests": {"storage": "1Gi"}},
-        "volumeName": namespace,
-    }
-    about = {"name": "digits-checkpoints", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
-
-
 async def played(site: Site, namespace: str, folder: Path, grace: int, **labels: str) -> Play:
     """Apply the job, its script on the volume that its pods share."""
     (folder / SCRIPT.name).write_text(SCRIPT.read_text())
-    await site.kubectl.apply(a_claim(namespace), a_job(namespace, grace, **labels))
+    await site.kubectl.apply(shared_claim(namespace), a_job(namespace, grace, **labels))
     return Play(site, namespace, folder, grace)
 
 

@@ -71,7 +71,7 @@ class Tensor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block says of itself. Workers that replicate each other take the same `part` of `parts`.
+    """The head of a block. Workers that replicate each other take the same `part` of `parts`.
 
     The script `ended` its loop by itself after that step, of so many that it had asked for; 0: it did not.
     """

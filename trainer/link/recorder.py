@@ -66,13 +66,13 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What torch's recorder says, oldest first."""
+    """The entries of torch's recorder, oldest first."""
 
     entries: tuple[Entry, ...] = ()
 
 
 class Digest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker answers: where it waits, and how many collectives of each group it has begun.
+    """A worker's answer: where it waits, and how many collectives of each group it has begun.
 
     `size` is the number of workers in its default group; 0 if torch has none.
     """

@@ -1,4 +1,4 @@
-"""What all workers do together between two steps: again in each world that a loss forms, until it is done."""
+"""Work of all workers together between two steps: again in each world that a loss forms, until it is done."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def start_children(*, watching):
 
 
 def signals(how, after="1", *children):
-    """What each process of a worker sees: `after` so many seconds it exits; `default` keeps Python's ways."""
+    """Note the signals of each process of a worker: `after` so many seconds it exits; `default` keeps Python's ways."""
     note("pid worker", os.getpid())
     atexit.register(note, "atexit")
     if children:
@@ -240,7 +240,7 @@ READS = {
 
 
 def read(hows):
-    """What stdin gives: each rank in turn."""
+    """Read stdin: each rank in turn."""
     wait_for("read", range(RANK))
     for how in hows.split(","):
         note("asks")

@@ -24,7 +24,7 @@ parser.add_argument("--save", type=float, default=28.0, help="seconds that a sav
 args = parser.parse_args()
 pod = os.environ.get("POD_NAME", "alone")
 diary, last = args.folder / f"{pod}-{time.time_ns()}.jsonl", args.folder / "step"
-asked = False
+asked: list[signal.Signals] = []
 
 
 def note(what: str, **more: Any) -> None:
@@ -33,14 +33,13 @@ def note(what: str, **more: Any) -> None:
 
 
 def ask(number: int, _: object) -> None:
-    global asked
-    asked = True
-    note("asked", signal=signal.Signals(number).name)
+    asked.append(signal.Signals(number))
+    note("asked", signal=asked[-1].name)
 
 
 def leaves() -> bool:
     """Whether any rank was asked to; the same on all."""
-    flag = torch.tensor([float(asked)])
+    flag = torch.tensor([float(bool(asked))])
     dist.all_reduce(flag, dist.ReduceOp.MAX)
     return bool(flag)
 

@@ -38,6 +38,18 @@ def restricted(main: Manifest, *volumes: Manifest) -> Manifest:
     return {"containers": containers, "securityContext": RESTRICTED, "volumes": [*volumes]}
 
 
+def shared_claim(namespace: str) -> Manifest:
+    """Return the claim that binds the volume of a test's namespace."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": namespace,
+    }
+    about = {"name": "digits-checkpoints", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
+
+
 @dataclass(frozen=True)
 class OnNode:
     """A job in a namespace of the node; `look` returns its observed state."""

@@ -31,7 +31,7 @@ END: Final = 1e9
 
 
 class Do(NamedTuple):
-    """What a worker does for how many seconds: cpu, read, disk (D), data, runs (without a core), or none.
+    """A worker's doing for some seconds: cpu, read, disk (D), data, runs (without a core), or none.
 
     How it waits in a collective that only the others have not begun: meets.
     """

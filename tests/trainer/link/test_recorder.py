@@ -1,4 +1,4 @@
-"""What torch's flight recorder tells: read, and asked of a worker that is blocked in a collective."""
+"""Torch's flight recorder: read, and asked of a worker that is blocked in a collective."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A fork as a fresh process: whatever a script can observe is as `python -u script …` would have it.
 
-What packages took when the warm process imported them is taken anew (`renew`), and the script runs as
+State that packages took when the warm process imported them is taken anew (`renew`), and the script runs as
 `__main__`, with the exit codes of Python itself.
 """
 
@@ -137,7 +137,7 @@ def work(name: str, arguments: tuple[str, ...], *, module: bool) -> None:
 
 
 run_module: Final[Callable[..., object]] = runpy._run_module_as_main  # type: ignore[attr-defined]
-"""What `python -m` itself calls: the public one takes `__main__` back while threads and exit handlers run."""
+"""Python's own for `-m`: the public one takes `__main__` back while threads and exit handlers run."""
 
 
 def run_file(path: str, main: types.ModuleType) -> None:
