@@ -4,6 +4,7 @@ It adopts: whatever the worker starts, in whatever group or session, becomes its
 ended. So nothing is left of a worker when this process has no child.
 
 1. A worker that ends with 0 may leave processes behind: they have `grace` seconds, and the agent names them.
+   So it is with a wrapper that a polite signal ended: what it wraps has got it, too, and may be saving.
 2. After any other end, when the agent asks (END), and when it is gone, all are killed at once.
 3. The worker's end is told when nothing is left of it. Then the parent can have another worker.
 """
@@ -22,12 +23,16 @@ END: Final = signal.SIGHUP
 """Asks a parent to end its worker's whole tree."""
 SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM})
 """The signals that a parent waits for: blocked in it, and in whoever forks it until that is done."""
+POLITE: Final = frozenset({-1, -2, -3, -10, -12, -15})
+"""Exit codes after SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGTERM."""
 QUIET: Final = 1.0  # seconds in which helpers of multiprocessing end by themselves, and are not named
 GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
 STUCK: Final = 10.0  # seconds after which nobody waits for a killed process: the kernel does not let it go
 
 
-def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> tuple[int, bool]:
+def attend(
+    worker: int, grace: float, left: Callable[[list[str]], None], *, wrapper: bool
+) -> tuple[int, bool]:
     """Return the worker's exit code (negative: by that signal), and whether nothing of it is left.
 
     `left` gets what it has left behind at its end.
@@ -39,9 +44,11 @@ def attend(worker: int, grace: float, left: Callable[[list[str]], None]) -> tupl
         now = time.monotonic()
         if worker in ended:
             code = ended[worker]
-            killing = now if code else now + grace + GOODBYE
-            ending, telling = now + grace, now + QUIET
-        if code == 0 and not alone and telling <= now < killing:
+            if code == 0 or (wrapper and code in POLITE):
+                ending, killing, telling = now + grace, now + grace + GOODBYE, now + QUIET
+            else:
+                killing = now
+        if not alone and telling <= now < killing:
             left([named(pid) for pid in children()])
             telling = float("inf")
         if alone or now >= killing + STUCK:

@@ -40,6 +40,9 @@ STREAMS: Final = 4  # stdout, stderr, channel, page
 TRIES: Final = 20
 PAUSE: Final = 0.005  # seconds
 COLD: Final = "cold"
+FREE, TAKEN = b"free", b"taken"
+"""Words of a parent to the nursery: its worker has ended, and it has the next order."""
+TAKING: Final = 1.0  # seconds after which a parent is taken for one that was stopped
 ROOM: Final = 4096
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
@@ -92,7 +95,7 @@ class Forked(msgspec.Struct, frozen=True, tag="forked"):
 
 
 class Left(msgspec.Struct, frozen=True, tag="left"):
-    """A worker has ended with 0, and these processes of its are still there."""
+    """A worker has ended well, and these processes of its are still there."""
 
     slot: int
     processes: tuple[str, ...]
@@ -267,8 +270,6 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
         if order is None:
             return None
         if isinstance(order, Prepare):
-            while lines:  # forks of these parents would not have what is imported now
-                lines.popitem()[1].close()
             before = kept_threads()
             missing = load(order.modules)
             agent.send(msgspec.json.encode(Warm(missing)))
@@ -295,20 +296,38 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
                 return order
             signal.pthread_sigmask(signal.SIG_UNBLOCK, parent.SIGNALS)
             parents.add(pid)
+            if order.slot in lines:
+                lines.pop(order.slot).close()
             lines[order.slot] = line
+            line.setblocking(False)
             its_end.close()
         for stream in streams:
             os.close(stream)
 
 
 def passed_on(order: Fork, streams: Sequence[int], line: socket.socket | None) -> bool:
-    """Give an order to the parent whose worker in that slot has ended, if it is there: a fork less."""
+    """Give an order to the parent in that slot if its worker has ended, and it takes it: a fork less."""
     try:
-        if line is not None:
-            send(line, order, streams)
+        if line is None or line.recv(ROOM) != FREE:
+            return False
+        line.settimeout(TAKING)
+        send(line, order, streams)
+        return line.recv(ROOM) == TAKEN
     except OSError:
         return False
-    return line is not None
+    finally:
+        if line is not None:
+            line.setblocking(False)
+
+
+def taken(line: socket.socket) -> tuple[Fork | None, list[int]]:
+    """Wait for the order of the next worker; None where the nursery wants no more of this parent."""
+    with suppress(OSError):
+        order, streams = receive(line)
+        line.send(TAKEN)
+        if isinstance(order, Fork):
+            return order, streams
+    return None, []
 
 
 def hold(
@@ -340,12 +359,15 @@ def hold(
         for stream in streams:
             os.close(stream)
         tell(Forked(slot, worker, pid))
-        code, alone = parent.attend(worker, order.grace, lambda left: tell(Left(slot, tuple(left))))
-        if not alone:
-            line.close()
+        code, alone = parent.attend(
+            worker, order.grace, lambda left: tell(Left(slot, tuple(left))), wrapper=not order.python
+        )
+        if alone:
+            with suppress(OSError):  # it wants no more of this parent
+                line.send(FREE)
         tell(Reaped(worker, code))
-        following, streams = receive(line) if alone else (None, [])
-        if not isinstance(following, Fork):
+        following, streams = taken(line) if alone else (None, [])
+        if following is None:
             break
         order = following
     os._exit(0)
