@@ -62,6 +62,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     if _has_homes(node):
         print("an earlier run did not end: its node is emptied", flush=True)
         assert (node.purge() if isinstance(node, Node) else node.down()) == []
+        node = node_of(request.config.getoption("--on"))
         node.up()
     found = Site(node, Kubectl(node.kubectl, node.kubeconfig), Store(images.cache()))
     for name in images.PRODUCTS:

@@ -165,6 +165,8 @@ async def test_a_preemption_waits_for_the_save(
         await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
         await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
         await play.kubectl("delete", "elasticjob", "--all", READY)
+        await play.kubectl("wait", "--for=delete", READY, "pods", "--all")
+        site.seen = len(site.node.audit())  # the role of its master went before its pod
         for kind, manifest, namespace in reversed(made):
             await admin.delete(kind, manifest["metadata"]["name"], namespace)
         kueue.unregister()
