@@ -59,9 +59,13 @@ def blame(job: Job, failed: Node, number: int, now: datetime) -> Job:
 
 
 def look(job: Job, now: datetime) -> Job:
-    """Note a world that works, and close the findings that are over."""
+    """Note a world that works; tell of nodes that are held back, again as well, and close what is over."""
     job = noted(job, now)
     open_ = {each.about for each in job.health.findings if _is_open(each.reason) and not each.until}
+    for each in job.nodes.values() if job.nodes.count(lambda kind: kind.joined and kind.spoilt) else ():
+        if each.joined and each.name not in open_ and _still_held(job, each, now):
+            job = _held(job, each, "", now)
+            open_.add(each.name)
     if not open_:
         return job
     inside = job.proven.nodes if _works_now(job) else {}
@@ -95,7 +99,7 @@ def waits_for_older(job: Job) -> bool:
 
 def sentence(job: Job) -> str:
     """Return why a node waits although there is room, to follow a sentence."""
-    held = (why for node in job.nodes.values() if node.joined and node.spoilt and (why := _why(node)))
+    held = (why for node in job.nodes.values() if node.alive and node.spoilt and (why := _why(node)))
     return next((f"; {why}" for why in held), "")
 
 
@@ -195,8 +199,11 @@ def _blamed(job: Job, node: Node, size: int, points: int, failed: Node, now: dat
     job = job.put(node)
     if total < HELD or total == fresh.points:
         return job
-    why = f"{_why(node)}; {failed.name}: {failed.failure}"
-    found = job.health.found(Kind.HELD_BACK, why, now, node.name)
+    return _held(job, node, f"; {failed.name}: {failed.failure}", now)
+
+
+def _held(job: Job, node: Node, since: str, now: datetime) -> Job:
+    found = job.health.found(Kind.HELD_BACK, f"{_why(node)}{since}", now, node.name)
     return job.but(health=found, version=job.version + 1)
 
 

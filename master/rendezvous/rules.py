@@ -244,7 +244,7 @@ def sentence(job: Job, now: datetime) -> str:
         still = waits_for(job, now)
         leaving = f"; the next world {still}" if still else ""
         trains = f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
-        spoilt = job.nodes.count(lambda kind: kind.spoilt and kind.joined)
+        spoilt = job.nodes.count(lambda kind: kind.spoilt)
         return f"{trains}{leaving}{holding.sentence(job) if spoilt else ''}"
     why = f" ({job.ending.reason})" if job.ending else " yet"
     return f"no world{why}: {why_waiting(job, now)}"

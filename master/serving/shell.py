@@ -136,8 +136,10 @@ class Shell:
 
     def become(self, job: Job) -> None:
         """Replace the state; the long polls that it answers are woken soon."""
-        if self._node and finished(job) != finished(self.job):
-            job = job.but(version=job.version + 1)  # for heirs: the loss of a finished node ends no world
+        if finished(job) != finished(self.job):
+            self.unsaved.set()  # for the next master: the loss of a finished node ends no world
+            if self._node:
+                job = job.but(version=job.version + 1)  # and for heirs
         before, self.job = self.job, job
         if job.shards.news != before.shards.news:
             self._changed.set()

@@ -234,6 +234,25 @@ def test_a_finding_closes_when_nobody_is_held_back(how: Callable[[Played], objec
     assert [bool(each.until) for each in game.job.health.findings] == [True]
 
 
+def test_a_node_that_is_held_back_again_is_told_again() -> None:
+    game = played(*NODES[:2], enter=plain, maximum=4)
+    trains(game, *NODES[:2])
+    cut_in(game, plain, "node-2")
+    fails(game, plain, *NODES[:3])
+    trains(game, *NODES[:2])
+    game.ask(leave("node-2", 0, planned=True))
+    game.tick()
+    cut_in(game, plain, "node-2", life="second")
+    game.tick()
+    assert [(each.about, each.until) for each in game.job.health.findings] == [("node-2", None)]
+    game.ask(watch("node-0"), leave("node-0", game.job.round), plain("node-1", after=game.job.round))
+    game.wait(1, "node-1", "node-2")
+    trains(game, "node-1", "node-2")
+    game.ask(watch("node-0", "second"), plain("node-0", "second"))
+    game.wait(1, *NODES[:3])
+    assert "node-2 is held back" in game.orders("node-0", "second").reason
+
+
 def test_an_older_member_on_a_machine_that_breaks_it_is_a_newcomer(enter: Callable[..., Join]) -> None:
     game = played(*NODES[:3], enter=enter, maximum=3)
     trains(game, *NODES[:3])

@@ -367,6 +367,22 @@ async def test_the_snapshot_is_written_when_a_world_changes_and_at_the_end(tmp_p
     assert found.training.progress.step == 7
 
 
+async def test_a_node_that_has_finished_has_under_the_next_master_too(tmp_path: Path) -> None:
+    file, clock = tmp_path / "job.json", VirtualClock()
+    job = Job(spec=Spec(job="digits", bounds=Range(least=2, most=2)), gathering=clock.now())
+
+    def kept(name: str) -> bool:
+        return file.exists() and restore(file.read_bytes(), job.spec, clock.now()).nodes[name].finished
+
+    async with Master(job, TOKEN, File(file), clock=clock) as master:
+        await asyncio.gather(*(master.ask(join(name)) for name in NAMES))
+        await until(file.exists)
+        await clock.advance(2)
+        await master.ask(finish("node-1", 1))
+        await until(lambda: kept("node-1"))
+        assert not kept("node-0")
+
+
 async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
     clock = VirtualClock()
     job = Job(spec=Spec(job="digits"), gathering=clock.now())
