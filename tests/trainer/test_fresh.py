@@ -29,6 +29,7 @@ seen = {
 class Own: pass
 pickle.loads(pickle.dumps(Own()))
 import multiprocessing, random, numpy, torch
+seen["spawned"] = sys.modules["__mp_main__"] is sys.modules["__main__"]
 draws = [random.random(), float(numpy.random.rand()), float(torch.rand(1)), torch.initial_seed(),
          [*torch.utils.data.RandomSampler(range(9))], bytes(multiprocessing.current_process().authkey).hex()]
 def last():

@@ -87,6 +87,7 @@ os.getpgrp() == os.getpgid(os.getppid())
 terminal()
 multiprocessing.get_start_method(allow_none=True)
 [multiprocessing.current_process().name, multiprocessing.parent_process()]
+sys.modules["__mp_main__"] is sys.modules["__main__"]
 [str(each) for each in warnings.filters]
 [warnings.showwarning.__module__, warnings.formatwarning.__module__]
 [logging.root.level, logging.root.handlers, logging.root.manager.disable, logging.getLoggerClass().__name__]

@@ -117,6 +117,8 @@ def work(name: str, arguments: tuple[str, ...], *, module: bool) -> None:
     main = types.ModuleType("__main__")
     main.__dict__.update(__annotations__={}, __builtins__=builtins)
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # the name by which processes that it spawns send its classes back
+        sys.modules["__mp_main__"] = main
     path, safe = Path(name), bool(sys.flags.safe_path)
     run: Callable[[], object]
     if module:

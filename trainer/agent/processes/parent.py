@@ -5,7 +5,8 @@ ended. So nothing is left of a worker when this process has no child.
 
 1. A worker that ends with 0 may leave processes behind: they have `grace` seconds, and the agent names them.
    So it is with a wrapper that a polite signal ended: what it wraps has got it, too, and may be saving.
-2. After any other end, when the agent asks (END), and when it is gone, all are killed at once.
+2. After any other end, when the agent asks (END), and when it is gone, all are killed at once. Processes that
+   only remove what the others leave in shared memory have a moment for it.
 3. The worker's end is told when nothing is left of it. Then the parent can have another worker.
 """
 
@@ -27,6 +28,8 @@ POLITE: Final = frozenset({-1, -2, -3, -10, -12, -15})
 """Exit codes after SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGTERM."""
 QUIET: Final = 1.0  # seconds in which helpers of multiprocessing end by themselves, and are not named
 GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
+TRACKERS: Final = ("resource_tracker", "torch_shm_manager")
+"""Words in the command lines of processes that remove named memory and semaphores when all users are gone."""
 STUCK: Final = 10.0  # seconds after which nobody waits for a killed process: the kernel does not let it go
 
 
@@ -55,6 +58,8 @@ def attend(
             return (-signal.SIGKILL if code is None else code), alone
         if now >= min(ending, killing):
             for pid in children():
+                if killing <= now < killing + GOODBYE and any(word in named(pid) for word in TRACKERS):
+                    continue
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if now >= killing else signal.SIGTERM)
             ending = killing
@@ -93,5 +98,5 @@ def named(pid: int) -> str:
     """Return a process as a log line names it."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return f"{pid} ({words.strip()[:80] or Path(f'/proc/{pid}/comm').read_text().strip()})"
+        return f"{pid} ({words.strip()[:200] or Path(f'/proc/{pid}/comm').read_text().strip()})"
     return str(pid)

@@ -265,6 +265,26 @@ async def test_nothing_of_a_worker_outlives_it(
     await before.wait()
 
 
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "raise ValueError", "time.sleep(1000)"])
+async def test_no_named_memory_of_a_worker_outlives_it(tmp_path: Path, end: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing, os, time\n"
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "memory, lock = SharedMemory(create=True, size=4096), multiprocessing.get_context('spawn').Lock()\n"
+        "print(memory.name, lock._semlock.name.replace('/', 'sem.'), flush=True)\n"
+        f"{end}\n"
+    )
+    node = Node(tmp_path, str(script), preloads=("elasticjob",))
+    node.workers.prepare(dict(os.environ))
+    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
+    names = [Path("/dev/shm", name) for name in await said(node, "\n")]
+    node.workers.signal(0, signal.SIGKILL)
+    await node.ends(1)
+    assert [name for name in names if name.exists()] == []
+    await node.workers.close()
+
+
 @pytest.mark.parametrize("warmly", [False, True])
 async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path: Path, warmly: bool) -> None:
     script = tmp_path / "train.py"
