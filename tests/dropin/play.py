@@ -291,7 +291,7 @@ def told(story: Story, nodes: list[Launch], root: Path) -> Facts:
     seen: Facts = {"left": left(root, found)}
     places = {
         int(str(facts["node"][0])): rank // story.workers
-        for (rank, _), facts in found.items()
+        for (rank, _), facts in sorted(found.items(), key=lambda item: -item[0][1])  # the first start
         if "node" in facts
     }
     for node in nodes:
