@@ -33,7 +33,7 @@ TEXTS: Final = (
     ("output, --redirects*", r"(?m)^\[default\d\]:", "", "the same"),
     ("*", r"0x[0-9a-f]{6,}", "0x…", "addresses"),
     ("*", r"/tmp/(torchelastic|elasticjob)[^/\s\"']*", "<temp>", "folders of a launcher"),
-    ("probe*", r"^0000000[01][08](?=[0-9a-f]{7}$)", "000000000", "glibc's signals 32, 33: make ignores them"),
+    ("*", r"^0000000[01][08](?=[0-9a-f]{7}$)", "000000000", "glibc's signals 32, 33: make ignores them"),
     ("end recorded", r"^\d{10}$", "", "when it was"),
 )
 """Stories, pattern, what takes its place, why."""

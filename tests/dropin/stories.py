@@ -66,7 +66,7 @@ SIGUSR1                          | 2   | signals after            | launcher SIG
 SIGUSR1, handled                 | 2   | signals after            | {SIX} | launcher SIGUSR1
 SIGUSR2, handled                 | 2   | signals after            | {SIX} | launcher SIGUSR2
 SIGTERM, not caught              | 2   | signals default          | launcher SIGTERM
-SIGINT, not caught               | 2   | signals default          | launcher SIGINT
+SIGINT, not caught               | 2   | signals default          | launcher SIGINT | sorted
 SIGTERM, children                | 2   | signals after 1 children | launcher SIGTERM
 SIGTERM twice                    | 2   | signals after 2          | launcher SIGTERM; got: launcher SIGTERM
 SIGTERM in vain                  | 2   | signals stubborn         | --shutdown-timeout 2 | launcher SIGTERM
