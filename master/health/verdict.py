@@ -126,6 +126,8 @@ def time_to_join(job: Job, now: datetime) -> timedelta | None:
     """Return how long nodes may still take to form a world; None if the job does not fail without one."""
     if job.spec.sizes.has_servers or job.spec.suspended or not job.gathering or job.waits_for_pods:
         return None
+    if rules.saving(job, now):
+        return None
     return job.spec.limits.join_timeout - (now - job.gathering)
 
 
