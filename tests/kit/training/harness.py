@@ -123,7 +123,8 @@ class Scenario:
     def environment(self, node: str, index: int, termination: Path) -> dict[str, str]:
         """Return the environment of a pod."""
         token = self.folder / "token"
-        token.write_text(TOKEN)
+        if not token.exists():  # an agent may be reading it
+            token.write_text(TOKEN)
         kept = {
             key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
         }
