@@ -42,7 +42,7 @@ PAUSE: Final = 0.005  # seconds
 COLD: Final = "cold"
 FREE, TAKEN = b"free", b"taken"
 """Words of a parent to the nursery: its worker has ended, and it has the next order."""
-TAKING: Final = 1.0  # seconds after which a parent is taken for one that was stopped
+TAKING: Final = 10.0  # seconds after which a parent is taken for one that was stopped
 ROOM: Final = 4096
 BESIDE: Final = "ELASTICJOB_WARM"
 """Names to an agent the warm process that was forked for it: `FD:PID`, our end of its line and its pid."""
