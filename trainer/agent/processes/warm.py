@@ -306,7 +306,10 @@ def serve(agent: socket.socket, *, scripts: bool = True, cold: bool = False) -> 
 
 
 def passed_on(order: Fork, streams: Sequence[int], line: socket.socket | None) -> bool:
-    """Give an order to the parent in that slot if its worker has ended, and it takes it: a fork less."""
+    """Give an order to the parent in that slot if its worker has ended, and it takes it: a fork less.
+
+    Workers start in turn: one that comes before that of rank 0 waits half a second for its store.
+    """
     try:
         if line is None or line.recv(ROOM) != FREE:
             return False
@@ -324,7 +327,6 @@ def taken(line: socket.socket) -> tuple[Fork | None, list[int]]:
     """Wait for the order of the next worker; None where the nursery wants no more of this parent."""
     with suppress(OSError):
         order, streams = receive(line)
-        line.send(TAKEN)
         if isinstance(order, Fork):
             return order, streams
     return None, []
@@ -344,7 +346,7 @@ def hold(
 
     tether(me, parent.END)
     adopt()
-    pid, slot, alone = os.getpid(), order.slot, True
+    pid, slot, alone, is_next = os.getpid(), order.slot, True, False
     while alone:
         while signal.sigtimedwait(parent.SIGNALS, 0):
             pass  # for the worker before
@@ -358,6 +360,12 @@ def hold(
             return order, streams, pid
         for stream in streams:
             os.close(stream)
+        try:
+            if is_next:
+                line.send(TAKEN)
+        except OSError:  # it has given the order to another one
+            os.kill(worker, signal.SIGKILL)
+            break
         tell(Forked(slot, worker, pid))
         code, alone = parent.attend(
             worker, order.grace, lambda left: tell(Left(slot, tuple(left))), wrapper=not order.python
@@ -369,7 +377,7 @@ def hold(
         following, streams = taken(line) if alone else (None, [])
         if following is None:
             break
-        order = following
+        order, is_next = following, True
     os._exit(0)
 
 
