@@ -24,8 +24,10 @@ END: Final = signal.SIGHUP
 """Asks a parent to end its worker's whole tree."""
 SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM})
 """The signals that a parent waits for: blocked in it, and in whoever forks it until that is done."""
-POLITE: Final = frozenset({-1, -2, -3, -10, -12, -15})
-"""Exit codes after SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGTERM."""
+POLITE: Final = frozenset(
+    -getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM")
+)
+"""Exit codes after the signals by which a program is asked to end, or to save."""
 QUIET: Final = 1.0  # seconds in which helpers of multiprocessing end by themselves, and are not named
 GOODBYE: Final = 2.0  # seconds between the SIGTERM and the SIGKILL of what a worker has left behind
 TRACKERS: Final = ("resource_tracker", "torch_shm_manager")
