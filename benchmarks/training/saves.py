@@ -27,8 +27,9 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from benchmarks.figures import Sheet, machine, show, spread
 from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.flash import MEMORY, Flash
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.torch.saving.flash import MEMORY, Flash
+from elasticjob.trainer.torch.saving.tensors import Tensors
 
 ROWS: Final = 4096
 SAVES: Final = 6
@@ -56,7 +57,7 @@ def training(gigabytes: float) -> Iterator[dict[str, Any]]:
 
 def ours(folder: Path, expected: dict[str, Any]) -> Callable[[dict[str, Any], int], None]:
     """Our copy to shared memory, which the agent then writes."""
-    flash = Flash(MEMORY, keep=1, environment={memory.FOLDER: str(folder)}, say=lambda _: None)
+    flash = Flash(MEMORY, Tensors(), keep=1, environment={memory.FOLDER: str(folder)}, say=lambda _: None)
     flash.expect(lambda: expected, 0)
     time.sleep(STEPS)
 

@@ -26,14 +26,15 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from elasticjob.trainer.checkpoint import memory, part
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch import restoring
-from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.random_state import RandomState
+from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import joined, targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.peers import gathered
@@ -80,7 +81,7 @@ class Checkpoint:
         self._channel = channel_to(environment)
         if self._channel is None:  # nobody else would use the memory
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
-        self._flash = Flash(os.fsdecode(where), keep=keep, environment=environment, say=self._say)
+        self._flash = Flash(os.fsdecode(where), Tensors(), keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
         self._loaded = 0  # the step of what was loaded
         self._leaving: tuple[int, float] | None = None  # the step and the time at which it knew that

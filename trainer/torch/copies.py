@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.pulse import Page
-from elasticjob.trainer.torch.saving.flash import Flash
 from elasticjob.trainer.torch.saving.tree import targets
 from elasticjob.trainer.torch.state import State
 from elasticjob.trainer.torch.world.peers import Peers

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.link.address import SLOT
 from elasticjob.trainer.link.channel import Advance
 from elasticjob.trainer.link.line import Line
@@ -30,7 +31,7 @@ from elasticjob.trainer.torch.noise import METRIC, Noise
 from elasticjob.trainer.torch.reading import Reading
 from elasticjob.trainer.torch.reduction import reduction_of
 from elasticjob.trainer.torch.reports import Reports
-from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.state import State
 from elasticjob.trainer.torch.world.peers import Peers
 
@@ -70,7 +71,9 @@ class Run:
         self.line = Line(environment)
         self.reading = Reading(state, self.line, self.reduction.together)
         say = self.line.send
-        flash = Flash(checkpoint, keep=KEEP, environment=environment, say=say) if checkpoint else None
+        flash = (
+            Flash(checkpoint, Tensors(), keep=KEEP, environment=environment, say=say) if checkpoint else None
+        )
         one_of_its_node = environment.get(SLOT, "0") == "0"
         self.copies = Copies(
             state,

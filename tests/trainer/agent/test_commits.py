@@ -21,13 +21,13 @@ from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.flash import Flash, Place
 from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.link.channel import Copied, Hampered
-from elasticjob.trainer.torch.saving import flash as saving
-from elasticjob.trainer.torch.saving.flash import Flash
-from elasticjob.trainer.torch.saving.tree import Place
+from elasticjob.trainer.torch.saving import tree
+from elasticjob.trainer.torch.saving.tensors import Tensors
 from tests.kit.waiting import until
 
 LONG = 60.0
@@ -48,7 +48,7 @@ async def keeper(folder: Path, name: str = "a") -> AsyncIterator[Keeper]:
 def copies(folder: Path, place: Path | str, steps: range, keep: int = 2) -> list[Any]:
     """Return what a worker tells its agent of saves after these steps."""
     told: list[Any] = []
-    flash = Flash(str(place), keep=keep, environment={memory.FOLDER: str(folder)}, say=told.append)
+    flash = Flash(str(place), Tensors(), keep=keep, environment={memory.FOLDER: str(folder)}, say=told.append)
     for step in steps:
         flash.save({"at": step}, Save(step, 1), 0, persist=True, exchange=lambda data: [data])
     flash.close()
@@ -175,7 +175,7 @@ async def test_shifts_of_ranks_leave_no_more_copies(tmp_path: Path) -> None:
 def flash_copy(folder: Path, slot: int, step: int) -> None:
     folder.mkdir(exist_ok=True)
     environment = {memory.FOLDER: str(folder), "LOCAL_RANK": str(slot), "ELASTICJOB_SLOT": str(slot)}
-    flash = Flash("memory://", keep=1, environment=environment, say=lambda _: None)
+    flash = Flash("memory://", Tensors(), keep=1, environment=environment, say=lambda _: None)
     flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=lambda data: [data])
     flash.close()
 
@@ -219,7 +219,7 @@ async def test_what_the_others_have_gone_beyond_is_not_missing(
 
 async def test_another_training_in_the_place_is_told_for_as_long_as_it_is_there(tmp_path: Path) -> None:
     async with keeper(tmp_path / "memory") as kept:
-        stranger = Flash(str(tmp_path / "place"), keep=2, environment={}, say=lambda _: None)
+        stranger = Flash(str(tmp_path / "place"), Tensors(), keep=2, environment={}, say=lambda _: None)
         stranger.save({}, Save(6, 1), 0, persist=True, exchange=lambda data: [data])
         told = copies(tmp_path / "memory", tmp_path / "place", range(4, 5))
         hear(kept, [structs.replace(each, after=0) for each in told])
@@ -258,7 +258,7 @@ class Nodes:
         """Let the worker of a node copy its part after these steps; return what its agent heard."""
         kept, told = getattr(self, node), list[Any]()
         environment = {memory.FOLDER: str(self.folder / node)}
-        flash = Flash(self.place, keep=2, environment=environment, say=told.append)
+        flash = Flash(self.place, Tensors(), keep=2, environment=environment, say=told.append)
         for step in steps:
             flash.save({"at": step}, Save(step, 1), int(node == "b"), persist=True, exchange=lambda _: [])
         flash.close()
@@ -268,7 +268,7 @@ class Nodes:
 
 @pytest.fixture
 async def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nodes]:
-    monkeypatch.setattr(saving, "place_of", lambda _, rank: Place(rank, 2))
+    monkeypatch.setattr(tree, "place_of", lambda _, rank: Place(rank, 2))
     monkeypatch.setattr(commits, "AGAIN", 0.001)
     monkeypatch.setattr(commits, "LATEST", 0.001)
     async with keeper(tmp_path / "a", "a") as a, keeper(tmp_path / "b", "b") as b:

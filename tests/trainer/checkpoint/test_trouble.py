@@ -20,11 +20,12 @@ from fsspec.implementations.local import LocalFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.memory import FOLDER
+from elasticjob.trainer.checkpoint.newest import PATIENCE
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
-from elasticjob.trainer.torch.saving.flash import Flash
-from elasticjob.trainer.torch.saving.newest import PATIENCE
+from elasticjob.trainer.torch.saving.tensors import Tensors
 
 ERRORS = {
     "a time-out": TimeoutError(110, "Connection timed out"),
@@ -91,7 +92,7 @@ class Run:
 
             environment = {PATIENCE: str(patience)}
             environment |= {FOLDER: str(self.memory)} if self.memory else {}
-            flash = Flash(self.places[rank], keep=2, environment=environment, say=self._say)
+            flash = Flash(self.places[rank], Tensors(), keep=2, environment=environment, say=self._say)
             return flash.load(exchange, rank, lambda rest, tensors: {}, pause=pause)
 
         with ThreadPoolExecutor(len(self.places)) as pool:
@@ -102,7 +103,7 @@ class Run:
 
 
 def save(place: str, *steps: int) -> None:
-    flash = Flash(place, keep=9, environment={}, say=lambda _: None)
+    flash = Flash(place, Tensors(), keep=9, environment={}, say=lambda _: None)
     for step in steps:
         flash.save({"at": step}, Save(step, 1), 0, persist=True, exchange=lambda data: [data])
 
@@ -223,7 +224,7 @@ def test_a_place_that_was_seen_with_a_checkpoint_is_no_new_one_when_it_is_empty(
     for _ in range(2):
         with pytest.raises(Trouble, match=f"step 5 was in {place} before, and nothing is now"):
             run.load()
-    kept = Flash(str(place), keep=1, environment={FOLDER: str(memory)}, say=lambda _: None)
+    kept = Flash(str(place), Tensors(), keep=1, environment={FOLDER: str(memory)}, say=lambda _: None)
     kept.save({"at": 7}, Save(7, 1), 0, persist=False, exchange=lambda data: [data])
     assert run.load() == [({"at": 7}, Save(7, 1))]
     for each in memory.glob("slot-*"):
@@ -319,7 +320,7 @@ def test_a_step_that_is_saved_again_does_not_touch_the_committed_one(tmp_path: P
 def test_a_relative_place_is_where_the_script_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path)
-    flash = Flash("run", keep=1, environment={}, say=lambda _: None)
+    flash = Flash("run", Tensors(), keep=1, environment={}, say=lambda _: None)
     monkeypatch.chdir(tmp_path / "sub")
     flash.save({"at": 3}, Save(3, 1), 0, persist=True, exchange=lambda data: [data])
     monkeypatch.chdir(tmp_path)

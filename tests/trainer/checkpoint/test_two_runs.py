@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
-from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tensors import Tensors
 
 
 class Life:
     """A worker without an agent, from its start on."""
 
     def __init__(self, place: Path | str, keep: int = 2) -> None:
-        self._flash = Flash(str(place), keep=keep, environment={}, say=lambda _: None)
+        self._flash = Flash(str(place), Tensors(), keep=keep, environment={}, say=lambda _: None)
         found = self._flash.load(lambda data: [data], 0, lambda rest, tensors: {})
         self.step = found[1].step if found else 0
 

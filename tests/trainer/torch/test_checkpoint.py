@@ -18,12 +18,13 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.memory import held
 from elasticjob.trainer.checkpoint.part import Damaged, Save
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint, ResumableLoader
-from elasticjob.trainer.torch.saving.flash import Flash
+from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import Taken
 from tests.kit.training.device import DEVICE
 
@@ -192,7 +193,8 @@ def test_a_program_that_a_worker_has_started_saves_by_itself(tmp_path: Path) -> 
 def test_checkpoints_in_two_places_do_not_mix(tmp_path: Path) -> None:
     agent = {memory.FOLDER: str(tmp_path)}
     one, other = (
-        Flash(str(tmp_path / place), keep=1, environment=agent, say=lambda _: None) for place in "ab"
+        Flash(str(tmp_path / place), Tensors(), keep=1, environment=agent, say=lambda _: None)
+        for place in "ab"
     )
     for flash, step in ((one, 4), (other, 9)):
         flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=alone)

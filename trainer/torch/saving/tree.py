@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any, Final
 
@@ -15,19 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint.flash import Place
 from elasticjob.trainer.checkpoint.part import Shape
+from elasticjob.trainer.torch.saving.reshard import tensor_in
 
 REFERENCE: Final = "\0tensor"
 """The key of a dict that stands for a tensor."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which part of the state a worker holds; of workers with the same part one `keeps` it in storage."""
-
-    part: int = 0
-    parts: int = 1
-    keeps: bool = True
 
 
 class Taken:
@@ -58,6 +50,29 @@ class Taken:
         file = io.BytesIO()
         torch.save(self.rest, file)
         return file.getvalue()
+
+    def check(self) -> None:
+        """Raise TypeError if the rest could not be read again."""
+        decoded(self.encoded())
+
+    def shapes(self) -> Iterator[Shape]:
+        """Yield what a block has to know of each tensor."""
+        return (shape_of(name, each) for name, each in self.tensors.items())
+
+    def place(self, rank: int) -> Place:
+        """Return which part of the state this worker has."""
+        return place_of(self.tensors, rank)
+
+    def fill(self, block: memoryview, places: Iterable[blocks.Tensor]) -> None:
+        """Copy the tensors to their places in a block; returns when all is there."""
+        devices: set[torch.device] = set()
+        with torch.no_grad():
+            for each in places:
+                mine = local(self.tensors[each.name])
+                tensor_in(block, each).copy_(mine, non_blocking=True)
+                devices |= {mine.device} if mine.is_cuda else set()
+        for device in devices:
+            torch.cuda.current_stream(device).synchronize()
 
 
 def joined(name: str, key: object) -> str:

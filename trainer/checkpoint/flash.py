@@ -11,51 +11,76 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
-import torch
-from torch import Tensor
 
 from elasticjob.api.rpc.message import typed
-from elasticjob.trainer.checkpoint import memory, part, storage
+from elasticjob.trainer.checkpoint import memory, newest, part, storage
 from elasticjob.trainer.checkpoint.choice import Chosen
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
-from elasticjob.trainer.checkpoint.part import Head, Save
+from elasticjob.trainer.checkpoint.newest import Exchange, Places, Readers
+from elasticjob.trainer.checkpoint.part import Head, Save, Shape
 from elasticjob.trainer.checkpoint.sources import Source
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.link.address import SLOT, NoMaster, way_from
 from elasticjob.trainer.link.channel import Copied, Hampered
-from elasticjob.trainer.torch.saving import newest, reshard
-from elasticjob.trainer.torch.saving.newest import Exchange, Places, Readers
-from elasticjob.trainer.torch.saving.pinned import pin
-from elasticjob.trainer.torch.saving.reshard import tensor_in
-from elasticjob.trainer.torch.saving.tree import (
-    Place,
-    Taken,
-    decoded,
-    empty,
-    is_there,
-    local,
-    place_of,
-    shape_of,
-    together,
-)
 
 log = logging.getLogger("elasticjob")
 
 MEMORY: Final = "memory://"
 """The place of checkpoints that are kept in the memory of nodes alone."""
-Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
-"""Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
 
-Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
-"""
+Reading = AbstractContextManager[tuple[int, Callable[[], Any]]]
+"""`Head.ended`, and what returns the state in a checkpoint, once all workers can read theirs."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which part of the state a worker holds; of workers with the same part one `keeps` it in storage."""
+
+    part: int = 0
+    parts: int = 1
+    keeps: bool = True
+
+
+class Taken(Protocol):
+    """A state, taken apart: tensors by name, and a rest that refers to them; `ended` as in `part.Head`."""
+
+    ended: int
+
+    def shapes(self) -> Iterable[Shape]:
+        """Return what a block has to know of each tensor."""
+
+    def fill(self, block: memoryview, places: Iterable[part.Tensor]) -> None:
+        """Copy the tensors to their places in a block; returns when all is there."""
+
+    def encoded(self) -> bytes:
+        """Return the rest as bytes."""
+
+    def check(self) -> None:
+        """Raise TypeError if what was encoded could not be read again."""
+
+    def place(self, rank: int) -> Place:
+        """Return which part of the state worker `rank` has."""
+
+
+class Form(Protocol):
+    """How a framework's state is taken apart, and read again: by `torch.saving.tensors`, `jax.arrays`."""
+
+    def take(self, state: Any, ended: int = 0) -> Taken:
+        """Take a state apart."""
+
+    def reading(self, source: Source, rank: int, into: Any) -> Reading:
+        """Open a checkpoint for a `with` statement; `into` says what it is to become."""
+
+    def pin(self, block: memoryview) -> Callable[[], object]:
+        """Prepare a mapped block for copies from a device; returns what undoes that."""
 
 
 class Flash:
@@ -67,6 +92,7 @@ class Flash:
     def __init__(
         self,
         where: str,
+        form: Form,
         *,
         keep: int,
         environment: Mapping[str, str],
@@ -74,7 +100,7 @@ class Flash:
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep}: at least 1 checkpoint has to stay")
-        self._keep, self._say = keep, say
+        self._form, self._keep, self._say = form, keep, say
         self._storage = None if where == MEMORY else Storage(where)
         self._where = where = self._storage.where if self._storage else where
         self._patience = newest.patience(environment)
@@ -83,7 +109,7 @@ class Flash:
         self._server = environment.get(memory.SERVER, "")
         self._mark = memory.mark_of(where)
         self._block = f"slot-{environment.get(SLOT, '0')}-{self._mark}"
-        self._writer = Writer(self._folder, self._block, pin) if self._folder else None
+        self._writer = Writer(self._folder, self._block, form.pin) if self._folder else None
         self._first = environment.get(SLOT, "0") == "0"
         self._readable = False  # what is saved can be read again
         self._full = False  # said that there is no room
@@ -119,15 +145,15 @@ class Flash:
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
         Where each worker has a part, a step is written once: the parts of two saves of it could mix.
         """
-        taken = Taken(state, ended=ended)
-        place = place_of(taken.tensors, rank)
+        taken = self._form.take(state, ended)
+        place = taken.place(rank)
         place = replace(place, keeps=place.keeps and keeps)
         self.divided = place.parts > 1
         if not self._copies(place) or (self.divided and save == self._written):
             return
         self._written = save if persist else self._written
         if not self._readable:  # better now than after a crash
-            decoded(taken.encoded())
+            taken.check()
             self._readable = True
         if self._writer is not None:
             self._copy(self._writer, taken, save, place, persist=persist)
@@ -138,8 +164,8 @@ class Flash:
         """Take memory for saves of such a state, once, beside the training: first saves are mostly that."""
         if self._writer is None or self._expects:
             return
-        self._expects, taken = True, Taken(state())
-        place = place_of(taken.tensors, rank)
+        self._expects, taken = True, self._form.take(state())
+        place = taken.place(rank)
         if self._copies(place):
             _, body, at = described(taken, Save(0, 0), place)
             Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
@@ -148,7 +174,7 @@ class Flash:
         self,
         exchange: Exchange,
         rank: int,
-        targets: Targets,
+        into: Any,
         *,
         readers: Callable[[int], bool] = lambda _: True,
         pause: Callable[[float], None] = time.sleep,
@@ -156,8 +182,7 @@ class Flash:
         """Return the newest state that can be had, and of which checkpoint; None if there never was one.
 
         All workers call this at once; the state is None for those that are no `readers`. When all can read
-        theirs, the targets are filled; no tensor of the state lies in a block. See `newest.py` for what it
-        raises.
+        theirs, it is put `into` what the form takes. See `newest.py` for what it raises.
         """
         places = Places(
             self._where, self._storage, self._folder, self._mark, self._server, self._token, self._first
@@ -165,7 +190,7 @@ class Flash:
         told = Readers(exchange, rank, readers(rank), self._tell_trouble, pause)
 
         def read(source: Source, opened: ExitStack) -> Callable[[], Any]:
-            self.ended, state = opened.enter_context(reading(source, rank, targets))
+            self.ended, state = opened.enter_context(self._form.reading(source, rank, into))
             return state
 
         found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
@@ -186,7 +211,7 @@ class Flash:
         tensors, body, at = described(taken, save, place)
         try:
             with writer.block(at + len(body)) as block:
-                fill(block, tensors, taken.tensors)
+                taken.fill(block, tensors)
                 part.seal(block, body, at)
         except NoRoom as error:
             self._tell_no_room(save, str(error.strerror or error))
@@ -244,7 +269,7 @@ class Flash:
     def _write_part(self, to: Storage, taken: Taken, save: Save, place: Place) -> storage.Part:
         tensors, body, at = described(taken, save, place)
         block = memoryview(mmap.mmap(-1, at + len(body)))
-        fill(block, tensors, taken.tensors)
+        taken.fill(block, tensors)
         part.seal(block, body, at)
         head = Head(step=save.step, round=save.round, part=place.part, parts=place.parts)
         return to.write(head, block)
@@ -252,7 +277,7 @@ class Flash:
 
 def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
     """Return the places of all tensors in a block, its encoded head, and where that begins."""
-    tensors, at = part.placed(shape_of(name, each) for name, each in taken.tensors.items())
+    tensors, at = part.placed(taken.shapes())
     head = Head(
         step=save.step,
         round=save.round,
@@ -263,50 +288,3 @@ def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor
         ended=taken.ended,
     )
     return tensors, part.encode(head), at
-
-
-def fill(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors to their places in a block; returns when all is there."""
-    devices: set[torch.device] = set()
-    with torch.no_grad():
-        for each in places:
-            mine = local(tensors[each.name])
-            tensor_in(block, each).copy_(mine, non_blocking=True)
-            devices |= {mine.device} if mine.is_cuda else set()
-    for device in devices:
-        torch.cuda.current_stream(device).synchronize()
-
-
-@contextmanager
-def reading(source: Source, rank: int, targets: Targets) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Lend, for a `with` statement, `Head.ended`, and a function that returns the state in a checkpoint.
-
-    If this worker's part has just what belongs here, the function fills the targets from it, by one copy.
-    A state that has to be divided anew is read before, to tensors of its own: reading may fail half-way.
-    """
-    number = rank if rank < source.parts else 0
-    head = source.head(number)
-    rest = decoded(head.rest)
-    into = targets(rest, head.tensors)
-    if all(is_there(each, into[each.name]) for each in head.tensors):
-        with source.open(number) as block:
-            for each in head.tensors:
-                tensor_in(block, each)  # Damaged now, or never
-
-            def state() -> Any:
-                restore(block, head.tensors, into)
-                return together(rest, into.__getitem__)
-
-            yield head.ended, state
-    else:
-        heads = [head if each == number else source.head(each) for each in range(source.parts)]
-        beside = {each.name: empty(each, into[each.name]) for each in head.tensors}
-        reshard.read(heads, source.open, beside)
-        yield head.ended, lambda: together(rest, beside.__getitem__)
-
-
-def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Copy the tensors of a block to where they belong."""
-    with torch.no_grad():
-        for each in places:
-            local(tensors[each.name]).copy_(tensor_in(block, each))
