@@ -23,11 +23,11 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.loop.losses import Remedy
+from elasticjob.trainer.loop.turns import Loop, OnChange
 from elasticjob.trainer.records.done import Done, in_turn
 from elasticjob.trainer.torch import meetings
 from elasticjob.trainer.torch.evaluation import Score, evaluated
-from elasticjob.trainer.torch.loop import Loop, OnChange
-from elasticjob.trainer.torch.losses import Remedy
 from elasticjob.trainer.torch.records.data import (
     ByPart,
     Indices,
@@ -252,7 +252,8 @@ class Elastic:
             raise RuntimeError("elastic.steps(...) was called before: there is one loop, use step.ends_epoch")
         self._looped = True
         run, loop = self._run, self._loop
-        loop.begin(data, 1 if epochs is None and steps is None else epochs, steps)
+        run.reading.begin(data, 1 if epochs is None and steps is None else epochs, steps)
+        loop.begin()
         yield from in_turn(lambda: Step(run) if run.left else None, loop)
 
     def evaluate(self, data: Loader, score: Score) -> dict[str, float]:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.records.batch import bounds
 from elasticjob.trainer.records.sampler import Piece
 from elasticjob.trainer.torch.meetings import exchange, meet
 from elasticjob.trainer.torch.records.data import Loader, moved
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.saving.tree import settle
-from elasticjob.trainer.torch.world.whereabouts import At
 
 Score = Callable[[Any], Mapping[str, float | Tensor]]
 

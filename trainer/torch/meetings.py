@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.loop import whereabouts
+from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.state import plain
-from elasticjob.trainer.torch.world import whereabouts
 from elasticjob.trainer.torch.world.values import check_mean, decoded, encoded, mean_of
-from elasticjob.trainer.torch.world.whereabouts import At
 
 EARLY: Final = 1024  # meetings before the first step whose results are kept for newcomers
 

@@ -15,18 +15,18 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
-from elasticjob.trainer.torch.saving.loader import FINISH
-from elasticjob.trainer.torch.saving.tree import joined, local, settle
+from elasticjob.trainer.torch.saving.tensors import Targets
+from elasticjob.trainer.torch.saving.tree import joined, local, settle, targets
 from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
 
 PROGRESS: Final = ("done", "meetings", "scores", "scheduled", "order", "left_out", "ended")
 OTHERS: Final = "the state of the others"
-NOTHING: Final = -1  # the step of a worker that holds no state of the job
 
 
 @runtime_checkable
@@ -134,23 +134,16 @@ class State:
         self._restore_kept(snapshot["keep"], of, new=new)
         return warnings
 
-    def named(self) -> dict[str, Any]:
+    @property
+    def into(self) -> Targets:
+        """What is to be filled with the tensors of a checkpoint."""
+        return lambda _, tensors: targets(self._named(), tensors)
+
+    def _named(self) -> dict[str, Any]:
         """Return what holds tensors by its name in a snapshot."""
         optimizers = {f"optimizers/{index}": each for index, each in enumerate(self.optimizers)}
         kept = {joined("keep", name): each for name, each in self.keep.items()}
         return {"model": self.model, **optimizers, **kept}
-
-    def check_order(self, told: dict[str, Any]) -> None:
-        """Note the order of the data. ValueError if the checkpoint is within an epoch of another order."""
-        before, self.order = self.order, told
-        other = [name for name in told if before and before.get(name, told[name]) != told[name]]
-        if not other or not self.done.offset:
-            return
-        changes = ", ".join(f"{name} {before[name]} became {told[name]}" for name in other)
-        raise ValueError(
-            f"the checkpoint has taken {self.done.offset} records of epoch {self.done.epoch} in another "
-            f"order: {changes}; {FINISH}"
-        )
 
     def roll_back(self, snapshot: dict[str, Any]) -> None:
         """Take over what an earlier `snapshot` has trained; the position in the data stays."""
@@ -292,14 +285,6 @@ class State:
 
     def _buffers(self) -> list[Tensor]:
         return [local(each.detach()) for each in self.model.buffers()]
-
-
-def is_behind(mine: Sequence[int], newest: Sequence[int]) -> bool:
-    """Whether a worker of this age (steps, meetings) cannot be at the place of the newest in the script.
-
-    Survivors of a broken collective are one whole step or one meeting apart at most.
-    """
-    return sum(abs(other - own) for own, other in zip(mine, newest, strict=True)) > 1
 
 
 def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:

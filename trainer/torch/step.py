@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.loop import step
+from elasticjob.trainer.loop.step import FOLD
 from elasticjob.trainer.records.sampler import Piece
 from elasticjob.trainer.torch.records.data import moved, stream
 from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
 from elasticjob.trainer.torch.run import Run, trained_parameters
 from elasticjob.trainer.torch.state import State
-from elasticjob.trainer.torch.world.whereabouts import At
-
-FOLD = 64  # steps are compared modulo this: the mean of small numbers is exact enough
 
 
-class Step:
+class Step(step.Step[Run]):
     """A step of the training: `with step: for batch in step: … step.backward(loss)`.
 
     When the block ends, the gradients of all workers have been reduced, and the optimizers step. If another
@@ -34,17 +31,7 @@ class Step:
     """
 
     def __init__(self, run: Run) -> None:
-        done, sampler = run.state.done, run.reading.sampler(run.peers.place)
-        self._run = run
-        self.number = done.step + 1
-        self.epoch = done.epoch
-        self._window = sampler.window(done.position)
-        self.records = len(self._window.places)
-        self._next = sampler.following(self._window)
-        self.ends_epoch = self._next.epoch > done.epoch
-        self.done = False
-        self.loss = float("nan")
-        self.entered = False
+        super().__init__(run)
         self._scope = run.line.inside()
         self._pieces: tuple[Piece, ...] = ()
         self._current: Piece | None = None  # its backward pass is due
@@ -52,7 +39,7 @@ class Step:
         self._last = self._iterated = self._divided = self._unscaled = False
         self._weighted: bool | None = None
         self._losses: Tensor | float = 0.0
-        self._weights = self._began = 0.0
+        self._weights = 0.0
         self._sent = False
         self._random: Randomness | None = None
 
@@ -65,52 +52,17 @@ class Step:
         """
         return self._current.count if self._current is not None else self._counted
 
-    def __enter__(self) -> Self:
-        """Begin the step. RuntimeError if it has begun before."""
-        if self.entered:
-            raise RuntimeError(f"step {self.number} was begun already: take the next one from the loop")
-        self.entered = True
-        self._began = time.monotonic()
+    def _begin(self) -> None:
         self._random = Randomness.of(self._run.device)
         self._scope.__enter__()
-        self._run.membership.at = At.STEP
-        self._run.line.say(Phase.COMPUTING)
         self._pieces = self._run.begin_step(self._window)
         self._run.noise.begin(self.number, self._window.count, trained_parameters(self._run.state))
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[True] | None:
-        """Let the optimizers step, or form the next world if peers were lost."""
-        try:
-            return self._end(error)
-        finally:
-            self._run.membership.at = At.ELSEWHERE
-
-    def _end(self, error: BaseException | None) -> Literal[True] | None:
-        broken: RuntimeError | None = None
-        try:
-            if error is None:
-                self._finish()
-        except RuntimeError as failed:
-            if not self._run.membership.broken_by(failed):
-                raise
-            broken = failed
-        finally:
-            self._run.noise.end()
-            self._scope.__exit__(None, None, None)
-            if self._random is not None:
-                self._random.put_back()
-        if isinstance(error, RuntimeError) and self._run.membership.broken_by(error):
-            broken = error
-        if broken is not None:
-            self.done = self._run.repair(self.number, str(broken))
-            self.loss = self._run.state.done.loss if self.done else self.loss
-            return True
-        if error is None:
-            self._run.after_step()
-        return None
+    def _close(self) -> None:
+        self._run.noise.end()
+        self._scope.__exit__(None, None, None)
+        if self._random is not None:
+            self._random.put_back()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's micro-batches, as `collate_fn` made them, on the model's device."""
@@ -220,11 +172,8 @@ class Step:
 
     def _send(self) -> tuple[Tensor, Tensor] | None:
         """Send the step's few numbers; return the tensor whose gradient they are if they ride along."""
-        run = self._run
-        run.line.say(Phase.REDUCING, busy=time.monotonic() - self._began)
-        run.peers.check()
+        run, fold = self._run, self._reducing()
         self._sent = True
-        fold = (self.number - 1) % FOLD
         known = isinstance(self._losses, float)
         first = self._losses if known else 0.0
         round_ = run.peers.place.round
@@ -257,8 +206,7 @@ class Step:
         run.reports.notice(self.number, self.loss)
         if not run.remedies(self.loss):
             step_optimizers(run.state)
-        run.count_step(self.records, self._next, self.loss, interrupted > 0)
-        self.done = True
+        self._count(self.loss, interrupted > 0)
 
 
 def step_optimizers(state: State) -> None:

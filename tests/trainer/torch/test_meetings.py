@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from elasticjob.trainer.loop import whereabouts
+from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch import Elastic
-from elasticjob.trainer.torch.world import whereabouts
 from elasticjob.trainer.torch.world.values import decoded, encoded, mean_of
-from elasticjob.trainer.torch.world.whereabouts import At
 from tests.kit.training.harness import Scenario, scenario
 from tests.kit.training.warm import Warm
 

@@ -24,11 +24,11 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
 from elasticjob.trainer.agent.processes.warm import warm_up
+from elasticjob.trainer.loop.losses import CALM, Losses
+from elasticjob.trainer.loop.world import is_behind
 from elasticjob.trainer.torch import Elastic, PerEpoch
-from elasticjob.trainer.torch.losses import CALM, Losses
 from elasticjob.trainer.torch.records.randomness import seed_torch
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
-from elasticjob.trainer.torch.state import is_behind
 from tests.kit.training.device import DEVICE
 
 X = torch.arange(24, dtype=torch.float64).view(12, 2) / 24

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.torch.records.data import Loader
-from elasticjob.trainer.torch.run import Run
+from elasticjob.trainer.loop.run import Run
+from elasticjob.trainer.records import order
 
 log = logging.getLogger("elasticjob")
 
@@ -18,17 +19,17 @@ OnChange = Callable[[int, int, tuple[str, ...]], object]
 class Loop:
     """The loop of one worker; `on_change` is called for each new world."""
 
-    def __init__(self, run: Run, on_change: OnChange | None) -> None:
+    def __init__(self, run: Run[Any, Any, Any], on_change: OnChange | None) -> None:
         self._run, self._on_change = run, on_change
 
-    def begin(self, loader: Loader, epochs: int | None, steps: int | None) -> None:
-        """Begin the loop over `loader`: until `epochs` are over, or `steps` steps are done."""
+    def begin(self) -> None:
+        """Begin the loop over the records that `run.reading` knows. ValueError if a checkpoint has others."""
         run, state = self._run, self._run.state
-        run.reading.begin(loader, epochs, steps)
         run.copies.settle()
         self.at_step()
         run.reading.sampler(run.peers.place).check(state.done.position)
-        state.check_order(loader.told())
+        before, state.order = state.order, run.reading.order()
+        order.check(before, state.order, state.done)
         if not run.left and run.peers.rank == 0:
             ended = ", the script has ended its loop by itself after it" if state.ended else ""
             log.warning(

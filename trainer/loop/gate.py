@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Final, Generic, NoReturn
 
 from elasticjob.trainer.link.channel import Behind
 from elasticjob.trainer.link.line import Line
-from elasticjob.trainer.torch.state import NOTHING, State, is_behind
-from elasticjob.trainer.torch.world import whereabouts
-from elasticjob.trainer.torch.world.peers import Peers
-from elasticjob.trainer.torch.world.whereabouts import At
+from elasticjob.trainer.loop import whereabouts
+from elasticjob.trainer.loop.whereabouts import At
+from elasticjob.trainer.loop.world import NOTHING, State, W, World, is_behind
 
 FOREVER: Final = 3600.0  # seconds of one sleep
 
 
-class Gate:
+class Gate(Generic[W]):
     """Brings the workers of a world to the same state; `closed` while a member has none yet.
 
-    `newcomer`: the others began long ago, and this worker has not been at a step.
+    `newcomer`: the others began long ago, and this worker has not been at a step. With `at_once`
+    newcomers get the state when they enter a world: nothing but steps is done together.
     """
 
-    def __init__(self, state: State, line: Line) -> None:
+    def __init__(self, state: State[W], line: Line, *, at_once: bool = False) -> None:
         self.closed = self.newcomer = False
-        self._state, self._line = state, line
+        self._state, self._line, self._at_once = state, line, at_once
         self._sources = [0]  # the workers that held the state when this world began
 
-    def agree(self, peers: Peers, restore: Callable[[], bool], at: At) -> None:
+    def agree(self, peers: W, restore: Callable[[], bool], at: At) -> None:
         """Bring the workers that hold a state to the newest one, and see who has none.
 
         Survivors of a broken collective may be one whole step or one meeting apart. If no worker holds
@@ -53,23 +53,27 @@ class Gate:
         if not self.closed:
             return
         self.newcomer |= not state.whole
-        if all(ages[rank][2] == At.BOUNDARY for rank in holders):
+        if self._at_once or all(ages[rank][2] == At.BOUNDARY for rank in holders):
             self.take(peers)
         else:
             peers.divide(holders)
 
-    def take(self, peers: Peers) -> None:
+    def take(self, peers: W) -> None:
         """Pass the gate: all workers of this world are at a step."""
         self._state.take(peers, self._sources)
         peers.unite()
         self.closed = False
 
-    def fall_behind(self, peers: Peers, newest: Sequence[int]) -> NoReturn:
+    def fall_behind(self, peers: W, newest: Sequence[int]) -> NoReturn:
         """Wait to be killed: only a new process can reach the place of the others in the script."""
-        reason = f"{missed(self._state.age, newest)}, so it begins as a newcomer"
-        self._line.send(Behind(round=peers.place.round, reason=reason))
-        while True:
-            time.sleep(FOREVER)
+        begin_anew(self._line, peers, f"{missed(self._state.age, newest)}, so it begins as a newcomer")
+
+
+def begin_anew(line: Line, peers: World, reason: str) -> NoReturn:
+    """Wait to be killed: the next process enters the next world."""
+    line.send(Behind(round=peers.place.round, reason=reason))
+    while True:
+        time.sleep(FOREVER)
 
 
 def missed(mine: Sequence[int], newest: Sequence[int]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-
-from torch import Tensor
+from typing import Any
 
 from elasticjob.api.rpc.nodes import Progress
+from elasticjob.trainer.loop.losses import Losses
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.pace import Pace
 from elasticjob.trainer.records.sampler import in_total
-from elasticjob.trainer.torch.losses import Losses
 
 log = logging.getLogger("elasticjob")
 
@@ -22,7 +21,7 @@ class Reports(Pace):
     def __init__(self) -> None:
         super().__init__()
         self.metrics: dict[str, float | None] = {}
-        self._noted: dict[str, float | Tensor] = {}
+        self._noted: dict[str, Any] = {}
         self._refused: set[str] = set()  # names of metrics that are no numbers
         self._losses, self._alarm = Losses(), ""
         self._alarmed = False  # the alarm was not reported yet
@@ -39,11 +38,11 @@ class Reports(Pace):
             log.warning("%s", alarm)
             self._alarm, self._alarmed = alarm, True
 
-    def note(self, metrics: Mapping[str, float | Tensor]) -> None:
+    def note(self, metrics: Mapping[str, Any]) -> None:
         """Keep metrics for the next report: to read them may have to wait for a GPU."""
         self._noted |= metrics
 
-    def add(self, metrics: Mapping[str, float | Tensor]) -> None:
+    def add(self, metrics: Mapping[str, Any]) -> None:
         """Add metrics, without those that are no numbers: a report never ends a training."""
         for name, value in metrics.items():
             try:

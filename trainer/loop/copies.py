@@ -11,9 +11,7 @@ from typing import Any
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.link.pulse import Page
-from elasticjob.trainer.torch.saving.tree import targets
-from elasticjob.trainer.torch.state import State
-from elasticjob.trainer.torch.world.peers import Peers
+from elasticjob.trainer.loop.world import State, World
 
 log = logging.getLogger("elasticjob")
 
@@ -27,7 +25,7 @@ class Copies:
 
     def __init__(
         self,
-        state: State,
+        state: State[Any],
         flash: Flash | None,
         *,
         save_every: int,
@@ -42,13 +40,13 @@ class Copies:
         self._together, self._takes, self._clones = together, takes, clones
         self._settled = 0  # the step after which the script's own code has run
         self._written: tuple[Any, ...] = ()  # the newest that goes to storage, and what may come after it
-        self._clone: dict[str, Any] | None = None
+        self._clone: Any = None
 
     def settle(self) -> None:
         """The script's own code after the present step has run."""
         self._settled = self._state.done.step
 
-    def take_if_due(self, peers: Peers) -> None:
+    def take_if_due(self, peers: World) -> None:
         """Copy the state after a step that is due, once its own code has run."""
         done, before = self._state.done.step, self._settled
         self.settle()
@@ -60,14 +58,14 @@ class Copies:
         elif self._flash is not None and self._takes:
             self._flash.expect(self._state.snapshot, peers.rank)
 
-    def take_before_leaving(self, peers: Peers) -> None:
+    def take_before_leaving(self, peers: World) -> None:
         """Write the state of a worker that was told to leave, if the script's own code after it has run."""
         if self._state.whole and self._settled == self._state.done.step:
             self.take(peers, persist=True)
         elif self._state.whole:
             log.warning("step %d is not saved: its epoch is not closed", self._state.done.step)
 
-    def take(self, peers: Peers, *, persist: bool) -> None:
+    def take(self, peers: World, *, persist: bool) -> None:
         """Copy the state to this node's memory, for the others too; the first node's goes to storage.
 
         Once: a last step that is due is the same save. Its parts could mix, or wait for one that never comes.
@@ -88,7 +86,7 @@ class Copies:
         if self._page is not None:
             self._page.saved(time.monotonic() - began)
 
-    def restore(self, peers: Peers, pause: Callable[[float], None]) -> bool:
+    def restore(self, peers: World, pause: Callable[[float], None]) -> bool:
         """Restore the newest checkpoint for rank 0; return whether there is one. All workers call it.
 
         `pause` waits for storage that cannot be read.
@@ -98,7 +96,7 @@ class Copies:
         found = self._flash.load(
             peers.exchange,
             peers.rank,
-            lambda _, tensors: targets(self._state.named(), tensors),
+            self._state.into,
             readers=lambda rank: rank < self._together,
             pause=pause,
         )
