@@ -18,8 +18,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from elasticjob.trainer.jax.run import OnChange, Run
+from elasticjob.trainer.jax.run import Run
 from elasticjob.trainer.jax.step import Step
+from elasticjob.trainer.loop.turns import Loop, OnChange
 from elasticjob.trainer.records.done import Done, in_turn
 from elasticjob.trainer.shards import Dataset
 
@@ -44,15 +45,16 @@ class Elastic:
         data: Dataset,
         *,
         batch: int,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: str | bytes | os.PathLike[Any] | None = None,
         save_every: int = 1000,
+        memory_every: int = 100,
         on_change: OnChange | None = None,
     ) -> None:
         if not data.size:
             raise ValueError(f"dataset {data.name} has no size: give the number of its records")
         if data.partitions:
             raise ValueError(f"dataset {data.name} has partitions: read streams by trainer.shards")
-        for name, each in (("batch", batch), ("save_every", save_every)):
+        for name, each in (("batch", batch), ("save_every", save_every), ("memory_every", memory_every)):
             if each < 1:
                 raise ValueError(f"{name} is {each}: give a number of at least 1")
         self._looped = False
@@ -60,37 +62,37 @@ class Elastic:
             state,
             data,
             batch=batch,
-            checkpoint=os.fspath(checkpoint) if checkpoint else None,
+            checkpoint=os.fsdecode(checkpoint) if checkpoint else None,
             save_every=save_every,
-            on_change=on_change,
+            memory_every=memory_every,
             environment=os.environ,
         )
-        self._run.begin()
-        atexit.register(self._run.membership.close)
+        self._loop = Loop(self._run, on_change)
+        atexit.register(self._run.close)
 
     @property
     def state(self) -> Any:
         """The state, with its arrays on this worker's first device. Set it in each step."""
-        return self._run.membership.state
+        return self._run.state.tree
 
     @state.setter
     def state(self, state: Any) -> None:
-        self._run.membership.state = state
+        self._run.state.tree = state
 
     @property
     def rank(self) -> int:
         """The rank of this worker in the current world; the oldest worker has 0."""
-        return self._run.membership.peers.rank
+        return self._run.peers.rank
 
     @property
     def world_size(self) -> int:
         """The number of workers now."""
-        return self._run.membership.peers.size
+        return self._run.peers.size
 
     @property
     def round(self) -> int:
         """The number of the present world; it rises with every change."""
-        return self._run.membership.peers.place.round
+        return self._run.peers.place.round
 
     @property
     def is_main(self) -> bool:
@@ -100,7 +102,7 @@ class Elastic:
     @property
     def progress(self) -> Done:
         """Steps and records so far, over all worlds."""
-        return self._run.membership.done
+        return self._run.state.done
 
     def steps(self) -> Iterator[Step]:
         """Yield each step that is left of the dataset's epochs.
@@ -111,10 +113,10 @@ class Elastic:
         if self._looped:
             raise RuntimeError("elastic.steps() was called before: there is one loop, use step.ends_epoch")
         self._looped = True
-        run = self._run
-        run.at_step()
-        yield from in_turn(lambda: Step(run) if run.left else None, run)
+        run, loop = self._run, self._loop
+        loop.begin()
+        yield from in_turn(lambda: Step(run) if run.left else None, loop)
 
     def report(self, **metrics: float) -> None:
         """Add your own metrics (accuracy, perplexity) to the progress in the job's status."""
-        self._run.reports.add(metrics)
+        self._run.report(metrics)

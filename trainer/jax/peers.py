@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from elasticjob.trainer.jax.coordination import Coordination, Lost, Services, forget_devices
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import Connection, connections, ports_of
+from elasticjob.trainer.loop.whereabouts import At
 
 log = logging.getLogger("elasticjob")
 
@@ -31,8 +32,8 @@ MARK: Final = re.compile(
 class Peers:
     """The workers of the world `place`; alone it needs none of JAX's coordination."""
 
-    def __init__(self, place: Enter) -> None:
-        self.place = place
+    def __init__(self, place: Enter, services: Services) -> None:
+        self.place, self._services = place, services
         self._coordination = Coordination(place) if place.size > 1 else None
         self._before: frozenset[Connection] = frozenset()
         self._mesh: Mesh | None = None
@@ -49,7 +50,10 @@ class Peers:
         """The number of workers."""
         return self.place.size
 
-    def open(self, listener: socket.socket | None, services: Services) -> None:
+    def warm_up(self) -> None:
+        """JAX needs nothing before its devices are those of a world."""
+
+    def open(self, listener: socket.socket | None) -> None:
         """Meet the others. Lost if one of them is gone."""
         forget_devices()
         self._before = connections()
@@ -57,7 +61,7 @@ class Peers:
             if listener is not None:
                 listener.close()
             return
-        self._coordination.open(listener, services)
+        self._coordination.open(listener, self._services)
         self._guarded(self._open_mesh)
 
     def abort(self) -> None:
@@ -75,7 +79,25 @@ class Peers:
         if self._coordination is not None:
             self._coordination.check()
 
-    def close(self) -> None:
+    def broken_by(self, error: RuntimeError) -> bool:
+        """Whether `error` is the loss of a peer, not the script's."""
+        return isinstance(error, Lost)
+
+    def gives(self, source: int) -> bool:
+        """Whether this is worker `source`."""
+        return self.rank == source
+
+    def divide(self, ranks: Sequence[int]) -> None:
+        """Nothing but steps is done together."""
+
+    def unite(self) -> None:
+        """All are together."""
+
+    def all_at(self, at: At, age: Sequence[int]) -> bool:
+        """Nothing but steps is done together."""
+        return True
+
+    def close(self, *, broken: bool = False) -> None:
         """Leave the others."""
         if self._coordination is not None:
             self._coordination.leave()
@@ -94,19 +116,28 @@ class Peers:
         sums = [self._guarded(partial(self._reduced, each, self._total)) for each in joined(leaves)]
         return jax.tree.unflatten(form, apart(sums, tuple((leaf.shape, leaf.dtype) for leaf in leaves)))
 
-    def gather(self, row: list[int]) -> list[list[int]]:
-        """Return the rows of all workers, by rank."""
-        rows = np.zeros((self.size, len(row)), np.int32)
-        rows[self.rank] = row
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Return the `numbers` of every worker, of 30 bits, by rank."""
+        rows = np.zeros((self.size, len(numbers)), np.int32)
+        rows[self.rank] = numbers
         found: list[list[int]] = np.asarray(self.sum(rows)).tolist()
         return found
 
-    def tell(self, told: bytes, source: int) -> bytes:
-        """Return what worker `source` tells; all give something of the same length."""
+    def exchange(self, data: bytes) -> list[bytes]:
+        """Return the `data` of every worker, by rank."""
+        return [bytes(self.tell(memoryview(data), source)) for source in range(self.size)]
+
+    def tell(self, block: memoryview, source: int) -> memoryview:
+        """Return the `block` of worker `source`."""
         if self._mesh is None:
-            return told
-        pieces = (told[start : start + CHUNK] for start in range(0, len(told), CHUNK))
-        return b"".join(self._told(np.frombuffer(piece, np.uint8), source) for piece in pieces)
+            return block
+        high, low = self.gather(divmod(len(block), 1 << 30))[source]
+        length = (high << 30) + low
+        told = bytearray(block if self.gives(source) else length)
+        for at in range(0, length, CHUNK):
+            piece = np.frombuffer(told, np.uint8, min(CHUNK, length - at), at)
+            told[at : at + CHUNK] = self._told(piece, source)
+        return memoryview(told)
 
     def _told(self, piece: Any, source: int) -> bytes:
         mine = piece if self.rank == source else np.zeros_like(piece)

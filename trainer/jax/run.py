@@ -1,32 +1,83 @@
-"""One worker's part in the training: its place in the records, what it counts and reports."""
+"""One worker's part in a training with JAX: its place in the records, and its devices in each world."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from elasticjob.api.rpc.permutation import key_of, place
-from elasticjob.trainer.jax.membership import Membership
-from elasticjob.trainer.jax.reports import Reports
-from elasticjob.trainer.jax.saving import Checkpoints
-from elasticjob.trainer.link.channel import Advance
+from elasticjob.trainer.jax import coordination, older
+from elasticjob.trainer.jax.arrays import Arrays, named, on_device, on_host
+from elasticjob.trainer.jax.coordination import Services
+from elasticjob.trainer.jax.peers import Peers
+from elasticjob.trainer.jax.state import State
+from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.line import Line
-from elasticjob.trainer.link.pulse import Phase
-from elasticjob.trainer.records import record
-from elasticjob.trainer.records.sampler import ENDLESS, Position, Sampler, Window
+from elasticjob.trainer.loop import reading, run
+from elasticjob.trainer.loop.membership import Membership
+from elasticjob.trainer.loop.reports import Reports
+from elasticjob.trainer.records.sampler import Piece, Sampler, Window
 from elasticjob.trainer.shards import Dataset
 
 log = logging.getLogger("elasticjob")
 
-OnChange = Callable[[int, int, tuple[str, ...]], object]
-"""Is told the round, the number of workers, and the nodes that were lost before it."""
+
+class Devices:
+    """JAX's devices, which are made anew for each world: the state is in host memory meanwhile."""
+
+    together = 1
+
+    def __init__(self, state: State) -> None:
+        self._state, self.services = state, Services()
+
+    def peers(self, place: Enter) -> Peers:
+        """Return the workers of a world."""
+        return Peers(place, self.services)
+
+    def enter(self, peers: Peers) -> None:
+        """Put the state on the devices of a world."""
+        self._state.tree = on_device(self._state.tree)
+        self.services.stop_unused()
+
+    def leave(self) -> None:
+        """Take the state from the devices of a world that is over."""
+        self._state.tree = on_host(self._state.tree)
 
 
-class Run:
+class Reading(reading.Reading):
+    """The numbers of a dataset's records."""
+
+    begun = True
+
+    def __init__(self, state: State, data: Dataset, batch: int) -> None:
+        super().__init__(state)
+        self._data, self._batch = data, batch
+        self.limit = data.epochs or None, None
+
+    def sampler(self, place: Enter) -> Sampler:
+        """Return how the records are cut into steps."""
+        return Sampler(self._data.size, self._batch, place.batch_slots)
+
+    def order(self) -> dict[str, Any]:
+        """Return what the order of the records depends on, by name."""
+        data = self._data
+        shuffled = {"dataset": data.name, "seed": data.seed} if data.shuffle else {}
+        return {"records": data.size, "batch": self._batch, "shuffle": data.shuffle, **shuffled}
+
+    def numbers(self, epoch: int, places: range) -> np.ndarray[Any, Any]:
+        """Return the numbers of the records at `places` of an epoch's order."""
+        if not self._data.shuffle:
+            return np.arange(places.start, places.stop)
+        key = key_of(self._data.seed, self._data.name, epoch)
+        return np.array([place(each, self._data.size, key) for each in places])
+
+
+class Run(run.Run[Peers, State, Reading]):
     """The training of one worker: `Elastic` and `Step` are what a script sees of it."""
 
     def __init__(
@@ -37,97 +88,58 @@ class Run:
         batch: int,
         checkpoint: str | None,
         save_every: int,
-        on_change: OnChange | None,
+        memory_every: int,
         environment: Mapping[str, str],
     ) -> None:
-        self.data, self.batch = data, batch
-        self.line, self.reports = Line(environment), Reports()
-        self.membership = Membership(state, self.line, Checkpoints(checkpoint) if checkpoint else None)
-        self._save_every, self._on_change = save_every, on_change
-        self._record = record.from_environment(environment)
-        self.sampler = Sampler(data.size, batch, 1)
+        mine, line, reports = State(state), Line(environment), Reports()
+        self._devices = Devices(mine)
+        self._beginning: Any = None
+        copies = run.copies_of(
+            mine,
+            Arrays(),
+            line,
+            environment,
+            checkpoint=checkpoint,
+            save_every=save_every,
+            memory_every=memory_every,
+            older=lambda: self._restore_older(checkpoint or ""),
+        )
+        lacks = "" if line.is_alone else coordination.missing()
+        membership = Membership(mine, self._devices, copies, line, reports, at_once=True, lacks=lacks)
+        super().__init__(mine, Reading(mine, data, batch), reports, copies, membership, line, environment)
+        if lacks:
+            log.warning(
+                "%s: a change of the world starts workers again, from the newest checkpoint%s",
+                lacks,
+                "" if checkpoint else ", of which there is none: give checkpoint=",
+            )
+        membership.begin()
+
+    def begin_step(self, window: Window) -> tuple[Piece, ...]:
+        """Note the state at the beginning of a step; return this worker's parts of `window`."""
+        self._beginning = self.state.tree
+        pieces = window.of(self.peers.rank, self.peers.size)
+        self.note_step(sum(piece.count for piece in pieces))
+        return pieces
 
     @property
-    def left(self) -> int:
-        """The number of steps that are left."""
-        return self.sampler.steps_left(self.membership.done.position, self.data.epochs or ENDLESS)
-
-    def begin(self) -> None:
-        """Enter the first world."""
-        self.membership.begin()
-        self._cut()
-        self.sampler.check(self.membership.done.position)
-
-    def at_step(self) -> None:
-        """Be between two steps: save if it is time, end the world if all agreed to."""
-        membership = self.membership
-        if membership.done.step and membership.done.step % self._save_every == 0:
-            membership.save()
-        if membership.boundary and self.left:
-            membership.next()
-        if membership.changed:
-            membership.changed = False
-            self._cut()
-            self.reports.enter()
-            if self._on_change is not None:
-                at = membership.peers.place
-                self._on_change(at.round, at.size, at.lost)
-
-    def finish(self) -> None:
-        """After the last step: report, save the last checkpoint."""
-        self._report(0.0, last=True)
-        self.line.say(Phase.ENDED)
-        self.membership.save()
-
-    def leave(self, *, ended: bool) -> None:
-        """After a `break` of the script, or an exception: report and save the steps till then."""
-        self._report(0.0)
-        self.membership.save()
-
-    def numbers(self, epoch: int, places: range) -> np.ndarray[Any, Any]:
-        """Return the numbers of the records at `places` of an epoch's order."""
-        if not self.data.shuffle:
-            return np.arange(places.start, places.stop)
-        key = key_of(self.data.seed, self.data.name, epoch)
-        return np.array([place(each, self.data.size, key) for each in places])
-
-    def count(self, window: Window, position: Position, loss: float, boundary: bool, began: float) -> None:
-        """Count a step as done; `boundary`: this world ends with it."""
-        membership, before = self.membership, self.membership.done
-        membership.done = before.then(position, len(window.places), loss)
-        membership.boundary = boundary
-        self._after_step(before, len(window.places), time.monotonic() - began)
+    def is_donated(self) -> bool:
+        """Whether a part of the state at the beginning of the step is gone."""
+        return any(getattr(leaf, "is_deleted", bool)() for leaf in jax.tree.leaves(self._beginning))
 
     def repair(self, number: int, error: str) -> bool:
         """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
-        before = self.membership.done
-        self.membership.next(error)
-        if self.membership.done.step < number:
-            return False
-        self._after_step(before, 0, 0.0)
-        return True
+        self.state.tree = self._beginning
+        return super().repair(number, error)
 
-    def _after_step(self, before: Any, records: int, seconds: float) -> None:
-        done, peers = self.membership.done, self.membership.peers
-        now = time.monotonic()
-        self.line.say(Phase.OUTSIDE, step=done.step, reduced=now, records=records)
-        if self._record and peers.rank == 0:
-            self._record.add(peers.place.round, peers.size, before, done)
-        if self.reports.step(now):
-            self._report(seconds, standstill=self.reports.standstill(now))
+    def close(self) -> None:
+        """Leave, at the end of the process."""
+        self.membership.close()
+        self._devices.services.close()
 
-    def _report(self, seconds: float, *, standstill: float | None = None, last: bool = False) -> None:
-        if self.line.is_alone:
-            return
-        progress = self.reports.progress(
-            self.membership.done,
-            left=self.left,
-            records=self.data.size,
-            standstill=standstill,
-        )
-        round_ = self.membership.peers.place.round
-        self.line.send(Advance(round=round_, progress=progress, seconds=seconds, ended=last))
-
-    def _cut(self) -> None:
-        """Cut steps into as many parts as the job may have workers."""
-        self.sampler = Sampler(self.data.size, self.batch, self.membership.peers.place.batch_slots)
+    def _restore_older(self, checkpoint: str) -> bool:
+        """Restore a checkpoint of an older elasticjob; return whether there is one."""
+        found = older.newest(Path(checkpoint), named(on_host(self.state.tree)))
+        if found is not None:
+            self.state.restore(found, checkpoint)
+        return found is not None

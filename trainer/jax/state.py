@@ -1,117 +1,99 @@
-"""The state of a training, a pytree, in the memory of this host: between worlds, and on its way to others."""
+"""The state of a training in JAX: the script's pytree, and how far it has come."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
-import numpy as np
 
+from elasticjob.trainer.jax.arrays import Leaf, Snapshot, is_leaf, misfit, named, on_host, packed, unpacked
+from elasticjob.trainer.jax.peers import Peers
+from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
 
-Leaf = np.ndarray[Any, Any]
-NUMBERS = (bool, int, float, complex)
+OTHERS = "the state of the other workers"
 
 
-def numbers_of(done: Done) -> list[Leaf]:
-    """Return the progress as arrays."""
-    counts = np.array([done.step, done.samples, done.epoch, done.offset], np.int64)
-    return [counts, np.array([done.loss], np.float64)]
+@dataclass
+class State:
+    """The state of one worker (`loop.world`); between two worlds the `tree` has Leafs, in host memory."""
 
+    tree: Any
+    done: Done = field(default_factory=Done)
+    meetings: int = 0
+    order: dict[str, Any] = field(default_factory=dict)
+    ended: tuple[int | None, int | None] | tuple[()] = ()
+    whole: bool = False
+    into: None = None
 
-def done_of(numbers: Sequence[Leaf]) -> Done:
-    """Return the progress from its arrays."""
-    step, samples, epoch, offset = (int(each) for each in numbers[0])
-    return Done(step, samples, epoch, offset, float(numbers[1][0]))
+    def __post_init__(self) -> None:
+        self.tree = on_host(self.tree)
+        named(self.tree)  # its errors are the user's
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """How far this state has come: steps, then meetings."""
+        return (self.done.step, self.meetings) if self.whole else (NOTHING, NOTHING)
 
-def on_host(tree: Any) -> Any:
-    """Return a pytree with its arrays in host memory. TypeError names a leaf that is no array or number."""
-    return jax.tree_util.tree_map_with_path(leaf_on_host, tree)
+    def snapshot(self) -> Snapshot:
+        """Return everything in host memory."""
+        progress = {"done": asdict(self.done), "order": self.order, "ended": self.ended}
+        return Snapshot(named(on_host(self.tree)), progress)
 
+    def restore(self, snapshot: Snapshot, where: str) -> list[str]:
+        """Take over a snapshot. ValueError names where it is of another state."""
+        step = snapshot.progress["done"]["step"]
+        self._become(snapshot, f"the checkpoint of step {step} in {where}")
+        return []
 
-def leaf_on_host(path: Any, leaf: Any) -> Any:
-    """Return one leaf in host memory."""
-    if isinstance(leaf, jax.Array):
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return Key(np.asarray(jax.random.key_data(leaf)), str(jax.random.key_impl(leaf)))
-        if not leaf.is_fully_addressable:
-            if not leaf.is_fully_replicated:
-                raise TypeError(
-                    f"state{jax.tree_util.keystr(path)} is divided over the processes of this world: "
-                    "the state has to be whole on each"
-                )
-            leaf = leaf.addressable_data(0)
-        return np.asarray(leaf)
-    if isinstance(leaf, (np.ndarray, np.generic, *NUMBERS, Key)):
-        return leaf
-    raise TypeError(
-        f"state{jax.tree_util.keystr(path)} is a {type(leaf).__name__}: a state has arrays and numbers alone"
-    )
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """Take over what an earlier snapshot has trained."""
+        self.put(snapshot.leaves)
 
+    def put(self, leaves: Mapping[str, Leaf]) -> None:
+        """Take over leaves by their names, which this state has."""
+        host = on_host(self.tree)
+        mine = named(host)
+        form = jax.tree.structure(host, is_leaf=is_leaf)
+        self.tree = jax.tree.unflatten(form, [leaves[name].like(mine[name]) for name in mine])
 
-@dataclass(frozen=True, eq=False)
-class Key:
-    """A key of random numbers in host memory."""
+    def end_epoch(self) -> None:
+        """Nothing comes after an epoch."""
 
-    bits: Leaf
-    kind: str
+    def begin(self, world: Peers, start: Callable[[], bool]) -> None:
+        """Let all workers begin with what `start` restores for rank 0, or with its script's initial state."""
+        start()
+        self.take(world, [0])
 
+    def take(self, world: Peers, sources: Sequence[int]) -> None:
+        """Give the state of the first of workers `sources` to those that have none yet."""
+        given = self._given(world, sources[0])
+        if given is not None and not self.whole:
+            self._become(given, OTHERS)
+        self.whole = True
 
-def on_device(host: Any) -> Any:
-    """Return a pytree that `on_host` made with its arrays on this worker's first device."""
-    device = jax.local_devices()[0]
+    def catch_up(self, world: Peers, source: int) -> None:
+        """Bring the workers that hold a state to that of `source`."""
+        given = self._given(world, source)
+        if given is not None and self.whole:
+            self._become(given, OTHERS)
 
-    def put(leaf: Any) -> Any:
-        if isinstance(leaf, Key):
-            return jax.random.wrap_key_data(jax.device_put(leaf.bits, device), impl=leaf.kind)
-        return leaf if isinstance(leaf, NUMBERS) else jax.device_put(leaf, device)
+    def _given(self, world: Peers, source: int) -> Snapshot | None:
+        """Return the snapshot of worker `source`; None for itself."""
+        gives = world.gives(source)
+        if gives and world.size == 1:
+            return None
+        block = world.tell(packed(self.snapshot()) if gives else memoryview(b""), source)
+        return None if gives else unpacked(block)
 
-    return jax.tree.map(put, host, is_leaf=is_key)
-
-
-def is_key(leaf: Any) -> bool:
-    """Whether this is a key of random numbers."""
-    return isinstance(leaf, Key)
-
-
-def bits_of(leaf: Any) -> Leaf:
-    """Return a leaf in host memory as an array."""
-    return np.asarray(leaf.bits if isinstance(leaf, Key) else leaf)
-
-
-def packed(host: Any, done: Done) -> bytes:
-    """Return a state and its progress as bytes, for `unpacked` with a state of the same form."""
-    leaves = jax.tree.leaves(host, is_leaf=is_key)
-    return b"".join(np.ascontiguousarray(bits_of(each)).tobytes() for each in (*leaves, *numbers_of(done)))
-
-
-def unpacked(told: bytes, host: Any) -> tuple[Any, Done]:
-    """Return the state and the progress in `told`; `host` is a state of the same form."""
-    leaves, form = jax.tree.flatten(host, is_leaf=is_key)
-    found: list[Any] = []
-    at = 0
-    for each in (*leaves, *numbers_of(Done())):
-        like = bits_of(each)
-        bits = np.frombuffer(told, like.dtype, like.size, at).reshape(like.shape).copy()
-        at += like.nbytes
-        found.append(as_it_was(bits, each))
-    return jax.tree.unflatten(form, found[:-2]), done_of(found[-2:])
-
-
-def as_it_was(bits: Leaf, like: Any) -> Any:
-    """Return an array as a leaf of the kind of `like`."""
-    if isinstance(like, Key):
-        return Key(bits, like.kind)
-    return type(like)(bits.item()) if isinstance(like, NUMBERS) else bits
-
-
-def form_of(host: Any) -> int:
-    """Return a number of 30 bits for the form of a state: tree, shapes and types."""
-    leaves, form = jax.tree.flatten(host, is_leaf=is_key)
-    text = repr([(bits_of(each).shape, str(bits_of(each).dtype), type(each).__name__) for each in leaves])
-    digest = hashlib.blake2b(f"{form}{text}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") >> 2
+    def _become(self, snapshot: Snapshot, of: str) -> None:
+        if differs := misfit(named(on_host(self.tree)), snapshot.leaves):
+            raise ValueError(
+                f"{of} does not fit this script's: {differs}; make the same state, or give another "
+                "checkpoint folder"
+            )
+        self.put(snapshot.leaves)
+        self.done = Done(**snapshot.progress["done"])
+        self.order, self.ended = dict(snapshot.progress["order"]), tuple(snapshot.progress["ended"])

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elasticjob.trainer.jax.coordination import Lost
 from elasticjob.trainer.jax.run import Run
 from elasticjob.trainer.link.pulse import Phase
+from elasticjob.trainer.loop import step
 from elasticjob.trainer.records.sampler import Piece
 
-FOLD = 64  # steps are compared modulo this
 
-
-class Step:
+class Step(step.Step[Run]):
     """A step: `with step: for records in step: step.add(…)`, then `step.mean()`.
 
     The records of a step are cut into as many parts as the job may have workers; this worker has one or
@@ -35,54 +31,33 @@ class Step:
     """
 
     def __init__(self, run: Run) -> None:
-        done, sampler = run.membership.done, run.sampler
-        self._run = run
-        self.number = done.step + 1
-        self.epoch = done.epoch
-        self._window = sampler.window(done.position)
-        self.records = len(self._window.places)
-        self._next = sampler.following(self._window)
-        self.ends_epoch = self._next.epoch > done.epoch
-        self.done = self.entered = False
+        super().__init__(run)
         self._mean = self._interrupted = False
+        self._pieces: tuple[Piece, ...] = ()
         self._current: Piece | None = None
         self._sum: Any = None
+        self._types: Any = None  # of the leaves that were added
         self._counted = 0
-        self._loss = float("nan")
-        self._began = 0.0
+        self._loss: float | None = None
 
-    def __enter__(self) -> Self:
-        """Begin the step. RuntimeError if it has begun before."""
-        if self.entered:
-            raise RuntimeError(f"step {self.number} was begun already: take the next one from the loop")
-        self.entered, self._began = True, time.monotonic()
-        self._run.line.say(Phase.COMPUTING)
-        return self
+    def _begin(self) -> None:
+        self._pieces = self._run.begin_step(self._window)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[True] | None:
-        """Count the step, or form the next world if peers were lost."""
-        if isinstance(error, Lost):
-            self.done = self._run.repair(self.number, str(error))
-            return True
-        if error is not None:
-            return None
+    def _finish(self) -> None:
         if not self._mean:
             raise RuntimeError(f"step {self.number} ended without step.mean(): every step needs it once")
-        self._run.count(self._window, self._next, self._loss, self._interrupted, self._began)
-        self.done = True
-        return None
+        if self._loss is not None:
+            self._run.reports.notice(self.number, self._loss)
+        self._count(float("nan") if self._loss is None else self._loss, self._interrupted)
 
     def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the numbers of the records of each part that this worker has."""
         if not self.entered:
             raise RuntimeError("the records of a step can be had inside of `with step:`")
-        place = self._run.membership.peers.place
-        for piece in self._window.of(place.rank, place.size):
-            self._run.membership.peers.check()
+        for piece in self._pieces:
+            self._run.peers.check()
             self._current = piece
-            yield self._run.numbers(self.epoch, piece.places)
+            yield self._run.reading.numbers(self.epoch, piece.places)
             if self._current is not None:
                 raise RuntimeError(f"step {self.number} has records without step.add(…)")
 
@@ -91,6 +66,7 @@ class Step:
         piece, self._current = self._current, None
         if piece is None:
             raise RuntimeError("call step.add once for each `records`, inside of `for records in step`")
+        self._types = jax.tree.map(jnp.result_type, tree)
         weighted = jax.tree.map(lambda leaf: times(leaf, piece.count), tree)
         self._sum = weighted if self._sum is None else jax.tree.map(jnp.add, self._sum, weighted)
         self._counted += piece.count
@@ -100,15 +76,19 @@ class Step:
         if self._sum is None or self._current is not None or self._mean:
             raise RuntimeError("call step.mean once in a step, after the loop over all its records")
         run = self._run
-        run.line.say(Phase.REDUCING, busy=time.monotonic() - self._began)
-        fold, round_ = (self.number - 1) % FOLD, run.membership.peers.place.round
+        if run.is_donated:
+            raise RuntimeError(
+                f"the state at the beginning of step {self.number} was donated before step.mean(): the step "
+                "begins anew with it if a worker is lost; donate it to what comes after step.mean()"
+            )
+        fold, round_ = self._reducing(), run.peers.place.round
         flags = np.array([run.line.interrupted(round_), fold, self._counted], np.int32)
         with run.line.inside():
-            total, flags = run.membership.peers.sum((self._sum, flags))
+            total, flags = run.peers.sum((self._sum, flags))
         self._check(np.asarray(flags), fold)
         self._interrupted, self._mean = bool(flags[0] > 0), True
         run.line.say(Phase.COMPUTING)
-        return jax.tree.map(lambda leaf: leaf / np.asarray(self.records, leaf.dtype), total)
+        return jax.tree.map(lambda leaf, kind: mean_of(leaf, self.records, kind), total, self._types)
 
     def log(self, **metrics: Any) -> None:
         """Add numbers to the progress in the job's status; that named `loss` is the loss of the step."""
@@ -118,7 +98,7 @@ class Step:
 
     def _check(self, flags: np.ndarray[Any, Any], fold: int) -> None:
         """Raise RuntimeError if the workers are at different steps, or have not taken all records."""
-        size = self._run.membership.peers.size
+        size = self._run.peers.size
         if flags[1] != fold * size or flags[2] != self.records:
             raise RuntimeError(
                 f"the workers take different steps: this one step {self.number} of {self.records} records, "
@@ -127,8 +107,16 @@ class Step:
 
 
 def times(leaf: Any, count: int) -> Any:
-    """Return a mean over `count` records as a sum; zeros where the records are another worker's."""
+    """Return a mean over `count` records as a sum; zeros where the records are another worker's.
+
+    In 32 bits at least: a sum in half precision overflows, and loses what is small beside it.
+    """
     array = jnp.asarray(leaf)
-    if not jnp.issubdtype(array.dtype, jnp.inexact):
-        array = array.astype(jnp.float32)
+    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
     return array * count if count else jnp.zeros_like(array)
+
+
+def mean_of(leaf: Any, records: int, kind: Any) -> Any:
+    """Return the mean of a sum over so many records, in the type of what was added: float32 for integers."""
+    mean = leaf / np.asarray(records, leaf.dtype)
+    return mean.astype(kind) if jnp.issubdtype(kind, jnp.inexact) else mean

@@ -21,6 +21,7 @@ class Copies:
 
     Without a `flash` there are none. This worker `takes` some: one of each node does for all, or each of
     `together` workers its part. With `clones` it also keeps one to itself, for `roll_back`.
+    `older` restores what an older program has written, for rank 0; it returns whether there is something.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class Copies:
         takes: bool,
         clones: bool,
         page: Page | None,
+        older: Callable[[], bool] = bool,
     ) -> None:
         self._state, self._flash, self._page = state, flash, page
         self._save_every, self._memory_every = save_every, memory_every
-        self._together, self._takes, self._clones = together, takes, clones
+        self._together, self._takes, self._clones, self._older = together, takes, clones, older
         self._settled = 0  # the step after which the script's own code has run
         self._written: tuple[Any, ...] = ()  # the newest that goes to storage, and what may come after it
         self._clone: Any = None
@@ -101,7 +103,7 @@ class Copies:
             pause=pause,
         )
         if found is None:
-            return False
+            return peers.gives(0) and self._older()
         if peers.gives(0):
             for warning in self._state.restore(found[0], self._flash.where):
                 if peers.rank == 0:

@@ -7,7 +7,7 @@ inside its `with` block, so that `step.done` is the same everywhere.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from elasticjob.api.rpc.nodes import Progress
@@ -125,6 +125,7 @@ def copies_of(
     memory_every: int,
     together: int = 1,
     clones: bool = False,
+    older: Callable[[], bool] = bool,
 ) -> Copies:
     """Return the copies of a training's state, in memory and in `checkpoint`; without it there are none."""
     flash = Flash(checkpoint, form, keep=KEEP, environment=environment, say=line.send) if checkpoint else None
@@ -138,4 +139,5 @@ def copies_of(
         takes=one_of_its_node or together > 1,
         clones=clones,
         page=line.page,
+        older=older,
     )

@@ -28,6 +28,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
+from elasticjob.trainer.checkpoint.rest import joined
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
@@ -35,7 +36,7 @@ from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.tensors import Tensors
-from elasticjob.trainer.torch.saving.tree import joined, targets
+from elasticjob.trainer.torch.saving.tree import targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.peers import gathered
 

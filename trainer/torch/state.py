@@ -15,12 +15,13 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from elasticjob.trainer.checkpoint.rest import joined
 from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
 from elasticjob.trainer.torch.saving.tensors import Targets
-from elasticjob.trainer.torch.saving.tree import joined, local, settle, targets
+from elasticjob.trainer.torch.saving.tree import local, settle, targets
 from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")

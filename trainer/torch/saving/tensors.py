@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import part
+from elasticjob.trainer.checkpoint.rest import is_plain
 from elasticjob.trainer.checkpoint.sources import Source
 from elasticjob.trainer.torch.saving import reshard
 from elasticjob.trainer.torch.saving.pinned import pin
@@ -40,6 +41,8 @@ class Tensors:
         """
         number = rank if rank < source.parts else 0
         head = source.head(number)
+        if is_plain(head.rest):
+            raise ValueError("the checkpoint was not made with torch: give another checkpoint folder")
         rest = decoded(head.rest)
         targets = into(rest, head.tensors)
         if all(is_there(each, targets[each.name]) for each in head.tensors):

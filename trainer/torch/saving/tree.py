@@ -7,19 +7,18 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint import rest as plain
 from elasticjob.trainer.checkpoint.flash import Place
 from elasticjob.trainer.checkpoint.part import Shape
+from elasticjob.trainer.checkpoint.rest import REFERENCE, joined
 from elasticjob.trainer.torch.saving.reshard import tensor_in
-
-REFERENCE: Final = "\0tensor"
-"""The key of a dict that stands for a tensor."""
 
 
 class Taken:
@@ -75,12 +74,6 @@ class Taken:
             torch.cuda.current_stream(device).synchronize()
 
 
-def joined(name: str, key: object) -> str:
-    """Return the name of a part: a JSON pointer (RFC 6901), so that no two parts have the same."""
-    escaped = str(key).replace("~", "~0").replace("/", "~1")
-    return f"{name}/{escaped}" if name else escaped
-
-
 def together(rest: Any, tensor: Callable[[str], Tensor]) -> Any:
     """Return a state from its rest and its tensors."""
     if isinstance(rest, Mapping):
@@ -95,6 +88,8 @@ def together(rest: Any, tensor: Callable[[str], Tensor]) -> Any:
 
 def decoded(rest: bytes) -> Any:
     """Return the rest from its bytes. TypeError if it holds what only a trusted program may load."""
+    if plain.is_plain(rest):
+        return plain.decode(rest)
     try:
         return torch.load(io.BytesIO(rest), map_location="cpu", weights_only=True)
     except UnpicklingError as error:

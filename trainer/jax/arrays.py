@@ -1,0 +1,270 @@
+"""The leaves of a state in host memory, with names and kinds: in checkpoints, and for other workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elasticjob.trainer.checkpoint import part, rest
+from elasticjob.trainer.checkpoint.flash import Place, described
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
+from elasticjob.trainer.checkpoint.sources import Source
+
+Bits = np.ndarray[Any, Any]
+NUMBERS: Final = {each.__name__: each for each in (bool, int, float, complex)}
+"""The kinds of leaves that are numbers of Python."""
+ARRAY, WEAK, KEY = "array", "weak", "key "  # a number that JAX promotes as Python's; a key of random numbers
+MOST: Final = 3  # differences that a sentence names
+STATE: Final = "state"
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A leaf in host memory. Its `kind` is ARRAY, WEAK, one of NUMBERS, or KEY with its algorithm."""
+
+    bits: Bits
+    kind: str = ARRAY
+
+    def __str__(self) -> str:
+        if self.kind in NUMBERS or self.kind.startswith(KEY):
+            return f"a {self.kind}"
+        return f"{self.bits.dtype.name} {'×'.join(map(str, self.bits.shape)) or 'scalar'}"
+
+    def takes(self, other: Leaf) -> bool:
+        """Whether `other` is of the same kind: a number of Python is what an array of no axes is."""
+        if self.bits.shape != other.bits.shape or self.kind.startswith(KEY) != other.kind.startswith(KEY):
+            return False
+        if self.kind.startswith(KEY):
+            return self.kind == other.kind
+        if self.kind in NUMBERS or other.kind in NUMBERS:
+            return sort(self.bits.dtype) == sort(other.bits.dtype)
+        return bool(self.bits.dtype == other.bits.dtype)
+
+    def like(self, other: Leaf) -> Leaf:
+        """Return this leaf as one of a script whose own is `other`, which takes it."""
+        if self.kind in NUMBERS and other.kind not in NUMBERS:
+            return Leaf(self.bits.astype(other.bits.dtype), other.kind)
+        return self
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state in host memory: its leaves by name, and how far the training has come."""
+
+    leaves: Mapping[str, Leaf]
+    progress: Mapping[str, Any]
+
+
+class Taken:
+    """A snapshot, taken apart for a checkpoint."""
+
+    def __init__(self, snapshot: Snapshot, ended: int) -> None:
+        self.ended, self._snapshot = ended, snapshot
+
+    def shapes(self) -> Iterator[Shape]:
+        """Yield what a block has to know of each leaf."""
+        for name, leaf in self._snapshot.leaves.items():
+            yield Shape(name, leaf.bits.dtype.name, leaf.bits.shape, leaf.bits.dtype.itemsize)
+
+    def fill(self, block: memoryview, places: Iterable[part.Tensor]) -> None:
+        """Copy the leaves to their places in a block."""
+        for each in places:
+            if each.size:
+                bits = self._snapshot.leaves[each.name].bits
+                np.copyto(np.frombuffer(block, bits.dtype, bits.size, each.at).reshape(bits.shape), bits)
+
+    def encoded(self) -> bytes:
+        """Return the rest as bytes."""
+        leaves = self._snapshot.leaves
+        kinds = {name: leaf.kind for name, leaf in leaves.items() if leaf.kind != ARRAY}
+        return rest.encode({STATE: nested(leaves), "kinds": kinds, **self._snapshot.progress})
+
+    def check(self) -> None:
+        """The rest has nothing but names and numbers."""
+
+    def place(self, rank: int) -> Place:
+        """Return the only part: each worker has the whole state."""
+        return Place(keeps=rank == 0)
+
+
+class Arrays:
+    """The form of states in JAX."""
+
+    def take(self, state: Snapshot, ended: int = 0) -> Taken:
+        """Take a snapshot apart."""
+        return Taken(state, ended)
+
+    @contextmanager
+    def reading(self, source: Source, rank: int, into: None) -> Iterator[tuple[int, Callable[[], Snapshot]]]:
+        """Lend, for a `with` statement, `Head.ended`, and a function that returns the snapshot."""
+        head = source.head(0)
+        with source.open(0) as block:
+            found = snapshot_in(block, head)
+        yield head.ended, lambda: found
+
+    def pin(self, block: memoryview) -> Callable[[], object]:
+        """Leave a block as it is: JAX copies to the host by itself."""
+        return bool
+
+
+def packed(snapshot: Snapshot) -> memoryview:
+    """Return a snapshot as a block of bytes."""
+    taken = Taken(snapshot, 0)
+    tensors, body, at = described(taken, Save(0, 0), Place())
+    block = memoryview(bytearray(at + len(body)))
+    taken.fill(block, tensors)
+    part.seal(block, body, at)
+    return block
+
+
+def unpacked(block: memoryview) -> Snapshot:
+    """Return the snapshot in a block. Damaged if there is none."""
+    return snapshot_in(block, part.head_of(lambda at, size: block[at : at + size]))
+
+
+def snapshot_in(block: memoryview, head: Head) -> Snapshot:
+    """Return the snapshot of a block in memory of its own. ValueError if another framework has made it."""
+    if not rest.is_plain(head.rest):
+        raise ValueError(
+            "the checkpoint was made with torch, and this is JAX: give another checkpoint folder"
+        )
+    progress = rest.decode(head.rest)
+    kinds = progress.pop("kinds")
+    progress.pop(STATE)
+    leaves = {each.name: Leaf(bits_in(block, each), kinds.get(each.name, ARRAY)) for each in head.tensors}
+    return Snapshot(leaves, progress)
+
+
+def bits_in(block: memoryview, where: part.Tensor) -> Bits:
+    """Return an array of a block, copied."""
+    if where.at + where.size > len(block):
+        raise Damaged(f"{where.name} would end at {where.at + where.size} of {len(block)} bytes")
+    kind = jnp.dtype(where.dtype)
+    return np.frombuffer(block[where.at : where.at + where.size], kind).reshape(where.shape).copy()
+
+
+def nested(names: Iterable[str]) -> Any:
+    """Return a tree of references to leaves by their names: for those who read it without the script."""
+    tree: dict[str, Any] = {}
+    for name in names:
+        *branches, last = [each.replace("~1", "/").replace("~0", "~") for each in name.split("/")]
+        branch = tree
+        for each in branches:
+            branch = branch.setdefault(each, {})
+        branch[last] = {rest.REFERENCE: name}
+    return tree.get(STATE, {})
+
+
+def on_host(tree: Any) -> Any:
+    """Return a pytree of Leafs. TypeError names a leaf that is no array or number."""
+    return jax.tree_util.tree_map_with_path(leaf_on_host, tree, is_leaf=is_leaf)
+
+
+def named(host: Any) -> dict[str, Leaf]:
+    """Return the leaves of a pytree that `on_host` made by their names. ValueError if two have the same."""
+    pairs, _ = jax.tree_util.tree_flatten_with_path(host, is_leaf=is_leaf)
+    found: dict[str, Leaf] = {}
+    for path, leaf in pairs:
+        name = STATE
+        for key in path:
+            name = rest.joined(name, plain(key))
+        if name in found:
+            raise ValueError(f"two leaves of the state are named {name}: one key is a number, one a text")
+        found[name] = leaf
+    return found
+
+
+def plain(key: Any) -> Any:
+    """Return the key of a branch: its name in a dict or a class, or its place."""
+    return next(
+        (getattr(key, name) for name in ("key", "name", "idx") if hasattr(key, name)),
+        jax.tree_util.keystr((key,)),
+    )
+
+
+def leaf_on_host(path: Any, leaf: Any) -> Leaf:
+    """Return one leaf in host memory."""
+    where = f"{STATE}{jax.tree_util.keystr(path)}"
+    if isinstance(leaf, Leaf):
+        return leaf
+    if isinstance(leaf, jax.Array):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return Leaf(np.asarray(jax.random.key_data(leaf)), f"{KEY}{jax.random.key_impl(leaf)}")
+        if not leaf.is_fully_addressable:
+            if not leaf.is_fully_replicated:
+                raise TypeError(
+                    f"{where} is divided over the processes of this world: the state has to be whole on each"
+                )
+            leaf = leaf.addressable_data(0)
+        return Leaf(np.asarray(leaf), WEAK if leaf.weak_type and not leaf.shape else ARRAY)
+    if type(leaf) in NUMBERS.values():
+        bits = np.asarray(leaf)
+    elif isinstance(leaf, (np.ndarray, np.generic)):
+        bits = as_jax_has_it(where, np.asarray(leaf))
+    else:
+        raise TypeError(f"{where} is a {type(leaf).__name__}: a state has arrays and numbers alone")
+    if bits.dtype.hasobject or bits.dtype.names is not None or bits.dtype.kind in "SUMm":
+        raise TypeError(f"{where} is {bits.dtype.name}, {leaf!r:.40}: a state has numbers of 64 bits at most")
+    return Leaf(bits, type(leaf).__name__ if type(leaf) in NUMBERS.values() else ARRAY)
+
+
+def as_jax_has_it(where: str, bits: Bits) -> Bits:
+    """Return an array in the type that JAX makes of it. TypeError if a whole number does not fit."""
+    kind = jax.dtypes.canonicalize_dtype(bits.dtype) if bits.dtype.kind in "biufc" else bits.dtype
+    found = bits.astype(kind)
+    if bits.dtype.kind in "iu" and not np.array_equal(found, bits):
+        raise TypeError(
+            f"{where} is {bits.dtype.name} with {bits.max()}, and JAX makes {kind.name} of it: set "
+            "jax_enable_x64, or keep it as a number of Python"
+        )
+    return found
+
+
+def on_device(host: Any) -> Any:
+    """Return a pytree that `on_host` made with its arrays on this worker's first device."""
+    device = jax.local_devices()[0]
+
+    def put(leaf: Leaf) -> Any:
+        if leaf.kind.startswith(KEY):
+            bits = jax.device_put(leaf.bits, device)
+            return jax.random.wrap_key_data(bits, impl=leaf.kind.removeprefix(KEY))
+        if leaf.kind in NUMBERS:
+            return NUMBERS[leaf.kind](leaf.bits.item())
+        if leaf.kind == WEAK and (weak := jnp.asarray(leaf.bits.item())).dtype == leaf.bits.dtype:
+            return weak
+        return jax.device_put(leaf.bits, device)
+
+    return jax.tree.map(put, host, is_leaf=is_leaf)
+
+
+def is_leaf(leaf: Any) -> bool:
+    """Whether this is a leaf in host memory."""
+    return isinstance(leaf, Leaf)
+
+
+def misfit(mine: Mapping[str, Leaf], theirs: Mapping[str, Leaf]) -> str:
+    """Return by name where the leaves of others differ from a script's own, "" if nowhere."""
+    found = [f"it has {name}, which the state lacks" for name in theirs.keys() - mine.keys()]
+    found += [f"it lacks {name}" for name in mine.keys() - theirs.keys()]
+    found += [
+        f"{name} is {theirs[name]} there and {mine[name]} here"
+        for name in mine.keys() & theirs.keys()
+        if not mine[name].takes(theirs[name])
+    ]
+    found.sort()
+    more = f" (and {len(found) - MOST} more)" if len(found) > MOST else ""
+    return ", ".join(found[:MOST]) + more
+
+
+def sort(kind: np.dtype[Any]) -> str:
+    """Return whether a type has truth values, whole, real or complex numbers."""
+    if kind == np.bool_:
+        return "bool"
+    names = (("int", jnp.integer), ("float", jnp.floating), ("complex", jnp.complexfloating))
+    return next((name for name, kinds in names if jnp.issubdtype(kind, kinds)), kind.name)
