@@ -67,7 +67,7 @@ class Step(step.Step[Run]):
         if piece is None:
             raise RuntimeError("call step.add once for each `records`, inside of `for records in step`")
         self._types = jax.tree.map(jnp.result_type, tree)
-        weighted = jax.tree.map(lambda leaf: times(leaf, piece.count), tree)
+        weighted = jax.tree.map(lambda leaf: times(leaf, self._weight(piece.count)), tree)
         self._sum = weighted if self._sum is None else jax.tree.map(jnp.add, self._sum, weighted)
         self._counted += piece.count
 
@@ -88,13 +88,17 @@ class Step(step.Step[Run]):
         self._check(np.asarray(flags), fold)
         self._interrupted, self._mean = bool(flags[0] > 0), True
         run.line.say(Phase.COMPUTING)
-        return jax.tree.map(lambda leaf, kind: mean_of(leaf, self.records, kind), total, self._types)
+        return jax.tree.map(lambda leaf, kind: mean_of(leaf, self._weight(self.records), kind), total, self._types)
 
     def log(self, **metrics: Any) -> None:
         """Add numbers to the progress in the job's status; that named `loss` is the loss of the step."""
         if "loss" in metrics:
             self._loss = float(metrics.pop("loss"))
         self._run.reports.add(metrics)
+
+    def _weight(self, count: int) -> int:
+        """Return by what a mean over so many records is multiplied; the only part of a step stays as it is."""
+        return count if self._window.count > 1 else min(count, 1)
 
     def _check(self, flags: np.ndarray[Any, Any], fold: int) -> None:
         """Raise RuntimeError if the workers are at different steps, or have not taken all records."""
@@ -106,17 +110,17 @@ class Step(step.Step[Run]):
             )
 
 
-def times(leaf: Any, count: int) -> Any:
-    """Return a mean over `count` records as a sum; zeros where the records are another worker's.
+def times(leaf: Any, weight: int) -> Any:
+    """Return a mean, so many times; zeros where the records are another worker's.
 
     In 32 bits at least: a sum in half precision overflows, and loses what is small beside it.
     """
     array = jnp.asarray(leaf)
     array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
-    return array * count if count else jnp.zeros_like(array)
+    return array * weight if weight else jnp.zeros_like(array)
 
 
-def mean_of(leaf: Any, records: int, kind: Any) -> Any:
-    """Return the mean of a sum over so many records, in the type of what was added: float32 for integers."""
-    mean = leaf / np.asarray(records, leaf.dtype)
+def mean_of(leaf: Any, weight: int, kind: Any) -> Any:
+    """Return a sum divided by all weights, in the type of what was added: float32 for integers."""
+    mean = leaf / np.asarray(weight, leaf.dtype)
     return mean.astype(kind) if jnp.issubdtype(kind, jnp.inexact) else mean
