@@ -23,6 +23,8 @@ from elasticjob.trainer.loop.whereabouts import At
 log = logging.getLogger("elasticjob")
 
 CHUNK: Final = 1 << 24  # bytes that are told at once
+LEAST: Final = 1 << 12  # bytes: JAX compiles a sum anew for each shape
+ROW: Final = 4  # numbers that are gathered at most
 MARK: Final = re.compile(
     "gloo|nccl|connection|UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|ABORTED", re.IGNORECASE
 )
@@ -118,14 +120,20 @@ class Peers:
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
         """Return the `numbers` of every worker, of 30 bits, by rank."""
-        rows = np.zeros((self.size, len(numbers)), np.int32)
-        rows[self.rank] = numbers
-        found: list[list[int]] = np.asarray(self.sum(rows)).tolist()
+        rows = np.zeros((self.size, ROW), np.int32)
+        rows[self.rank, : len(numbers)] = numbers
+        found: list[list[int]] = np.asarray(self.sum(rows))[:, : len(numbers)].tolist()
         return found
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Return the `data` of every worker, by rank."""
-        return [bytes(self.tell(memoryview(data), source)) for source in range(self.size)]
+        if self._mesh is None:
+            return [data]
+        lengths = [length for (length,) in self.gather([len(data)])]
+        rows = np.zeros((self.size, padded(max(lengths))), np.uint8)
+        rows[self.rank, : len(data)] = np.frombuffer(data, np.uint8)
+        told = self._largest_of(rows)
+        return [each[:length].tobytes() for each, length in zip(told, lengths, strict=True)]
 
     def tell(self, block: memoryview, source: int) -> memoryview:
         """Return the `block` of worker `source`."""
@@ -135,14 +143,16 @@ class Peers:
         length = (high << 30) + low
         told = bytearray(block if self.gives(source) else length)
         for at in range(0, length, CHUNK):
-            piece = np.frombuffer(told, np.uint8, min(CHUNK, length - at), at)
-            told[at : at + CHUNK] = self._told(piece, source)
+            size = min(CHUNK, length - at)
+            piece = np.zeros(padded(size), np.uint8)
+            if self.gives(source):
+                piece[:size] = np.frombuffer(told, np.uint8, size, at)
+            told[at : at + size] = self._largest_of(piece)[:size].tobytes()
         return memoryview(told)
 
-    def _told(self, piece: Any, source: int) -> bytes:
-        mine = piece if self.rank == source else np.zeros_like(piece)
-        told: bytes = np.asarray(self._guarded(lambda: self._reduced(mine, self._largest))).tobytes()
-        return told
+    def _largest_of(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the largest of each number over all workers: of bytes, those that are not 0."""
+        return np.asarray(self._guarded(lambda: self._reduced(array, self._largest)))
 
     def _open_mesh(self) -> None:
         firsts = {each.process_index: each for each in reversed(jax.devices())}
@@ -189,6 +199,11 @@ def apart(arrays: Sequence[Any], leaves: Sequence[tuple[tuple[int, ...], Any]]) 
         found.append(of[kind][at[kind] : at[kind] + size].reshape(shape))
         at[kind] += size
     return found
+
+
+def padded(size: int) -> int:
+    """Return the next power of two."""
+    return max(LEAST, 1 << (size - 1).bit_length())
 
 
 def total(array: Any) -> Any:

@@ -88,7 +88,9 @@ class Step(step.Step[Run]):
         self._check(np.asarray(flags), fold)
         self._interrupted, self._mean = bool(flags[0] > 0), True
         run.line.say(Phase.COMPUTING)
-        return jax.tree.map(lambda leaf, kind: mean_of(leaf, self._weight(self.records), kind), total, self._types)
+        return jax.tree.map(
+            lambda leaf, kind: mean_of(leaf, self._weight(self.records), kind), total, self._types
+        )
 
     def log(self, **metrics: Any) -> None:
         """Add numbers to the progress in the job's status; that named `loss` is the loss of the step."""
@@ -97,7 +99,7 @@ class Step(step.Step[Run]):
         self._run.reports.add(metrics)
 
     def _weight(self, count: int) -> int:
-        """Return by what a mean over so many records is multiplied; the only part of a step stays as it is."""
+        """Return the weight of a mean over so many records; the only part of a step stays as it is."""
         return count if self._window.count > 1 else min(count, 1)
 
     def _check(self, flags: np.ndarray[Any, Any], fold: int) -> None:

@@ -33,8 +33,8 @@ class Loop:
         if not run.left and run.peers.rank == 0:
             ended = ", the script has ended its loop by itself after it" if state.ended else ""
             log.warning(
-                "nothing is left to train: step %d is done%s, and steps(...) asks for no more; ask for more, "
-                "or give another checkpoint folder",
+                "nothing is left to train: step %d is done%s, and the script asks for no more; ask for more "
+                "epochs or steps, or give another checkpoint folder",
                 state.done.step,
                 ended,
             )
