@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace conformance dropin check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace conformance dropin laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ conformance: $(DEV) ## the same requests to devcluster and to the real server; w
 
 dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all that can be observed, compared (20 minutes; FLAGS="--only end,SIG")
 	$(BIN)/python -m tests.dropin $(FLAGS)
+
+laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
+	$(BIN)/python -m tests.trainer.loops $(FLAGS)
+	$(BIN)/python tests/trainer/jax/libraries.py
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
