@@ -29,10 +29,18 @@ class ResumableLoader(Resumable):
     """A DataLoader that can begin an epoch at any batch; `shuffle` is by `seed` and epoch.
 
     The batches before are read, and thrown away. Lightning saves and restores its state; it reads ahead, so
-    the callback sets the place.
+    the callback sets the place. With another number of workers it goes on at the same number of batches.
     """
 
     counts = False
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch there. ValueError if it is within an epoch of other batches."""
+        order = state.get("order", {})
+        if order.get("workers") != self._order().get("workers"):  # which the log of RandomState tells
+            rest = {name: each for name, each in order.items() if name not in ("workers", "sampler")}
+            state = {**state, "order": rest, "taken": ()}
+        super().load_state_dict(state)
 
 
 OF_SCRIPT: Final = re.compile("hyper_parameters|hparams_")
