@@ -1,0 +1,216 @@
+"""Jobs as users start them: `elasticjob run` with two workers, or two servers and two workers with a master.
+
+A worker over servers that is killed is started again, as its pod would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.chaos.processes import MASTER, ROOT, Processes
+from elasticjob.cli.laptop.ports import free_port
+
+SCRIPTS: Final = Path(__file__).with_name("scripts")
+LIMIT: Final = 150.0
+"""Seconds after which a job does not end."""
+
+
+class Broken(AssertionError):
+    """A law that does not hold, with what was seen."""
+
+
+@dataclass
+class Run:
+    """A job: what it printed, the lines of its workers, and how its processes ended."""
+
+    folder: Path
+    codes: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What the processes printed."""
+        return "".join(each.read_text(errors="replace") for each in sorted(self.folder.glob("*.log")))
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What the workers said, the oldest file first."""
+        files = sorted(self.folder.glob("*.jsonl"), key=lambda each: each.stat().st_mtime_ns)
+        return [json.loads(line) for each in files for line in each.read_text().splitlines()]
+
+    @property
+    def ends(self) -> list[dict[str, Any]]:
+        """The states in which workers ended; the last one is whole where servers have the state."""
+        return [line["end"] for line in self.lines if "end" in line]
+
+    def steps(self) -> list[int]:
+        """The numbers of the steps that rank 0 counted."""
+        return [line["step"] for line in self.lines if "step" in line and line["rank"] == 0]
+
+    def check(self, holds: object, what: str) -> None:
+        """Raise Broken, with the end of what was printed, if something does not hold."""
+        if not holds:
+            tail = "\n    ".join(self.text.splitlines()[-12:])
+            raise Broken(f"{what} (codes {self.codes}, {self.seconds:.0f} s)\n    {tail}")
+
+
+Watch = Callable[[Run], None]
+
+
+def unwatched(_: Run) -> None:
+    """Do nothing while a job runs."""
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of what a user starts."""
+    kept = {name: each for name, each in os.environ.items() if not name.startswith(("ELASTICJOB_", "PET_"))}
+    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
+def fresh(folder: Path) -> Run:
+    """Return the next run in a folder, which keeps only checkpoints of the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in (
+        *folder.glob("*.jsonl"),
+        *folder.glob("*.log"),
+        *folder.glob("failed"),
+        *folder.glob("exported"),
+    ):
+        each.unlink()
+    return Run(folder)
+
+
+def with_agents(
+    script: str,
+    folder: Path,
+    arguments: Sequence[str],
+    *,
+    nodes: int = 1,
+    flags: Sequence[str] = (),
+    more: Mapping[str, str],
+    watch: Watch = unwatched,
+) -> Run:
+    """Run `elasticjob run` on `nodes` nodes, two workers in all; the codes are those of the nodes."""
+    run, began = fresh(folder), time.monotonic()
+    command = [sys.executable, "-m", "elasticjob.cli", "run", f"--nproc-per-node={2 // nodes}", *flags]
+    if nodes > 1:
+        command += [
+            "--nnodes=1:2",
+            f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+            f"--rdzv-id=laws-{folder.name}",
+        ]
+    command += [str(SCRIPTS / script), str(folder), *arguments]
+    processes = []
+    for node in range(nodes):
+        with (folder / f"node-{node}.log").open("w") as log:
+            processes.append(
+                subprocess.Popen(
+                    command, env=environment(more), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                )
+            )
+    try:
+        while any(each.poll() is None for each in processes) and time.monotonic() < began + LIMIT:
+            watch(run)
+            time.sleep(0.02)
+    finally:
+        for each in processes:
+            if each.poll() is None:
+                each.kill()
+    run.codes = [each.wait() for each in processes]
+    run.seconds = time.monotonic() - began
+    return run
+
+
+def alone(script: str, folder: Path, arguments: Sequence[str], more: Mapping[str, str]) -> Run:
+    """Run `python script`: one process, without anything of ours around it."""
+    run, began = fresh(folder), time.monotonic()
+    ours = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "RANK": "0", "WORLD_SIZE": "1"}
+    with (folder / "alone.log").open("w") as log:
+        process = subprocess.run(
+            [sys.executable, str(SCRIPTS / script), str(folder), *arguments],
+            env=environment({**ours, **more}),
+            stdout=log,
+            stderr=log,
+            timeout=LIMIT,
+            check=False,
+        )
+    run.codes, run.seconds = [process.returncode], time.monotonic() - began
+    return run
+
+
+@dataclass
+class OverServers(Processes):
+    """A master, servers and workers."""
+
+    script: str = ""
+    serve: str = ""
+    arguments: Sequence[str] = ()
+
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master, a server or a worker."""
+        if name == MASTER:
+            return self.master(4)
+        if "ps" in name:
+            return ["-m", self.serve, str(self.folder / "kept")]
+        return [str(SCRIPTS / self.script), str(self.folder), *self.arguments]
+
+
+def with_servers(
+    script: str,
+    serve: str,
+    folder: Path,
+    arguments: Sequence[str],
+    *,
+    goes_on: bool = False,
+    watch: Watch = unwatched,
+) -> Run:
+    """Run two servers and two workers; the codes are those of the workers.
+
+    A worker that fails ends the job, unless it `goes_on` without it.
+    """
+    run, began = fresh(folder), time.monotonic()
+    (folder / "kept").mkdir(exist_ok=True)
+    (folder / "state.json").unlink(missing_ok=True)
+    (folder / "token").write_text("secret")
+    job = OverServers(folder, free_port(), script=script, serve=serve, arguments=arguments)
+    run.codes = asyncio.run(_trained(job, run, watch, goes_on=goes_on))
+    run.seconds = time.monotonic() - began
+    return run
+
+
+async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool) -> list[int]:
+    codes: dict[str, int] = {}
+    workers = ["chaos-worker-0", "chaos-worker-1"]
+    try:
+        async with asyncio.timeout(LIMIT):
+            for name in (MASTER, "chaos-ps-0", "chaos-ps-1", *workers):
+                await job.start(name)
+            while len(codes) < len(workers):
+                watch(run)
+                for name in set(workers) - codes.keys():
+                    code = job.running[name].returncode
+                    if code == -signal.SIGKILL:
+                        await job.start(name)
+                    elif code is not None:
+                        codes[name] = code
+                if any(codes.values()) and not goes_on:
+                    break
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pass
+    finally:
+        for process in job.running.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return [codes.get(name, -signal.SIGKILL) for name in workers if name in codes or not any(codes.values())]

@@ -1,0 +1,101 @@
+"""What the scripts of all loops share: one command line, places where a step can fail, and lines of JSON.
+
+Each record has a number of its own in the state, which a step that takes it raises by one: at the end all are
+the number of epochs. `--at PLACE:STEP:RANK:HOW` has the worker of that rank fail once at a place of a step:
+`before` its sum, `in` it, `after` it, or `behind` it, in the script's own code. HOW is kill, raise or long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+class OfTheStep(RuntimeError):
+    """An error of the script's own."""
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("folder", type=Path)
+parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--batch", type=int, default=8, help="records of a step, of all workers together")
+parser.add_argument("--records", type=int, default=48)
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--sampler", choices=("shuffle", "none", "reversed"), default="shuffle")
+parser.add_argument("--save-every", type=int, default=4)
+parser.add_argument("--at", default="", help="PLACE:STEP:RANK:HOW")
+parser.add_argument("--seconds", type=float, default=2.0, help="of a long step")
+parser.add_argument("--stop", type=int, default=0, help="leave the loop by break after this step")
+parser.add_argument("--half", choices=("float16", "bfloat16"), help="sum 150 over records of this type")
+parser.add_argument("--other", action="store_true", help="the second worker of rank 1 has another model")
+parser.add_argument("--wrong", action="store_true", help="give arguments that make no sense")
+parser.add_argument("--within", type=float, default=0.5, help="seconds until a kill in a sum")
+parser.add_argument("--pace", type=float, default=0.0, help="seconds of each step")
+args = parser.parse_args()
+
+
+def say(**words: Any) -> None:
+    """Print a line: one write, so that those of several workers do not mix."""
+    line = json.dumps({"pid": os.getpid(), **words})
+    with (args.folder / f"{os.getpid()}.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def at(place: str, step: int, rank: int) -> None:
+    """Fail here, where the command line wants that, once."""
+    if place == "before":
+        time.sleep(args.pace)
+    if not args.at:
+        return
+    where, number, who, how = args.at.split(":")
+    mark = args.folder / "failed"
+    if step != int(number) or place != ("before" if where == "in" else where):
+        return
+    if rank != int(who):
+        if where == "in":
+            wait_for_the_end_of(mark)
+        return
+    if mark.exists() and how != "raise":
+        return
+    mark.with_name("new").write_text(str(os.getpid()))
+    mark.with_name("new").rename(mark)
+    if how == "raise":
+        raise OfTheStep("the step's own")
+    if how == "long":
+        time.sleep(args.seconds)
+    elif where == "in":  # the others come to the sum when this one has died in it
+        threading.Timer(args.within, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_the_end_of(mark: Path) -> None:
+    """Wait until the worker that is to be killed in its sum is gone."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if mark.exists() and not Path(f"/proc/{mark.read_text()}").exists():
+            return
+        time.sleep(0.01)
+
+
+def is_other() -> bool:
+    """Whether this worker is one that came later, with another model."""
+    return args.other and (args.folder / "failed").exists()
+
+
+def export(write: Any) -> None:
+    """Write the result, as a script does after its loop."""
+    write(args.folder / "exported.new")
+    (args.folder / "exported.new").rename(args.folder / "exported")
+
+
+def last_line() -> None:
+    """Be the last line."""
+    print("the last line", file=sys.stderr, flush=True)

@@ -1,0 +1,45 @@
+"""The store: each worker pushes the gradients of its batches."""
+
+import os
+
+import numpy as np
+from shared import args, at, export, is_other, last_line, say
+
+from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.store import SGD, Store, Table, Zeros
+
+HALF = {"float16": np.float16, "bfloat16": None, None: None}[args.half]
+rank = int(os.environ["ELASTICJOB_INDEX"])
+width = -1 if args.wrong else 1
+tables = [Table("seen" if not is_other() else "others", width, SGD(1.0), Zeros())]
+data = Dataset(
+    name="numbers",
+    size=args.records,
+    shard=2 * args.batch,
+    epochs=args.epochs,
+    seed=args.seed,
+    batch=args.batch,
+    shuffle=args.sampler == "shuffle",
+)
+if args.sampler == "reversed":
+    raise SystemExit("a Dataset takes no sampler")
+with Store(tables, data, save_every=0.2) as store:
+    say(begins=0, rank=rank)
+    for number, batch in enumerate(store.batches(args.batch), start=1):
+        at("before", number, rank)
+        rows = np.asarray(batch.records)
+        if args.half:
+            rows = np.full(512, 1000 + number)
+            batch.push({"seen": (rows, np.full((512, 1), -150, HALF))})
+        else:
+            batch.push({"seen": (rows, -np.ones((len(rows), 1)))})
+        at("after", number, rank)
+        at("behind", number, rank)
+        say(step=number, rank=rank, records=[*map(int, batch.records)])
+        if number == args.stop:
+            break
+    seen = store.pull("seen", np.arange(args.records))[:, 0].tolist()
+    half = store.pull("seen", np.arange(1001, 1001 + 100))[:, 0]
+    export(lambda path: path.write_bytes(np.asarray(seen).tobytes()))
+    say(end={"seen": seen, **({"half": half[half != 0].tolist()} if args.half else {})}, rank=rank)
+last_line()

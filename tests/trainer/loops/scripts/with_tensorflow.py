@@ -1,0 +1,56 @@
+"""TensorFlow's sessions over servers."""
+
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from shared import args, at, export, is_other, last_line, say
+
+from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.tensorflow import Servers, Step
+
+rank = int(os.environ["ELASTICJOB_INDEX"])
+
+
+def model():
+    """Return a row for each record, that a step which takes it raises by one, and a loss."""
+    record = tf.placeholder(tf.int32, [None])
+    seen = tf.get_variable(
+        "seen" if not is_other() else "others", [args.records, 1], initializer=tf.zeros_initializer()
+    )
+    other = tf.get_variable("other", [4], initializer=tf.zeros_initializer())
+    rows = tf.nn.embedding_lookup(seen, record, partition_strategy="div")
+    far = tf.reduce_sum((other - tf.reduce_mean(tf.cast(record, tf.float32)) / 50) ** 2) / 50
+    loss = far - tf.reduce_sum(rows)
+    train = [] if args.wrong else tf.train.GradientDescentOptimizer(1.0).minimize(loss)
+    return Step(train, {"record": record}, loss=loss, seen=rows)
+
+
+data = Dataset(
+    name="numbers",
+    size=args.records,
+    shard=2 * args.batch,
+    epochs=args.epochs,
+    seed=args.seed,
+    shuffle=args.sampler == "shuffle",
+)
+if args.sampler == "reversed":
+    raise SystemExit("a Dataset takes no sampler")
+with Servers(model, data, checkpoint=args.folder / "kept", save_every=0.2) as servers:
+    say(begins=0, rank=rank)
+    number = 0
+    for records, step in servers.steps(batch=args.batch):
+        at("before", number + 1, rank)
+        ids = np.asarray(records)
+        made = step(record=ids)
+        if made is None:
+            continue
+        number += 1
+        at("after", number, rank)
+        at("behind", number, rank)
+        say(step=number, rank=rank, records=ids.tolist())
+        if number == args.stop:
+            break
+say(end={}, rank=rank)
+export(lambda path: path.write_text("done"))
+last_line()
