@@ -52,6 +52,8 @@ BEAT: Final = 1.0
 """Seconds of a long poll, each of which is a heartbeat, too."""
 PAUSE: Final = 0.5
 """Seconds until the master is asked again after it refused, and what failed is tried again."""
+FAREWELL: Final = 10.0
+"""Seconds that a thread may take to end, when this is closed."""
 STOPS: Final = frozenset({Phase.DRAIN, Phase.MOVE, Phase.SAVE})
 """Phases in which workers have nothing under way."""
 
@@ -154,6 +156,7 @@ class _Link:
         self._own = Own()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="elasticjob-parameters", daemon=True)
+        self._others: list[threading.Thread] = []
         self._again = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -165,7 +168,8 @@ class _Link:
     ) -> None:
         self.ended.set()
         self._poke()
-        self._thread.join(10.0)
+        for each in (self._thread, *self._others):
+            each.join(FAREWELL)
 
     def _poke(self) -> None:
         """Have the master asked at once."""
@@ -467,7 +471,10 @@ class Following(_Link):
         return begins
 
     def _start(self, do: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(target=do, args=arguments, name=f"elasticjob-{do.__name__}", daemon=True).start()
+        name = f"elasticjob-{do.__name__}"
+        thread = threading.Thread(target=do, args=arguments, name=name, daemon=True)
+        self._others = [thread, *(each for each in self._others if each.is_alive())]
+        thread.start()
 
     def _do_prepare(self, version: int, addresses: tuple[str, ...]) -> None:
         assert self._prepare

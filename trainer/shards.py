@@ -25,7 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from types import TracebackType
@@ -175,6 +175,16 @@ class Shards:
         They count: if this worker is lost, only the others are dealt again.
         """
         self._feed().applied(shard, records)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Renew the leases meanwhile: what is under way may take longer than they last."""
+        feed = self._feed()
+        feed.suspended = True
+        try:
+            yield
+        finally:
+            feed.suspended = False
 
     def records(self, read: Callable[[Shard], Iterable[Record]], *, unused: int = 0) -> Iterator[Record]:
         """Yield the records that `read` returns of each shard, one by one.

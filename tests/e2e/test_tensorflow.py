@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site
 from tests.kit.e2e import Job, role
 from tests.kit.training.forking import command
@@ -19,6 +20,23 @@ PIDS = Path(tempfile.gettempdir(), f"elasticjob-{os.getpid()}-pids")
 SUPERVISOR = command(PIDS)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow" / "train.py"
 RECORDS = 300_000
+FAILS = """
+import tensorflow.compat.v1 as tf
+from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.tensorflow import Servers, Step
+
+def look():
+    raise KeyError("mine")
+
+def model():
+    found = tf.numpy_function(look, [], tf.float64)
+    total = tf.get_variable("total", [], tf.float64)
+    return Step(total.assign_add(tf.ensure_shape(found, []), read_value=False), {})
+
+with Servers(model, Dataset(name="ratings", size=100, shard=10)) as servers:
+    for _, step in servers.steps(batch=10):
+        step()
+"""
 
 
 async def test_each_record_counts_once_over_all_changes(site: Site, tmp_path: Path) -> None:
@@ -31,16 +49,29 @@ async def test_each_record_counts_once_over_all_changes(site: Site, tmp_path: Pa
 
 
 async def test_the_example_trains(site: Site, tmp_path: Path) -> None:
+    """Its worker is started as users start it: no fork of a process that has imported TensorFlow."""
     job = Job(site)
-    await site.apply(
-        {
-            "distributionStrategy": "ParameterServerStrategy",
-            "optimizeMode": "manual",
-            "replicaSpecs": {
-                "ps": role([*SERVE, str(tmp_path / "kept")], 2),
-                "worker": role(["python", str(EXAMPLE), str(tmp_path / "kept"), "40000"], 2),
-            },
-        }
-    )
+    await site.apply(over_servers(2, ["python3", str(EXAMPLE), str(tmp_path / "kept"), "40000"], tmp_path))
     await site.until(job.has_ended("Complete"))
+    assert {name for name in job.born if name.startswith("worker")} == {"worker-0"}, "none has failed"
     assert await kept(tmp_path), "the first worker saves the end"
+
+
+async def test_a_step_that_fails_by_itself_fails_the_job(site: Site, tmp_path: Path) -> None:
+    job, script = Job(site), tmp_path / "train.py"
+    script.write_text(FAILS)
+    await site.apply(over_servers(1, ["python", str(script)], tmp_path))
+    await site.until(job.has_ended("Failed"))
+    assert "digits-worker-0 failed with exit code 1: " in job.condition("Failed")[2]
+
+
+def over_servers(servers: int, command: list[str], folder: Path) -> Manifest:
+    """Return a job of some servers and one worker, which is not started again."""
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "optimizeMode": "manual",
+        "replicaSpecs": {
+            "ps": role([*SERVE, str(folder / "kept")], servers),
+            "worker": role(command, 1, restartCount=0),
+        },
+    }

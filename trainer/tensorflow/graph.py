@@ -59,6 +59,7 @@ class Names:
     begin_here: str
     told: str  # the manifest
     probe: str  # whether all servers have it
+    here: str  # whether this process has a thread for it
     tell: str
     text: str
 
@@ -125,6 +126,7 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
             begin_here=begin_here.name,
             told=told.name,
             probe=tf.group(probe).name,
+            here=tf.identity(at).name,
             tell=tell.name,
             text=text.name,
         )

@@ -22,7 +22,6 @@ from elasticjob.trainer.parameters import Gone, Move
 from elasticjob.trainer.tensorflow import files
 from elasticjob.trainer.tensorflow.compat import (
     Jobs,
-    close,
     config,
     container,
     said,
@@ -30,9 +29,9 @@ from elasticjob.trainer.tensorflow.compat import (
     task,
     tf,
     v1,
-    while_there,
 )
 from elasticjob.trainer.tensorflow.place import Entry, Part, decode, encode, of_server, pieces, slice_spec
+from elasticjob.trainer.tensorflow.threads import Threads
 
 log = logging.getLogger("elasticjob.tensorflow")
 
@@ -71,6 +70,7 @@ class Server:
         self._versions: dict[int, _Shelf] = {}
         self._copies: dict[int, _Shelf] = {}
         self._lock = threading.Lock()
+        self._threads = Threads()
 
     def take_over(self, move: Move) -> None:
         """Read the values from the servers before or a checkpoint into the container of the version."""
@@ -83,7 +83,7 @@ class Server:
         else:
             try:
                 others = [address for address in move.before if address != self.address]
-                while_there(others, partial(self._read_from, move, shelf))
+                self._threads.while_there(others, partial(self._read_from, move, shelf))
             except AWAY as error:
                 raise ConnectionError(f"version {move.since} does not answer: {said(error)}") from None
             except ABSENT as error:
@@ -248,7 +248,7 @@ class Server:
             try:
                 yield session
             finally:
-                close(session)
+                self._threads.close(session)
 
 
 def handle(container: str, name: str, dtype: str, shape: Sequence[int]) -> Any:

@@ -2,20 +2,23 @@
 
 A step belongs to a version of the servers. Between two steps the worker takes part in changes and saves; for
 each version it has a graph and a session. A step that fails is not repeated with the same servers before it
-is known that they are well, and that it does not count already.
+is known that they are well, and that it does not count already; if it fails again then, the error is its own.
+A step may take any time: what ends it is a server that is lost, or does not answer beside it.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -23,9 +26,10 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.parameters import Following, Leaving, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
 from elasticjob.trainer.tensorflow import files
-from elasticjob.trainer.tensorflow.compat import close, config, said, start_server, tf, v1, while_there
+from elasticjob.trainer.tensorflow.compat import PATIENCE, config, said, start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
 from elasticjob.trainer.tensorflow.place import decode, encode
+from elasticjob.trainer.tensorflow.threads import Threads
 
 log = logging.getLogger("elasticjob.tensorflow")
 
@@ -34,6 +38,8 @@ SILENT: Final = 3.0
 """Seconds between two steps after which the master may have taken this process for lost."""
 DRAWN: Final = 4
 """Models for so many numbers of servers are kept."""
+ENDLESS: Final = 1 << 40
+"""Milliseconds that a step may take: it counts once, however long it takes."""
 LOST: Final = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -57,25 +63,51 @@ class _Present:
     addresses: tuple[str, ...]
     drawn: Blueprint
     session: Any
+    threads: Threads
     begun: bool = False
 
     def __post_init__(self) -> None:
         self._answer: SimpleQueue[Any] = SimpleQueue()
 
+    def ask(self, *what: Any) -> Any:
+        """Run in the session what takes no time. Raises what is in LOST, DeadlineExceeded after PATIENCE."""
+        return self._run(*what, seconds=None)
+
     def run(self, *what: Any) -> Any:
-        """Run it in the session. Raises what is in LOST, also if another session takes its place."""
+        """Run in the session what may take any time. Raises what is in LOST, if servers do not answer.
+
+        What is seen only by looking is a server that does not answer, while this process does.
+        """
+        return self._run(*what, seconds=PATIENCE)
+
+    def _run(self, what: Any, feed: Any = None, *, seconds: float | None) -> Any:
+        """Run it. Raises what is in LOST, also if another session takes its place."""
         answer: SimpleQueue[Any] = SimpleQueue()
         self._answer = answer  # before the session is looked at: see `renew`
         session = self.session
+        options = v1.RunOptions(timeout_in_ms=ENDLESS) if seconds else None
 
         def do() -> None:
             try:
-                answer.put((session.run(*what), None))
+                answer.put((session.run(what, feed, options), None))
             except Exception as error:
                 answer.put((None, error))
 
-        threading.Thread(target=do, name="elasticjob-run", daemon=True).start()
-        found, error = answer.get()
+        def look() -> None:
+            with suppress(*LOST, RuntimeError):  # the step takes all threads of this process
+                try:
+                    session.run(self.drawn.names.probe)
+                except LOST as error:
+                    session.run(self.drawn.names.here, {self.drawn.names.at: 0})
+                    answer.put((None, error))
+
+        self.threads.start(do, "run")
+        while True:
+            try:
+                found, error = answer.get(timeout=seconds)
+                break
+            except Empty:
+                self.threads.start(look, "look")
         if isinstance(error, RuntimeError) and session is not self.session:
             raise _closed()
         if error:
@@ -86,7 +118,7 @@ class _Present:
         """Take a new session. What is under way in the other one is left behind: closing does not end it."""
         broken, self.session, self.begun = self.session, session, False
         self._answer.put((None, _closed()))
-        close(broken)
+        self.threads.close(broken)
 
 
 def _closed() -> Exception:
@@ -125,8 +157,10 @@ class Servers:
         self._made: dict[int, _Present] = {}
         self._drawn: dict[int, Blueprint] = {}
         self._making = threading.Lock()
+        self._threads = Threads()
         self._saved_at = time.monotonic()
         self._restored = 0
+        self._failed: tuple[_Present, object] | None = None
 
     def __enter__(self) -> Self:
         host = os.environ.get(names.POD_IP, "127.0.0.1")
@@ -141,16 +175,24 @@ class Servers:
         )
         self._following.__enter__()
         self._leaving.hear()
+        atexit.register(self._end)  # for a script that does not leave the block
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._shards.__exit__(kind, error, trace)
-        self._following.__exit__(kind, error, trace)
+        self._end()
+
+    def _end(self) -> None:
+        """Leave no thread behind that is inside of TensorFlow."""
+        atexit.unregister(self._end)
+        self._following.__exit__(None, None, None)
         self._leaving.close()
-        if self._now:
-            close(self._now.session)
+        with self._making:
+            for each in self._made.values():
+                self._threads.close(each.session)
+        self._threads.join()
 
     def steps(self, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
         """Yield records, and what makes the step with them, until all records are counted.
@@ -236,12 +278,12 @@ class Servers:
             if version not in self._made:
                 drawn = self._draw(len(addresses))
                 session = self._session(drawn.graph(version), addresses)
-                self._made[version] = _Present(version, addresses, drawn, session)
+                self._made[version] = _Present(version, addresses, drawn, session, self._threads)
             return self._made[version]
 
     def _session(self, graph: Any, addresses: tuple[str, ...]) -> Any:
         jobs = {SERVERS: addresses, self._name: [self._address]}
-        return v1.Session(self._local.target, graph=graph, config=config(jobs))
+        return v1.Session(self._local.target, graph=graph, config=config(jobs, PATIENCE))
 
     def _renew(self) -> None:
         """Take a new session in place of one that is broken, or waits for a server that was lost."""
@@ -255,7 +297,7 @@ class Servers:
         """Leave the earlier servers, whether they are there or not."""
         with self._making:
             for version in [each for each in self._made if each < now.version]:
-                close(self._made.pop(version).session)
+                self._threads.close(self._made.pop(version).session)
         self._now = now
         log.info("trains with version %d of the servers: %d of them", now.version, now.drawn.servers)
 
@@ -271,14 +313,15 @@ class Servers:
 
     def _begin(self, now: _Present) -> bool:
         """Return whether there are values; the first worker makes the first ones, the others wait."""
-        names = now.drawn.names
+        names, makes = now.drawn.names, False
         try:
-            told = while_there(now.addresses, lambda: now.run(names.told))
+            told = self._threads.while_there(now.addresses, lambda: now.ask(names.told))
+            makes = bool(told) or self._following.is_chief
             if not told and self._following.is_chief:
                 log.info("makes the first values")
                 now.run(names.begin)
                 told = encode(now.drawn.manifest)
-                now.run(names.tell, {names.text: told})
+                now.ask(names.tell, {names.text: told})
             if told:
                 now.run(names.begin_here)
         except ConnectionError as error:
@@ -289,6 +332,8 @@ class Servers:
             log.info(
                 "version %d of the servers is not there yet, or not any more: %s", now.version, said(error)
             )
+            if makes and self._are_well(now):
+                self._blame(error, now, "the first values")
             self._following.wait_for_change(1.0)
             return False
         if told and (sentence := difference(now.drawn.manifest, decode(told))):
@@ -305,9 +350,10 @@ class Servers:
         if values.keys() != names.feed.keys():
             raise TypeError(f"the step has {_listed(values)}, and the model takes {_listed(names.feed)}")
         feed = {names.feed[name]: value for name, value in values.items()}
-        fetched, _ = self._now.run(
-            (dict(names.fetch), names.mark), feed | {names.shard: number, names.at: until}
-        )
+        with self._shards.busy():
+            fetched, _ = self._now.run(
+                (dict(names.fetch), names.mark), feed | {names.shard: number, names.at: until}
+            )
         return fetched
 
     def _counted(self, shard: Shard) -> int:
@@ -317,34 +363,39 @@ class Servers:
             assert self._now
             names = self._now.drawn.names
             try:
-                number, count = self._now.run(names.so_far, {names.shard: shard.number})
+                number, count = self._now.ask(names.so_far, {names.shard: shard.number})
             except LOST as error:
-                self._recover(error)
+                self._recover(error, ("the count", shard.number))
             else:
                 return int(count) if number == shard.number else 0
 
-    def _recover(self, error: Any) -> None:
+    def _recover(self, error: Any, what: object) -> None:
         """Return when it is known that the servers are well, or others serve. Raises a step's own error."""
         now, following = self._now, self._following
         assert now
         log.warning("a step with version %d of the servers failed: %s", now.version, said(error))
-        own = isinstance(error, OWN)
+        session = now.session
         while not self._leaving.is_set():
             if following.changing:
                 self._boundary()
             if self._now is not now:
                 return
             if self._are_well(now):
-                if own:
-                    raise error
+                if now.session is session:  # whatever it was, it was not well otherwise
+                    self._blame(error, now, what)
                 return
-            own = False  # whatever it was, the same session is not well afterwards
             following.wait_for_change(1.0)
+
+    def _blame(self, error: Any, now: _Present, what: object) -> None:
+        """Raise an error that well servers do not make: it is in OWN, or came from the same before."""
+        if isinstance(error, OWN) or self._failed == (now, what):
+            raise error
+        self._failed = now, what
 
     def _are_well(self, now: _Present) -> bool:
         """Whether all servers of a version answer and have values; if not, there is a new session."""
         try:
-            while_there(now.addresses, lambda: now.run(now.drawn.names.probe))
+            self._threads.while_there(now.addresses, lambda: now.ask(now.drawn.names.probe))
         except ConnectionError as error:
             log.info("version %d of the servers is not there: %s", now.version, error)
             return False
@@ -384,7 +435,7 @@ class Made:
         try:
             fetched = self._servers._make(self._number, self._until, values)
         except LOST as error:
-            self._servers._recover(error)
+            self._servers._recover(error, (self._number, self._until))
             return None
         self.counts = True
         return fetched

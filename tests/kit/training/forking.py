@@ -3,23 +3,21 @@
     SUPERVISOR = command(PIDS)  # of a module with end-to-end tests
 
 A fork shows the environment of the supervisor, so it writes its process ID to a file named after its pod.
+It ends as Python does, with all that can go wrong there, and not by os._exit.
 """
 
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import socket
 import sys
-import traceback
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from elasticjob.api.rpc.environment import POD_NAME
 from elasticjob.devcluster.node.container import supervisor
-from elasticjob.trainer.agent.processes import warm
+from elasticjob.trainer.agent.processes import fresh, warm
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = "import sys; sys.path.insert(0, {root!r}); from tests.kit.training.forking import main; main()"
@@ -45,26 +43,9 @@ def become(pids: Path, argv: list[str], env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
-    _run(argv[1:])
-
-
-def _run(argv: list[str]) -> NoReturn:
-    code = 0
-    try:
-        if argv[0] == "-m":
-            sys.argv = argv[1:]
-            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv, sys.path[:0] = argv, [str(Path(argv[0]).parent)]
-            runpy.run_path(argv[0], run_name="__main__")
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    os._exit(code)
+    module, name, *arguments = argv[1:] if argv[1] == "-m" else ("", *argv[1:])
+    fresh.work(name, tuple(arguments), module=bool(module))
+    sys.exit()  # to the end of this process's main module: Python ends as it would
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ class Reports:
 
     def done(self, shard: Shard) -> None:
         self.finished.append(shard.number)
+
+    busy = nullcontext
 
     def holds_beside(self, shard: Shard, attend: Callable[[], bool]) -> bool:
         return attend()
@@ -376,6 +379,83 @@ def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(mortal: 
     assert not worker._are_well(worker._now), "it does not answer"
     os.kill(pid, signal.SIGCONT)
     assert step(user=ids, score=np.zeros(20), record=ids)
+
+
+def doing(do: Callable[[], float], first: Callable[[], float] = lambda: 0.0) -> Callable[[], Step]:
+    """Return a model whose step, and first value, call Python; it counts its steps."""
+
+    def made() -> Step:
+        def make(shape: Any, **_: Any) -> Any:
+            return tf.ensure_shape(tf.numpy_function(first, [], tf.float64), shape)
+
+        begun = v1.get_variable("first", [], tf.float64, initializer=make)
+        total = v1.get_variable("total", [], tf.float64, initializer=v1.zeros_initializer())
+        did = tf.numpy_function(do, [], tf.float64)
+        with tf.control_dependencies([did]):
+            train = total.assign_add(1.0, read_value=False)
+        return Step(train, {}, total=total.read_value(), begun=begun.read_value())
+
+    return made
+
+
+def steps_of(worker: Servers) -> list[Any]:
+    """Return what the steps of a shard of 100 records, 20 in a step, fetched."""
+    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
+    return [step() for _, step in worker._steps_of(shard, 20)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, tf.errors.AbortedError])
+def test_a_step_that_fails_by_itself_ends_with_its_error(cluster: Cluster, error: type[Exception]) -> None:
+    tried = []
+
+    def fail() -> float:
+        tried.append(1)
+        raise error(*(None, None, "mine") if issubclass(error, tf.errors.OpError) else ("mine",))
+
+    cluster.change(cluster.server(), cluster.server())
+    with pytest.raises(tf.errors.OpError, match="mine"):
+        steps_of(cluster.worker(doing(fail)))
+    assert len(tried) <= 2
+    assert cluster.workers[0]._shards.finished == []  # type: ignore[attr-defined]
+
+
+def test_first_values_that_fail_by_themselves_end_with_their_error(cluster: Cluster) -> None:
+    def fail() -> float:
+        raise RuntimeError("mine")
+
+    cluster.change(cluster.server(), cluster.server())
+    with pytest.raises(tf.errors.OpError, match="mine"):
+        steps_of(cluster.worker(doing(lambda: 0.0, fail)))
+
+
+def test_a_step_may_fail_now_and_then(cluster: Cluster) -> None:
+    tried = []
+
+    def fail() -> float:
+        tried.append(1)
+        if len(tried) % 2:
+            raise RuntimeError("mine")
+        return 0.0
+
+    cluster.change(cluster.server(), cluster.server())
+    assert len([each for each in steps_of(cluster.worker(doing(fail))) if each]) == 5
+
+
+def test_a_step_counts_once_however_long_it_takes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes all threads of its process, so that nothing can be asked beside it."""
+    monkeypatch.setattr("elasticjob.trainer.tensorflow.servers.PATIENCE", 0.2)
+    tried: list[int] = []
+
+    def slow() -> float:
+        tried.append(1)
+        if len(tried) == 2:
+            threading.Event().wait(1.0)
+        return 0.0
+
+    cluster.change(cluster.server(), cluster.server())
+    made = steps_of(cluster.worker(doing(slow)))
+    assert [bool(each) for each in made] == [True] * 5
+    assert len(tried) == 5
 
 
 def test_a_session_that_is_broken_is_not_used_for_ever(cluster: Cluster) -> None:
