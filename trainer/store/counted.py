@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elasticjob.api.rpc.message import Count, Name
+
 
 class Overlap(ValueError):
     """A range of records is counted in part: batches of another size were counted before."""
@@ -20,17 +22,21 @@ class Overlap(ValueError):
 class Key(msgspec.Struct, frozen=True):
     """The records [start, end) of a shard, by their places in the epoch; shards are counted over epochs."""
 
-    dataset: str
-    number: int
-    start: int
-    end: int
+    dataset: Name
+    number: Count
+    start: Count
+    end: Count
+
+    def __post_init__(self) -> None:
+        if self.start >= self.end:
+            raise ValueError(f"records {self.start} to {self.end} are none")
 
 
 class Done(msgspec.Struct, frozen=True):
     """Shards of a dataset of which all records are counted."""
 
-    dataset: str
-    numbers: tuple[int, ...]
+    dataset: Name
+    numbers: tuple[Count, ...]
 
 
 class Counted(msgspec.Struct):

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from elasticjob.trainer.store import places
-from elasticjob.trainer.store.counted import Counted, Overlap
+from elasticjob.trainer.store.counted import Counted
 from elasticjob.trainer.store.optimizers import Rows as Matrix
-from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table, ids_in, matrix
 from elasticjob.trainer.store.wire import (
     ROOM,
     Answer,
@@ -47,7 +47,7 @@ class Held:
                     return self._pushed(request)
                 case Fetch():
                     return self._fetched(request)
-        except (Overlap, ValueError, LookupError) as error:
+        except (ValueError, LookupError) as error:
             return Refused(str(error))
 
     def part(self, partitions: Iterable[int]) -> Partitions:
@@ -85,7 +85,7 @@ class Held:
     def _pulled(self, request: Pull) -> Answer:
         if why := self._outdated(request.version):
             return Refused(why, later=True)
-        ids = _ids(request.ids)
+        ids = ids_in(request.ids)
         self._refuse_strangers(ids, self.owned)
         slab = self._slab(request.table)
         if 4 * len(ids) * slab.table.dim > ROOM:
@@ -98,12 +98,22 @@ class Held:
         if self.frozen:
             return Refused("the values move to other servers", later=True)
         own = self.copied if request.copy else self.owned
+        if len({each.table for each in request.gradients}) < len(request.gradients):
+            raise ValueError("an update names a table twice")
         updates = [self._update(each, own) for each in request.gradients]
         touched = {int(each) for _, ids, _ in updates for each in np.unique(ids % PARTITIONS)}
         fresh = {each for each in touched if not self.counted[each].has(request.key)}
+        changes = list[tuple[Slab, Ids, Matrix, Matrix]]()
         for slab, ids, gradients in updates:
             chosen = np.isin(ids % PARTITIONS, list(fresh))
-            slab.update(ids[chosen], gradients[chosen])
+            try:
+                changes.append((slab, ids[chosen], *slab.changed(ids[chosen], gradients[chosen])))
+            except OverflowError as error:
+                raise ValueError(
+                    f"an update of {slab.table.name}: {error}: make its gradients or its rate smaller"
+                ) from None
+        for slab, ids, values, state in changes:  # all of them, or none
+            slab.set(ids, values, state)
         for each in fresh:
             self.counted[each].add(request.key)
         for done in request.done:
@@ -120,11 +130,14 @@ class Held:
         return self.part(request.partitions)
 
     def _update(self, each: Gradients, own: frozenset[int]) -> tuple[Slab, Ids, Matrix]:
-        slab, ids = self._slab(each.table), _ids(each.ids)
+        slab, ids = self._slab(each.table), ids_in(each.ids)
         self._refuse_strangers(ids, own)
         if len(np.unique(ids)) < len(ids):
             raise ValueError(f"an update of {each.table} names a row twice")
-        gradients = np.frombuffer(each.values, np.float32).reshape(len(ids), slab.table.dim)
+        try:
+            gradients = matrix(each.values, len(ids), slab.table.dim)
+        except ValueError as error:
+            raise ValueError(f"an update of {each.table}: {error}") from None
         if not np.isfinite(gradients).all():
             raise ValueError(f"an update of {each.table} has gradients that are no numbers")
         return slab, ids, gradients
@@ -142,10 +155,3 @@ class Held:
         if name not in self.slabs:
             raise LookupError(f"there is no table {name}")
         return self.slabs[name]
-
-
-def _ids(data: bytes) -> Ids:
-    ids = np.frombuffer(data, np.int64)
-    if len(ids) and ids.min() < 0:
-        raise ValueError("ids of rows are numbers from 0")
-    return ids

@@ -29,10 +29,13 @@ from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Leaving, way_of
 from elasticjob.trainer.shards import Dataset, Shard, Shards
 from elasticjob.trainer.store import places
+from elasticjob.trainer.store.checks import is_integer, is_number, wants
 from elasticjob.trainer.store.counted import Done, Key
+from elasticjob.trainer.store.given import StoreError, ids_of, summed
 from elasticjob.trainer.store.optimizers import Rows
-from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table, matrix
 from elasticjob.trainer.store.wire import (
+    MOST_TABLES,
     ROOM,
     Answer,
     Connection,
@@ -56,10 +59,6 @@ PAUSE: Final = 0.05
 """Seconds until a server that was not ready yet is asked again."""
 
 log = logging.getLogger("elasticjob.store")
-
-
-class StoreError(Exception):
-    """A server refuses a request, and would do so again: the message says what to change."""
 
 
 @dataclass
@@ -102,7 +101,10 @@ class Store:
         way: Way | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tables = {table.name: table for table in tables}
+        self.tables = named(tables)
+        wants("Store: dataset", dataset, isinstance(dataset, Dataset), "a Dataset")
+        often = save_every is None or (is_number(save_every) and save_every > 0)
+        wants("Store: save_every", save_every, often, "seconds above 0, or None for no checkpoints")
         self.dataset = dataset
         self._way = way or way_of(os.environ)
         self._token = self._way.token()
@@ -137,6 +139,10 @@ class Store:
 
         With `save_every`, the first worker then waits for a checkpoint of what all of them have made.
         """
+        wants("batches: size", size, is_integer(size) and size >= 1, "an int of at least 1")
+        return self._batches(size)
+
+    def _batches(self, size: int) -> Iterator[Batch]:
         self.at_boundary()
         restored = self._following.restored
         while not self._leaving.is_set():
@@ -176,8 +182,9 @@ class Store:
 
     def pull(self, table: str, ids: npt.ArrayLike) -> Rows:
         """Return rows, [len(ids), dim]; ids may repeat."""
-        found, inverse = np.unique(_ids(ids), return_inverse=True)
-        rows = np.empty((len(found), self._table(table).dim), np.float32)
+        dim = self._table(table).dim
+        found, inverse = np.unique(ids_of(table, ids), return_inverse=True)
+        rows = np.empty((len(found), dim), np.float32)
 
         def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
             return {
@@ -188,13 +195,13 @@ class Store:
         owner, answers = self._everywhere(found, ask, None)
         for place, answer in answers.items():
             assert isinstance(answer, Pulled)
-            rows[owner == place] = np.frombuffer(answer.values, np.float32).reshape(-1, rows.shape[1])
+            rows[owner == place] = matrix(answer.values, int((owner == place).sum()), dim)
         return rows[inverse]
 
     def push(self, batch: Batch, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
         """Make the update of a batch (see Batch.push)."""
-        summed = [self._summed(name, *given) for name, given in gradients.items()]
-        every = np.concatenate([ids for _, ids, _ in summed]) if summed else np.zeros(0, np.int64)
+        updates = [(name, *summed(self._table(name), *given)) for name, given in gradients.items()]
+        every = np.concatenate([ids for _, ids, _ in updates]) if updates else np.zeros(0, np.int64)
         key = Key(self.dataset.name, batch.shard.number, batch.start, batch.end)
         done = tuple(self._done)
 
@@ -206,7 +213,7 @@ class Store:
             for place in asked:
                 chosen = [
                     Gradients(name, ids[mine].tobytes(), values[mine].tobytes())
-                    for name, ids, values in summed
+                    for name, ids, values in updates
                     if (mine := np.asarray(of)[ids % PARTITIONS] == place).any()
                 ]
                 asks[place] = fits(Push(version, key, tuple(chosen), parts))
@@ -284,19 +291,6 @@ class Store:
             raise StoreError(f"there is no table {name}: {', '.join(self.tables)}")
         return self.tables[name]
 
-    def _summed(self, name: str, ids: npt.ArrayLike, values: npt.ArrayLike) -> tuple[str, Ids, Rows]:
-        """Return each row once, with the sum of its gradients."""
-        dim = self._table(name).dim
-        given = np.asarray(values, np.float32).reshape(-1, dim)
-        found, inverse = np.unique(_ids(ids), return_inverse=True)
-        if len(inverse) != len(given):
-            raise StoreError(f"table {name}: {len(inverse)} ids and {len(given)} rows of gradients")
-        summed = np.zeros((len(found), dim), np.float32)
-        np.add.at(summed, inverse, given)
-        if not np.isfinite(summed).all():
-            raise StoreError(f"table {name}: a gradient is no number (NaN or infinite): leave the batch out")
-        return name, found, summed
-
 
 class _Client:
     """A connection to one server, which knows the tables."""
@@ -333,6 +327,17 @@ class Waits:
             log.warning("a request waits for %d s: %s", now - self._began, why)
 
 
+def named(tables: Iterable[Table]) -> dict[str, Table]:
+    """Return tables by their names."""
+    found: dict[str, Table] = {}
+    for table in tables:
+        wants("Store: a table", table, isinstance(table, Table), "a Table")
+        wants("Store: the name of two tables", table.name, table.name not in found, "each one of its own")
+        found[table.name] = table
+    wants("Store: the number of tables", len(found), 1 <= len(found) <= MOST_TABLES, f"1 to {MOST_TABLES}")
+    return found
+
+
 def fits(request: Pull | Push) -> Request:
     """Return a request, or raise StoreError if its rows are more than a server takes at once."""
     given = (request,) if isinstance(request, Pull) else request.gradients
@@ -357,10 +362,3 @@ def cuts(shard: Shard, size: int) -> Iterator[tuple[int, int]]:
         end = min(start + size - (start - first) % size, shard.end)
         yield start, end
         start = end
-
-
-def _ids(ids: npt.ArrayLike) -> Ids:
-    found = np.asarray(ids)
-    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
-        raise StoreError(f"ids are a list of numbers from 0, not {found.dtype} of shape {found.shape}")
-    return found.astype(np.int64)

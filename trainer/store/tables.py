@@ -7,13 +7,15 @@ id alone, so that any server makes the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from elasticjob.trainer.store.optimizers import SGD, Adagrad, Adam, Rows
+from elasticjob.api.rpc.message import MANY
+from elasticjob.trainer.store.checks import check, is_integer, is_number, is_text
+from elasticjob.trainer.store.optimizers import MOST, SGD, Adagrad, Adam, Rows, narrowed
 
 Ids = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -22,6 +24,8 @@ PARTITIONS: Final = 64
 """Row `id` is in partition `id % PARTITIONS`; a server has whole partitions."""
 WIDEST: Final = 65_536
 """Columns of a table, at most."""
+LONGEST: Final = 253
+"""Characters of a table's name, at most."""
 
 
 class Zeros(msgspec.Struct, frozen=True, tag=True):
@@ -36,6 +40,9 @@ class Uniform(msgspec.Struct, frozen=True, tag=True):
 
     scale: float = 0.05
 
+    def __post_init__(self) -> None:
+        check(self, "scale", is_number(self.scale) and 0 <= self.scale <= MOST, f"a number of 0 to {MOST:g}")
+
     def make(self, ids: Ids, dim: int, seed: int) -> Rows:
         return ((2.0 * _chance(ids, dim, seed) - 1.0) * self.scale).astype(np.float32)
 
@@ -44,6 +51,10 @@ class Normal(msgspec.Struct, frozen=True, tag=True):
     """Rows of numbers around 0 with this deviation (Box and Muller 1958)."""
 
     deviation: float = 0.01
+
+    def __post_init__(self) -> None:
+        fits = is_number(self.deviation) and 0 <= self.deviation <= MOST
+        check(self, "deviation", fits, f"a number of 0 to {MOST:g}")
 
     def make(self, ids: Ids, dim: int, seed: int) -> Rows:
         radius = np.sqrt(-2.0 * np.log1p(-_chance(ids, dim, seed)))
@@ -58,11 +69,19 @@ class Table(msgspec.Struct, frozen=True):
     declared.
     """
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-    dim: Annotated[int, msgspec.Meta(ge=1, le=WIDEST)]
+    name: str
+    dim: int
     optimizer: SGD | Adagrad | Adam = SGD()
     initial: Zeros | Uniform | Normal = Uniform()
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        named = is_text(self.name) and 1 <= len(self.name) <= LONGEST
+        check(self, "name", named, f"a text of 1 to {LONGEST} characters")
+        check(self, "dim", is_integer(self.dim) and 1 <= self.dim <= WIDEST, f"an int of 1 to {WIDEST}")
+        check(self, "optimizer", isinstance(self.optimizer, SGD | Adagrad | Adam), "SGD, Adagrad or Adam")
+        check(self, "initial", isinstance(self.initial, Zeros | Uniform | Normal), "Zeros, Uniform or Normal")
+        check(self, "seed", is_integer(self.seed) and 0 <= self.seed <= MANY, f"an int of 0 to {MANY}")
 
     @property
     def state(self) -> int:
@@ -94,20 +113,24 @@ class Slab:
 
     def rows(self, ids: Ids) -> Rows:
         """Return the values of rows; those that were never updated are as they would be made."""
-        places = np.fromiter((self._index.get(each, -1) for each in ids.tolist()), np.int64, len(ids))
-        fresh = places < 0
-        if not fresh.any():
-            return self._values[places]
-        found = np.empty((len(ids), self.table.dim), np.float32)
-        found[~fresh] = self._values[places[~fresh]]
-        found[fresh] = self.table.initial.make(ids[fresh], self.table.dim, self.table.seed)
-        return found
+        return self._rows(ids, self._places(ids))
 
-    def update(self, ids: Ids, gradients: Rows) -> None:
-        """Let the optimizer change rows; `ids` has none twice."""
-        places = self._made(ids)
-        values, state = self._values[places], self._state[places]
-        self.table.optimizer.apply(values, state, gradients)
+    def changed(self, ids: Ids, gradients: Rows) -> tuple[Rows, Rows]:
+        """Return values and state of rows as they are after an update; `ids` has none twice.
+
+        Raises OverflowError if they are no numbers of float32.
+        """
+        places = self._places(ids)
+        values, state = self._rows(ids, places).astype(np.float64), self._state_of(places).astype(np.float64)
+        with np.errstate(all="ignore"):
+            self.table.optimizer.apply(values, state, gradients.astype(np.float64))
+        return narrowed(values), narrowed(state)
+
+    def set(self, ids: Ids, values: Rows, state: Rows) -> None:
+        """Set rows, and make those that are not there."""
+        known = self._places(ids) >= 0
+        self._room(ids[~known])
+        places = self._places(ids)
         self._values[places], self._state[places] = values, state
 
     def part(self, partitions: Iterable[int]) -> Part:
@@ -119,25 +142,32 @@ class Slab:
 
     def put(self, part: Part) -> None:
         """Take rows over, which this server has not. Raises ValueError if the bytes are no such rows."""
-        ids = np.frombuffer(part.ids, np.int64)
-        values = np.frombuffer(part.values, np.float32).reshape(len(ids), self.table.dim)
-        state = np.frombuffer(part.state, np.float32).reshape(len(ids), self.table.state)
-        places = self._room(ids)
-        self._values[places], self._state[places] = values, state
+        ids = ids_in(part.ids)
+        self.set(
+            ids, matrix(part.values, len(ids), self.table.dim), matrix(part.state, len(ids), self.table.state)
+        )
 
-    def _made(self, ids: Ids) -> npt.NDArray[np.int64]:
-        """Return the places of rows, and make those that are not there."""
-        fresh = np.fromiter((each for each in ids.tolist() if each not in self._index), np.int64)
-        if len(fresh):
-            places = self._room(fresh)
-            self._values[places] = self.table.initial.make(fresh, self.table.dim, self.table.seed)
-            state = np.empty((len(fresh), self.table.state), np.float32)
-            self.table.optimizer.fresh(state)
-            self._state[places] = state
-        return np.fromiter((self._index[each] for each in ids.tolist()), np.int64, len(ids))
+    def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """Return the places of rows, -1 for those that are not there."""
+        return np.fromiter((self._index.get(each, -1) for each in ids.tolist()), np.int64, len(ids))
 
-    def _room(self, ids: Ids) -> slice:
-        """Return places for new rows, twice as many as there were when they are used up."""
+    def _rows(self, ids: Ids, places: npt.NDArray[np.int64]) -> Rows:
+        fresh = places < 0
+        if not fresh.any():
+            return self._values[places]
+        found = np.empty((len(ids), self.table.dim), np.float32)
+        found[~fresh] = self._values[places[~fresh]]
+        found[fresh] = self.table.initial.make(ids[fresh], self.table.dim, self.table.seed)
+        return found
+
+    def _state_of(self, places: npt.NDArray[np.int64]) -> Rows:
+        state = np.empty((len(places), self.table.state), np.float32)
+        self.table.optimizer.fresh(state)
+        state[places >= 0] = self._state[places[places >= 0]]
+        return state
+
+    def _room(self, ids: Ids) -> None:
+        """Make places for new rows, twice as many as there were when they are used up."""
         start = len(self)
         end = start + len(ids)
         if end > len(self._ids):
@@ -146,7 +176,23 @@ class Slab:
             self._values, self._state = _larger(self._values, more), _larger(self._state, more)
         self._ids[start:end] = ids
         self._index.update(zip(ids.tolist(), range(start, end), strict=True))
-        return slice(start, end)
+
+
+def ids_in(data: bytes) -> Ids:
+    """Return the ids in bytes. Raises ValueError if they are none."""
+    if len(data) % 8:
+        raise ValueError(f"{len(data)} bytes are no ids of rows: each has 8")
+    ids = np.frombuffer(data, np.int64)
+    if len(ids) and ids.min() < 0:
+        raise ValueError("ids of rows are numbers from 0")
+    return ids
+
+
+def matrix(data: bytes, rows: int, columns: int) -> Rows:
+    """Return the float32 [rows, columns] in bytes. Raises ValueError if they have another size."""
+    if len(data) != 4 * rows * columns:
+        raise ValueError(f"{len(data)} bytes are not {rows} rows of {columns} numbers of 4 bytes")
+    return np.frombuffer(data, np.float32).reshape(rows, columns)
 
 
 def _larger(array: Array, rows: int) -> Array:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
+from elasticjob.api.rpc.message import Count
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.store.counted import Counted, Done, Key
 from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
@@ -23,8 +24,10 @@ ROOM: Final = LARGEST // 2
 PROOF: Final = 32
 """Bytes of a challenge, and of its answer (HMAC-SHA256 with the job's token)."""
 
+MOST_TABLES: Final = 1024
+
 Message = TypeVar("Message")
-Tables = Annotated[tuple[Table, ...], msgspec.Meta(max_length=1024)]
+Tables = Annotated[tuple[Table, ...], msgspec.Meta(max_length=MOST_TABLES)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
@@ -37,7 +40,7 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 class Pull(msgspec.Struct, tag=True, frozen=True):
     """Ask for rows; `ids` are int64."""
 
-    version: int
+    version: Count
     table: Name
     ids: bytes
 
@@ -53,9 +56,9 @@ class Gradients(msgspec.Struct, frozen=True):
 class Push(msgspec.Struct, tag=True, frozen=True):
     """An update of rows of one batch; `copy`: from their owner, who has made it. `done` shards come along."""
 
-    version: int
+    version: Count
     key: Key
-    gradients: Annotated[tuple[Gradients, ...], msgspec.Meta(max_length=1024)]
+    gradients: Annotated[tuple[Gradients, ...], msgspec.Meta(max_length=MOST_TABLES)]
     done: Annotated[tuple[Done, ...], msgspec.Meta(max_length=64)] = ()
     copy: bool = False
 
@@ -63,8 +66,8 @@ class Push(msgspec.Struct, tag=True, frozen=True):
 class Fetch(msgspec.Struct, tag=True, frozen=True):
     """Ask for whole partitions, for the next `version`: no update is made here until it is in use."""
 
-    since: int
-    partitions: Annotated[tuple[int, ...], msgspec.Meta(max_length=PARTITIONS)]
+    since: Count
+    partitions: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PARTITIONS)]
 
 
 Request = Hello | Pull | Push | Fetch

@@ -1,6 +1,13 @@
-"""Optimizers on the servers beside torch's."""
+"""Optimizers on the servers beside torch's in float64.
+
+Values and state are kept in float32, so each step rounds them: by half a unit in the last place, 2**-24 of a
+value, and of the state on which the size of the step depends. A thousand steps cannot add more than a
+thousand of such roundings, of the largest value there was and of the way that it went.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,34 +16,82 @@ import torch
 from elasticjob.trainer.store.optimizers import SGD, Adagrad, Adam
 from elasticjob.trainer.store.tables import Normal, Slab, Table, Uniform, Zeros
 
-STEPS, ROWS, DIM = 7, 5, 3
+STEPS, ROWS, DIM = 1_000, 3, 6
+HALF_A_UNIT = 2.0**-24
+SCALES = np.logspace(-6, 4, DIM)
+
+
+def torchs(ours: SGD | Adagrad | Adam) -> Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]:
+    """Return torch's optimizer of the same numbers."""
+    match ours:
+        case SGD(rate):
+            return lambda values: torch.optim.SGD(values, lr=rate, foreach=False)
+        case Adagrad(rate, initial, epsilon):
+            return lambda values: torch.optim.Adagrad(
+                values, lr=rate, initial_accumulator_value=initial, eps=epsilon, foreach=False
+            )
+        case Adam(rate, beta1, beta2, epsilon):
+            return lambda values: torch.optim.Adam(
+                values, lr=rate, betas=(beta1, beta2), eps=epsilon, foreach=False
+            )
 
 
 @pytest.mark.parametrize(
-    ("ours", "torchs"),
+    "ours",
     [
-        (SGD(0.1), lambda values: torch.optim.SGD(values, lr=0.1)),
-        (Adagrad(0.05), lambda values: torch.optim.Adagrad(values, lr=0.05)),
-        (
-            Adagrad(0.05, initial=0.1),
-            lambda v: torch.optim.Adagrad(v, lr=0.05, initial_accumulator_value=0.1),
-        ),
-        (Adam(0.01), lambda values: torch.optim.Adam(values, lr=0.01)),
+        SGD(0.1),
+        SGD(1e-7),
+        Adagrad(0.05),
+        Adagrad(0.05, initial=0.1),
+        Adagrad(1.0, epsilon=1e-3),
+        Adagrad(1e-4, initial=1e-6, epsilon=0.0),
+        Adam(0.01),
+        Adam(0.1, 0.0, 0.0),
+        Adam(0.1, 0.5, 0.9, 1e-3),
+        Adam(0.001, 0.99, 0.99999),
+        Adam(0.001, 0.9, 1 - 1e-7),
+        Adam(0.001, 0.9, 1 - 2**-40, 0.0),
     ],
-    ids=["sgd", "adagrad", "adagrad-initial", "adam"],
+    ids=repr,
 )
-def test_rows_change_as_by_torch(ours, torchs) -> None:  # type: ignore[no-untyped-def]
-    slab = Slab(Table("t", DIM, ours, Normal(1.0)))
+def test_rows_change_as_by_torch_in_float64(ours: SGD | Adagrad | Adam) -> None:
+    slab, chance = Slab(Table("t", DIM, ours, Normal(1.0))), np.random.default_rng(0)
     ids = np.arange(ROWS, dtype=np.int64) * 1_000
-    values = torch.nn.Parameter(torch.from_numpy(slab.rows(ids).copy()))
-    optimizer = torchs([values])
-    chance = np.random.default_rng(0)
+    theirs = torch.nn.Parameter(torch.from_numpy(slab.rows(ids).astype(np.float64)))
+    exact, optimizer = theirs.detach().numpy(), torchs(ours)([theirs])
+    way, most = np.zeros((ROWS, DIM)), np.zeros((ROWS, DIM))
     for _ in range(STEPS):
-        gradients = chance.normal(size=(ROWS, DIM)).astype(np.float32)
-        slab.update(ids, gradients)
-        values.grad = torch.from_numpy(gradients)
+        gradients = (SCALES * chance.normal(0.3, 1.0, (ROWS, DIM))).astype(np.float32)
+        slab.set(ids, *slab.changed(ids, gradients))
+        before, theirs.grad = exact.copy(), torch.from_numpy(gradients.astype(np.float64))
         optimizer.step()
-    np.testing.assert_allclose(slab.rows(ids), values.detach().numpy(), rtol=2e-5, atol=1e-6)
+        way += abs(exact - before)
+        most = np.maximum(most, abs(exact))
+    assert (way > 0).all()
+    assert (abs(slab.rows(ids) - exact) <= STEPS * HALF_A_UNIT * (most + way)).all()
+
+
+def test_adam_counts_the_steps_of_each_row() -> None:
+    """A row that has no gradient does not change, and is as if there had been no such step."""
+    slab, chance = Slab(Table("t", DIM, Adam(0.01), Normal(1.0))), np.random.default_rng(0)
+    ids = np.arange(ROWS, dtype=np.int64)
+    exact = [torch.nn.Parameter(torch.from_numpy(row.astype(np.float64))) for row in slab.rows(ids)]
+    optimizers = [torchs(Adam(0.01))([row]) for row in exact]
+    for step in range(20):
+        chosen = ids[step % (ids + 1) == 0]
+        gradients = chance.normal(size=(len(chosen), DIM)).astype(np.float32)
+        slab.set(chosen, *slab.changed(chosen, gradients))
+        for row, gradient in zip(chosen.tolist(), gradients, strict=True):
+            exact[row].grad = torch.from_numpy(gradient.astype(np.float64))
+            optimizers[row].step()
+    np.testing.assert_allclose(slab.rows(ids), [row.detach().numpy() for row in exact], rtol=1e-5)
+
+
+@pytest.mark.parametrize("beta2", [0.999, 0.99999, 1 - 1e-9, 1 - 2**-53])
+def test_adams_first_step_is_the_rate_whatever_its_betas(beta2: float) -> None:
+    slab, ids = Slab(Table("t", 1, Adam(0.5, 0.9, beta2), Zeros())), np.zeros(1, np.int64)
+    values, _ = slab.changed(ids, np.full((1, 1), 3.0, np.float32))
+    assert values[0, 0] == pytest.approx(-0.5, rel=1e-7)
 
 
 def test_a_row_is_the_same_wherever_it_is_made() -> None:
@@ -44,7 +99,7 @@ def test_a_row_is_the_same_wherever_it_is_made() -> None:
         table = Table("t", 4, initial=initial, seed=3)
         one, other = Slab(table), Slab(table)
         ids = np.array([5, 900, 64], np.int64)
-        other.update(ids[:1], np.zeros((1, 4), np.float32))
+        other.set(ids[:1], *other.changed(ids[:1], np.zeros((1, 4), np.float32)))
         np.testing.assert_array_equal(one.rows(ids), other.rows(ids))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.trainer.parameters import Gone, Move
-from elasticjob.trainer.store import SGD, Table, Zeros, places
+from elasticjob.trainer.store import SGD, Adagrad, Table, Zeros, places
 from elasticjob.trainer.store.counted import Key
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Server
@@ -24,11 +24,13 @@ from elasticjob.trainer.store.wire import (
     LARGEST,
     Answer,
     Connection,
+    Fetch,
     Gradients,
     Hello,
     Pull,
     Push,
     Refused,
+    Request,
     Rows,
     Taken,
     WireError,
@@ -242,7 +244,8 @@ def test_frames_of_nonsense_are_answered_or_end_their_connection_only(frame: lis
         ([1, 1], [1.0, 1.0], "names a row twice"),
         ([-64], [1.0], "numbers from 0"),
         ([0], [float("nan")], "no numbers"),
-        ([0], [1.0, 2.0], "cannot reshape"),
+        ([0], [1.0, 2.0], "8 bytes are not 1 rows of 1 numbers"),
+        ([], [1.0], "4 bytes are not 0 rows of 1 numbers"),
     ],
 )
 def test_an_update_that_makes_no_sense_changes_nothing(
@@ -258,6 +261,59 @@ def test_an_update_that_makes_no_sense_changes_nothing(
         assert isinstance(answer, Refused)
         assert why in answer.why
         assert cluster.counts() == [0] * RECORDS
+
+
+def test_an_update_beyond_float32_changes_no_row_of_any_table(tmp_path: Path) -> None:
+    other = Table("other", 1, Adagrad(1.0), Zeros())
+    row, one = np.array([0], np.int64).tobytes(), np.array([-1.0], np.float32).tobytes()
+    cluster = Cluster(1, tmp_path)
+    with cluster.stack:
+        server = cluster.servers[0]
+        assert server.answer(Hello((SEEN, other))) == Taken()
+        large = Gradients("other", row, np.array([1e30], np.float32).tobytes())
+        push = Push(cluster.version, Key("records", 0, 0, 1), (Gradients("seen", row, one), large))
+        answer = server.answer(push)
+        assert isinstance(answer, Refused)
+        assert "an update of other: numbers are beyond those of float32" in answer.why
+        assert cluster.counts() == [0] * RECORDS
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Pull(1, "seen", bytes(7)), "7 bytes are no ids"),
+        (Pull(1, "seen", np.array([-1], np.int64).tobytes()), "numbers from 0"),
+        (Push(1, Key("records", 0, 0, 1), (Gradients("seen", b"", b""),) * 2), "names a table twice"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, given: Pull | Push, why: str) -> None:
+    cluster = Cluster(1, tmp_path)
+    with cluster.stack:
+        cluster.greet()
+        answer = cluster.servers[0].answer(given)
+        assert isinstance(answer, Refused)
+        assert (why in answer.why, answer.later) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("right", "changed"),
+    [
+        (Push(1, Key("records", 0, 0, 1), ()), {"version": -1}),
+        (Push(1, Key("records", 0, 0, 1), ()), {"done": [{"dataset": "records", "numbers": [-1]}]}),
+        (Pull(1, "seen", b""), {"version": -1}),
+        (Fetch(1, ()), {"partitions": [-1]}),
+        (Key("records", 0, 0, 1), {"number": -1}),
+        (Key("records", 0, 0, 1), {"end": 0}),
+        (Key("records", 0, 0, 1), {"dataset": ""}),
+    ],
+    ids=str,
+)
+def test_a_message_whose_numbers_cannot_be_is_none(right: Request | Key, changed: dict[str, object]) -> None:
+    sent = msgspec.to_builtins(right)
+    kind = Key if isinstance(right, Key) else Request
+    assert msgspec.convert(sent, kind) == right
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(sent | changed, kind)
 
 
 def test_a_pull_of_more_rows_than_an_answer_holds_is_refused(tmp_path: Path) -> None:

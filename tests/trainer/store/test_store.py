@@ -16,10 +16,11 @@ from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve, store
 from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store.given import StoreError
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.serve import Checkpointed
 from elasticjob.trainer.store.server import Server
-from elasticjob.trainer.store.store import Batch, StoreError, Waits, fits
+from elasticjob.trainer.store.store import Batch, Waits, fits
 from elasticjob.trainer.store.tables import PARTITIONS
 from elasticjob.trainer.store.wire import Gradients, Pull, Push
 from tests.kit.training.consumers import consuming

@@ -1,0 +1,57 @@
+"""Ids and gradients as users give them: what does not fit is refused, and nothing is given another shape."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from elasticjob.trainer.store.optimizers import Rows, narrowed
+from elasticjob.trainer.store.tables import Ids, Table
+
+HIGHEST: Final = 2**63 - 1
+SMALL_FLOATS: Final = ("bfloat16", "float8")  # of ml_dtypes, which JAX uses: numpy knows them by name alone
+
+
+class StoreError(Exception):
+    """A server refuses a request, and would do so again: the message says what to change."""
+
+
+def ids_of(table: str, ids: npt.ArrayLike) -> Ids:
+    """Return the ids of rows of a table. Raises StoreError unless they are a list of integers from 0."""
+    given = np.asarray(ids)
+    if given.shape == (0,):  # of float64, if it was a list
+        return np.zeros(0, np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise StoreError(
+            f"table {table}: ids are {given.dtype} of shape {given.shape}: give a list of integers"
+        )
+    if not 0 <= given.min() <= given.max() <= HIGHEST:
+        raise StoreError(
+            f"table {table}: ids are {given.min()} to {given.max()}: give some of 0 to 2**63 - 1"
+        )
+    return given.astype(np.int64)
+
+
+def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Ids, Rows]:
+    """Return each row once, with the sum of its gradients, which are added in float64."""
+    rows, given = ids_of(table.name, ids), np.asarray(gradients)
+    floats = given.dtype.kind == "f" or given.dtype.name.startswith(SMALL_FLOATS)
+    if not floats or given.shape != (len(rows), table.dim):
+        raise StoreError(
+            f"table {table.name}: gradients are {given.dtype} of shape {given.shape}: give floating-point"
+            f" numbers of shape {(len(rows), table.dim)}, a row for each id"
+        )
+    found, inverse = np.unique(rows, return_inverse=True)
+    sums = np.zeros((len(found), table.dim))
+    with np.errstate(over="ignore", invalid="ignore"):  # asked below
+        np.add.at(sums, inverse, given.astype(np.float64))
+    if not np.isfinite(sums).all():
+        raise StoreError(
+            f"table {table.name}: a gradient is no number (NaN or infinite): leave the batch out"
+        )
+    try:
+        return found, narrowed(sums)
+    except OverflowError as error:
+        raise StoreError(f"table {table.name}: sums of gradients: {error}") from None
