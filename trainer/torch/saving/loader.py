@@ -14,12 +14,9 @@ from typing import Any, Final
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
+from elasticjob.trainer.records.order import FINISH
 from elasticjob.trainer.torch.saving import random_state
 
-FINISH: Final = (
-    "finish the epoch with what it had, after which it may change, or give another checkpoint folder"
-)
-"""The way out where a checkpoint is within an epoch of another order."""
 TORCHS: Final = "torch.utils.data."
 """Samplers of torch's draw from their `generator`, others from wherever they like."""
 END: Final = object()
