@@ -37,7 +37,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.parameters import Depart, Follow, Kept, Phase, Plane, Positions, Save, Serve
+from elasticjob.api.rpc.parameters import LONGEST, Depart, Follow, Kept, Phase, Plane, Positions, Save, Serve
 from elasticjob.trainer.link.address import FILE, SLOT, NoMaster, Way, way_from
 from elasticjob.trainer.link.master import MasterClient, MasterError, Stopping
 from elasticjob.trainer.usage.own import Own
@@ -134,13 +134,16 @@ class Checkpoints(Protocol):
     """What a server keeps in files. `copy` is called from the thread of its Values, the others beside it."""
 
     def found(self) -> Kept | None:
-        """Return the newest complete checkpoint in the folder, at the start of this process."""
+        """Return the newest complete checkpoint: at the start, and after one to go back to was Gone."""
 
     def copy(self, number: int) -> None:
         """Return when the present values are copied in memory: no update comes meanwhile, all wait."""
 
     def write(self, number: int, positions: Positions, place: int, servers: int) -> None:
-        """Return when the copy is in files; that at place 0 writes the positions of the datasets, too."""
+        """Return when the copy is in files, with the positions of the datasets.
+
+        An OSError is told, in the job's status, too, and it is called again.
+        """
 
     def keep(self, number: int) -> None:
         """Note that this checkpoint counts: those before it may be deleted, but for the last one."""
@@ -153,6 +156,7 @@ class _Link:
         self.way = way or way_of(os.environ)
         self.incarnation = uuid.uuid4().hex
         self.ended = threading.Event()
+        self.failure: Exception | None = None
         self._own = Own()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="elasticjob-parameters", daemon=True)
@@ -180,6 +184,8 @@ class _Link:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._talk())
+        except Exception as error:
+            self.failure = error
         finally:
             self.ended.set()
             self._loop.close()
@@ -235,13 +241,15 @@ class Serving(_Link):
         self._address, self._values, self._checkpoints, self._copies = address, values, checkpoints, copies
         self._index = int(os.environ.get(names.INDEX, "0")) if index is None else index
         self._holds, self._gone, self._used, self._offered, self._seen = 0, 0, 0, 0, ""
-        self._copied, self._written, self._kept = 0, 0, 0
+        self._copied, self._written, self._kept, self._error = 0, 0, 0, ""
         self._found = checkpoints.found() if checkpoints else None
         self._writing: asyncio.Future[None] | None = None
 
     def wait(self) -> None:
-        """Return when the job ends."""
+        """Return when the job ends. Raises what ended the conversation with the master, if something did."""
         self.ended.wait()
+        if self.failure is not None:
+            raise self.failure
 
     async def _turn(self, master: MasterClient) -> None:
         plane = await self._ask(master, self._request())
@@ -252,17 +260,17 @@ class Serving(_Link):
         takes_over = plane.phase is Phase.MOVE and self.incarnation in after
         if takes_over and plane.next_version not in (self._holds, self._gone):
             await self._beside(master, self._take_over, _move(plane, after.index(self.incarnation)))
-        now = [server.incarnation for server in plane.servers]
-        if self._checkpoints and self.incarnation in now:
-            await self._save(master, self._checkpoints, plane, now.index(self.incarnation))
         # Others may have read the values for a change that was given up, and that this server never saw.
         given_up = plane.phase is Phase.STEADY and plane.offered != self._offered
-        serves = plane.phase in (Phase.STEADY, Phase.PREPARE)
+        serves = plane.phase in (Phase.STEADY, Phase.PREPARE, Phase.SAVE)
         if serves and (plane.version != self._used or given_up):
             self._used = plane.version
             self._offered = plane.offered if plane.phase is Phase.STEADY else self._offered
             servers = tuple(server.address for server in plane.servers)
             await self._beside(master, self._values.use, plane.version, servers)
+        now = [server.incarnation for server in plane.servers]
+        if self._checkpoints and self.incarnation in now:
+            await self._save(master, self._checkpoints, plane, now.index(self.incarnation))
 
     def _take_over(self, move: Move) -> None:
         try:
@@ -270,6 +278,8 @@ class Serving(_Link):
             self._holds = move.version
         except Gone as error:
             log.warning("values of version %d are lost: %s", move.since, error)
+            if self._checkpoints and move.restores is not None:
+                self._found = self._checkpoints.found()
             self._gone = move.version
         except OSError as error:
             log.warning("the values of version %d are not there yet, again soon: %s", move.since, error)
@@ -289,15 +299,20 @@ class Serving(_Link):
             self._writing = asyncio.ensure_future(self._written_by(write, plane.saves))
         if plane.kept != self._kept:
             self._kept = plane.kept
-            await asyncio.to_thread(checkpoints.keep, plane.kept)
+            try:
+                await asyncio.to_thread(checkpoints.keep, plane.kept)
+            except OSError as error:
+                log.warning("checkpoints before %d are not removed, which takes room: %s", plane.kept, error)
 
     async def _written_by(self, write: Awaitable[None], number: int) -> None:
         try:
             await write
-            self._written = number
+            self._written, self._error = number, ""
             self._again.set()
         except OSError as error:
             log.warning("checkpoint %d is not written, again soon: %s", number, error)
+            self._error = f"checkpoint {number} is not written: {error}"[:LONGEST]
+            self._again.set()
             await asyncio.sleep(PAUSE)
         finally:
             self._writing = None
@@ -328,6 +343,7 @@ class Serving(_Link):
             copied=self._copied,
             written=self._written,
             found=self._found,
+            error=self._error,
             usage=self._own.now(),
             seen=self._seen,
             wait=wait,
@@ -404,7 +420,7 @@ class Following(_Link):
             if not self._changed.wait_for(self._settled, timeout):
                 raise TimeoutError(f"there are no parameter servers after {timeout:g} s")
             if self.ended.is_set():
-                raise MasterError("the job ends")
+                raise MasterError("the job ends") from self.failure
             self._idle = False
             plane = self._plane
             changed = plane.version != self.version

@@ -16,7 +16,7 @@ with what the process uses if no agent reports that.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -24,6 +24,8 @@ from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Reque
 from elasticjob.api.rpc.nodes import Usage
 from elasticjob.api.rpc.shards import Position
 
+LONGEST: Final = 2048
+"""Characters of an error, at most."""
 Positions = Annotated[tuple[Position, ...], msgspec.Meta(max_length=256)]
 
 
@@ -91,10 +93,11 @@ class Plane(Message, frozen=True, kw_only=True):
 class Serve(Request[Plane], frozen=True, kw_only=True):
     """A server is there. `holds` is the version of the cluster whose values it has, 0 for none.
 
-    `gone` is the version of the next cluster for which values were nowhere to be found. A server that
-    `copies` has copies of another's values, so that the loss of one server loses nothing. `copied` and
-    `written` are the saves that it has in memory and in files. `found` is the newest complete checkpoint
-    that it sees in its folder.
+    `gone` is the version of the next cluster for which values were nowhere to be found, or damaged in the
+    checkpoint to go back to. A server that `copies` has copies of another's values, so that the loss of one
+    server loses nothing. `copied` and `written` are the saves that it has in memory and in files, and `error`
+    why the last one is not in files. `found` is the newest complete checkpoint that it sees in its folder: at
+    its start, and anew with what is `gone`.
     """
 
     PATH: ClassVar[str] = "parameters/serve"
@@ -110,6 +113,7 @@ class Serve(Request[Plane], frozen=True, kw_only=True):
     copied: Count = 0
     written: Count = 0
     found: Kept | None = None
+    error: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
     usage: Usage | None = None
     seen: str = ""
     wait: Wait = 0.0

@@ -179,11 +179,8 @@ def _cut_off(job: Job, node: Node, request: Failure, now: datetime) -> Job:
 
 def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None, now: datetime) -> Job:
     """Name what a node tells for the first time: a loss that is not as usual, storage that fails."""
-    before = node.kept.error if node.kept else ""
-    if kept and kept.error and kept.error != before:
-        job = workers.named(job, Kind.CHECKPOINT, f"{node.name}: {kept.error}", now, node.name)
-    elif before and kept and not kept.error:
-        job = workers.closed(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node.name})
+    if kept:
+        job = workers.stored(job, node.name, node.kept.error if node.kept else "", kept.error, now)
     last = job.training.progress
     if news and news.alarm and news.alarm != (last.alarm if last else ""):
         job = workers.named(job, Kind.LOSS, news.alarm, now)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.rpc.parameters import Depart, Follow, Plane, Save, Serve
+from elasticjob.master.health import watch
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.state.errors import Refused, Stopping
 from elasticjob.master.state.job import Job, Turn
@@ -39,7 +40,9 @@ def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
         copied=request.copied,
         written=request.written,
         found=request.found,
+        error=request.error,
     )
+    job = watch.stored(job, request.node, known.error if known else "", request.error, now)
     parameters = job.parameters.but(servers=others | {request.incarnation: server})
     return _answered(_used(job.but(parameters=parameters), request), request, now)
 

@@ -181,6 +181,15 @@ def closed(job: Job, kind: Kind, now: datetime, but: Container[str] = ()) -> Job
     return job if health is job.health else job.but(health=health, version=job.version + 1)
 
 
+def stored(job: Job, node: str, before: str, error: str, now: datetime) -> Job:
+    """Return the job with what a node tells of its last checkpoint: why it is not in storage, "" if it is."""
+    if error and error != before:
+        return named(job, Kind.CHECKPOINT, f"{node}: {error}", now, node)
+    if before and not error:
+        return closed(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node})
+    return job
+
+
 def idle_since(job: Job, now: datetime) -> datetime | None:
     """Return since when no node of the world has computed; None while one does, or says nothing."""
     usages = [job.nodes[member.node].usage for member in job.world.members] if job.world else []

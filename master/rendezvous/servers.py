@@ -9,7 +9,8 @@
   workers that miss their heartbeat, or whose pod has ended, are dropped; nothing waits for them. If the next
   cluster loses a server, or others should serve, another next cluster with a higher version takes its place.
 - After a loss there is no PREPARE. Unless the lost server's values have a copy, the next servers go back to
-  the last checkpoint, and the datasets with them. So they do if values are nowhere to be found.
+  the last checkpoint, and the datasets with them. So they do if values are nowhere to be found. If that
+  checkpoint is damaged, an older one takes its place, which the server that has seen it names.
 - The cluster in use changes in one step, when all servers of the next one hold their values.
 - A save stops the workers like a change. The datasets' positions are those of the stop. It counts when all
   servers have written it and the first worker, the chief, has finished it.
@@ -45,7 +46,7 @@ def settle(job: Job, now: datetime) -> Job:
         return job
     before = job.parameters
     after = _forget(before, now, job.spec.limits.silence)
-    after = _moved(_drained(_renewed(after, _places(job), now), now))
+    after = _moved(_drained(_renewed(_fallen_back(after), _places(job), now), now))
     job = job if after == before else job.but(parameters=after)
     return _told_later(_saved(_complete(job)), before)
 
@@ -63,7 +64,7 @@ def save(job: Job) -> Job:
     before = job.parameters
     if before.phase is not Phase.STEADY or before.saving or before.lost:
         return job
-    number = before.versions + 1
+    number = _number(before)
     finishes = any(each.finishes for each in before.followers.values())
     saving = Saving(number=number, who=before.current.who, finishes=finishes)
     return _told_later(job.but(parameters=before.but(versions=number, saving=saving)), before)
@@ -141,7 +142,7 @@ def _renewed(parameters: Parameters, places: frozenset[int], now: datetime) -> P
     restores = _restores(parameters, wanted)
     if parameters.next and (who, restores) == (parameters.next.who, parameters.next.restores):
         return parameters
-    version = parameters.versions + 1
+    version = _number(parameters)
     cluster = Cluster(version=version, members=wanted, restores=restores, since=now)
     saving = parameters.saving if parameters.saving and parameters.saving.copied else None
     return _given_up(parameters).but(versions=version, offered=version, next=cluster, saving=saving)
@@ -163,9 +164,32 @@ def _restores(parameters: Parameters, wanted: tuple[Server, ...]) -> int | None:
 
 
 def _found(wanted: tuple[Server, ...]) -> Kept | None:
-    """Return the checkpoint of an earlier job that all servers see in their folders."""
-    found = wanted[0].found
-    return found if all(each.found == found for each in wanted) else None
+    """Return the checkpoint of an earlier job that all servers see in their folders.
+
+    One that has seen that the newest is damaged names an older one.
+    """
+    found = [each.found for each in wanted if each.found]
+    return min(found, key=_number_of) if len(found) == len(wanted) else None
+
+
+def _fallen_back(parameters: Parameters) -> Parameters:
+    """Let another checkpoint count, if a server found that to go back to damaged."""
+    following, kept = parameters.next, parameters.kept.number
+    if following is None or following.restores != kept:
+        return parameters
+    told = [each.found for each in parameters.servers.values() if each.gone == following.version]
+    others = [found for found in told if found and found.number != kept]
+    return parameters.but(kept=min(others, key=_number_of)) if others else parameters
+
+
+def _number(parameters: Parameters) -> int:
+    """Return the next number: above all that were given, and above an earlier job's checkpoints."""
+    found = (each.found.number for each in parameters.servers.values() if each.found)
+    return max(parameters.versions, *found, 0) + 1
+
+
+def _number_of(kept: Kept) -> int:
+    return kept.number
 
 
 def _drained(parameters: Parameters, now: datetime) -> Parameters:
@@ -204,9 +228,9 @@ def _complete(job: Job) -> Job:
     after = _given_up(parameters).but(current=following)
     if following.restores is None:
         return job.but(parameters=after)
-    kept = parameters.kept
+    kept, found = parameters.kept, [each.found for each in servers if each.found]
     if not parameters.current.version:
-        kept = _found(servers) or kept
+        kept = next((each for each in found if each.number == following.restores), kept)
     job = job.but(parameters=after.but(kept=kept, restored=following.version))
     if not (parameters.current.version or kept.number):
         return job

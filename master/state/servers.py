@@ -14,7 +14,7 @@ from elasticjob.master.state.value import Value
 class Server(Value, frozen=True):
     """One process that serves at a place; `holds` is the version of the cluster whose values it has.
 
-    `gone`, `copies`, `copied`, `written` and `found` are as the request Serve has them.
+    `gone`, `copies`, `copied`, `written`, `found` and `error` are as the request Serve has them.
     """
 
     node: str
@@ -30,6 +30,7 @@ class Server(Value, frozen=True):
     copied: int = 0
     written: int = 0
     found: Kept | None = None
+    error: str = ""
 
     @property
     def age(self) -> tuple[int, datetime, str]:

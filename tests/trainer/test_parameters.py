@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elasticjob.api.rpc.parameters import Kept, Positions
+from elasticjob.api.rpc.parameters import Kept, Phase, Plane, Positions, ServerAt
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Move, Serving
 from elasticjob.trainer.shards import Dataset, Shards
@@ -66,6 +67,27 @@ def test_a_server_is_used_again_after_a_change_that_it_did_not_see(tmp_path: Pat
             serving._offered = 0  # as if the offer of before had been another
             serving._seen = ""
             until(lambda: values.uses == [1, 1])
+
+
+def test_a_server_that_missed_a_change_uses_its_values_before_it_copies_them(tmp_path: Path) -> None:
+    """Polls are not told of each phase: a save may be the first that a server hears of a version."""
+    values, order = Noted(), list[str]()
+    serving = Serving(
+        "10.0.0.1:1", values, checkpoints=values, index=0, way=Way(address="", token_file="", node="")
+    )
+    values.__dict__ |= {
+        "use": lambda version, _: order.append(f"use {version}"),
+        "copy": lambda number: order.append(f"copy {number}"),
+    }
+    server = ServerAt(index=0, incarnation=serving.incarnation, address="10.0.0.1:1")
+
+    class Master:
+        async def call(self, _: object) -> Plane:
+            return Plane(phase=Phase.SAVE, version=3, servers=(server,), saves=4)
+
+    asyncio.run(serving._turn(Master()))  # type: ignore[arg-type]  # all that a turn asks of it
+    serving._loop.close()
+    assert order == ["use 3", "copy 4"]
 
 
 def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_path: Path) -> None:

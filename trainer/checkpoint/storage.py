@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -117,10 +117,13 @@ class Storage:
                 sync_folder(self._root)
             self._remove_replaced(manifest)
             kept = [step for step in self.steps() if step not in others][-keep:]
-            for step in self._all():
-                if step < manifest.step and step not in kept and step not in others:
-                    self._remove(step)
+            self._remove_before(manifest.step, {*kept, *others})
         return Committed(others, newest_of(before, manifest.by))
+
+    def keep(self, step: int, keep: int) -> None:
+        """Remove what is older than a step, but for the newest `keep` checkpoints up to it."""
+        with self._reaching(self._root):
+            self._remove_before(step, [each for each in self.steps() if each <= step][-keep:])
 
     def newest_of(self, run: str) -> int:
         """Return the newest step that a run has committed, UNKNOWN if there is none."""
@@ -212,6 +215,12 @@ class Storage:
         except FileNotFoundError:
             return []
         return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
+
+    def _remove_before(self, step: int, kept: Collection[int]) -> None:
+        """Remove what is older than a step, but for those that are kept."""
+        for each in self._all():
+            if each < step and each not in kept:
+                self._remove(each)
 
     def _remove(self, step: int) -> None:
         """Remove a checkpoint, its manifest first; not what was set aside."""

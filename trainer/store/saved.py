@@ -1,18 +1,15 @@
-"""Checkpoints of the store in a folder that all servers share: a file for each partition, and the positions.
+"""Checkpoints of the store where all servers see them, in the format of `trainer.checkpoint.storage`.
 
-    FOLDER/12/00 … 63      the partitions
-    FOLDER/12/positions    where the datasets stood; written last, by the first server
-
-A checkpoint is whole if all these files are there. Any number of servers reads it.
+The step is the number of the save, and each partition is a part, with the tensors `<table>/<partition>/ids`,
+`…/values` and `…/state`; the rest has the tables and what is counted, that of the first part also where the
+datasets stood. Any number of servers reads it. Earlier versions wrote files of their own (`earlier.py`).
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,75 +18,153 @@ import numpy as np
 
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
+from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint.newest import none_left
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
+from elasticjob.trainer.checkpoint.sources import Stored
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, shown
+from elasticjob.trainer.checkpoint.storage import Part as File
 from elasticjob.trainer.store.counted import Counted
+from elasticjob.trainer.store.earlier import Earlier
 from elasticjob.trainer.store.optimizers import Rows
-from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part
+from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part, Table, ids_in, matrix
 from elasticjob.trainer.store.wire import Partitions
 
-log = logging.getLogger("elasticjob.store")
+ROUND: Final = 0
+KEEP: Final = 2
+"""Checkpoints that stay: the last one that counts, and the one before it."""
 
-POSITIONS: Final = "positions"
+
+class Rest(msgspec.Struct):
+    """The state of a partition beside its rows."""
+
+    tables: tuple[Table, ...]
+    counted: Counted
+    positions: Positions = ()
 
 
 class Files:
-    """The checkpoints in `folder`."""
+    """The checkpoints in a folder, or at a URL that fsspec knows."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, where: str | Path) -> None:
+        self._storage = Storage(os.fspath(where))
+        self.where = self._storage.where
+        self._earlier = Earlier(None if "://" in self.where else Path(self.where))
 
-    def write(self, number: int, partitions: Partitions) -> None:
-        """Write partitions, each in one go."""
-        folder = self.folder / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        for each, counted in partitions.counted.items():
-            parts = tuple(_of(part, each) for part in partitions.parts)
-            _write(folder / f"{each:02}", msgspec.msgpack.encode(_Saved(parts, counted)))
+    def write(self, number: int, partitions: Partitions, positions: Positions) -> dict[int, File]:
+        """Write partitions, each as a part; they are no checkpoint before they are committed."""
+        return {
+            each: self._write(number, each, partitions.parts, Rest((), counted, positions))
+            for each, counted in partitions.counted.items()
+        }
 
-    def write_positions(self, number: int, positions: Positions) -> None:
-        """Write where the datasets stood."""
-        folder = self.folder / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / POSITIONS, msgspec.msgpack.encode(Kept(number=number, positions=positions)))
-
-    def read(self, number: int, partitions: Iterable[int]) -> Iterator[Partitions]:
-        """Yield the partitions. Raises OSError if one cannot be read."""
-        for each in sorted(partitions):
-            path = self.folder / str(number) / f"{each:02}"
-            try:
-                saved = _partition(path.read_bytes())
-            except UNREADABLE as error:
-                raise OSError(f"{path} is no partition of a checkpoint: {error}") from error
-            yield Partitions(saved.parts, {each: saved.counted})
+    def commit(self, number: int, files: Mapping[int, File]) -> None:
+        """Make the checkpoint exist. Trouble if a part of it cannot be seen from here."""
+        manifest = Manifest(number, ROUND, tuple(files[each] for each in range(PARTITIONS)))
+        for file in manifest.parts:
+            if len(self._storage.read(number, file, file.size - 1, 1)) != 1:
+                raise Trouble(
+                    f"{shown(self.where)} has not all of {file.name}: do all servers have one folder?"
+                )
+        self._storage.commit(manifest, keep=len(self._storage.steps()) + 1)  # until this one counts
 
     def newest(self) -> Kept | None:
-        """Return the newest whole checkpoint."""
-        for number in sorted(self._numbers(), reverse=True):
-            folder = self.folder / str(number)
-            names = {path.name for path in folder.iterdir()}
-            if POSITIONS not in names or any(f"{each:02}" not in names for each in range(PARTITIONS)):
-                continue
+        """Return the newest checkpoint, as far as its head tells; None if there never was one.
+
+        A damaged one is set aside. Damaged if none is left, Newer, or Trouble if storage cannot be read.
+        """
+        wrong = ""
+        for number in sorted({*self._storage.steps(), *self._earlier.numbers()}, reverse=True):
             try:
-                return _kept((folder / POSITIONS).read_bytes())
-            except (OSError, *UNREADABLE) as error:
-                log.warning("checkpoint %s cannot be read, an older one is looked for: %s", folder, error)
+                return self._kept(number)
+            except Damaged as error:
+                wrong = wrong or str(error)
+                self.set_aside(number, str(error))
+        if aside := self._storage.aside():
+            raise Damaged(none_left(shown(self.where), aside, wrong))
         return None
 
+    def read(self, number: int, partitions: Iterable[int]) -> Iterator[Partitions]:
+        """Yield partitions. Damaged if the bytes of one are wrong, Trouble if it cannot be read."""
+        if number in (*self._storage.aside(), *self._earlier.aside()):
+            raise Damaged(f"it was set aside: {shown(self.where)}, number {number}")
+        if number in self._earlier.numbers():
+            yield from self._earlier.read(number, partitions)
+            return
+        source = Stored(self._storage, Save(number, ROUND))
+        for each in sorted(partitions):
+            with source.open(each) as block:
+                yield partition_in(block, each)
+
+    def set_aside(self, number: int, why: str) -> None:
+        """Make a damaged checkpoint not count any more."""
+        if number in self._earlier.numbers():
+            self._earlier.set_aside(number, why)
+        else:
+            self._storage.set_aside(number, why)
+
     def keep(self, number: int) -> None:
-        """Delete the checkpoints before this one, but for the last of them, and incomplete ones."""
-        before = sorted(each for each in self._numbers() if each < number)
-        for each in before[:-1]:
-            shutil.rmtree(self.folder / str(each), ignore_errors=True)
+        """Remove the checkpoints before the one that counts, but for the last, and incomplete ones."""
+        self._storage.keep(number, KEEP)
+        kept = [each for each in self._storage.steps() if each <= number]
+        self._earlier.keep(number, KEEP - len(kept))
 
-    def _numbers(self) -> list[int]:
-        with suppress(FileNotFoundError):
-            return [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
-        return []
+    def _kept(self, number: int) -> Kept:
+        if number in self._earlier.numbers():
+            return self._earlier.kept(number)
+        rest = rest_of(Stored(self._storage, self._storage.manifest(number).save).head(0))
+        return Kept(number=number, positions=rest.positions)
+
+    def _write(self, number: int, partition: int, parts: Iterable[Part], rest: Rest) -> File:
+        of = tuple(part.of(partition) for part in parts)
+        arrays = [each for part in of for each in named(part, partition).items()]
+        rest = Rest(tuple(part.table for part in of), rest.counted, () if partition else rest.positions)
+        tensors, at = blocks.placed(
+            Shape(name, array.dtype.name, array.shape, array.itemsize) for name, array in arrays
+        )
+        head = Head(
+            step=number,
+            round=ROUND,
+            part=partition,
+            parts=PARTITIONS,
+            tensors=tensors,
+            rest=msgspec.msgpack.encode(rest),
+        )
+        encoded = blocks.encode(head)
+        block = memoryview(bytearray(at + len(encoded)))
+        for tensor, (_, array) in zip(tensors, arrays, strict=True):
+            block[tensor.at : tensor.at + tensor.size] = array.tobytes()
+        blocks.seal(block, encoded, at)
+        return self._storage.write(head, block)
 
 
-def read(folder: Path, table: str, number: int | None = None) -> tuple[Ids, Rows]:
+class Commits:
+    """The parts of the newest save that servers have written: committed once all of them are there."""
+
+    def __init__(self, files: Files) -> None:
+        self._files, self._lock = files, threading.Lock()
+        self._number, self._written, self._exists = 0, dict[int, File](), False
+
+    def add(self, number: int, files: Mapping[int, File]) -> str:
+        """Note parts; return why the checkpoint does not exist yet, "" if it does. Trouble as of a commit."""
+        with self._lock:
+            if number < self._number:
+                return f"checkpoint {self._number} is written now"
+            if number > self._number:
+                self._number, self._written, self._exists = number, {}, False
+            self._written |= files
+            if missing := PARTITIONS - len(self._written):
+                return f"{missing} of its {PARTITIONS} parts are not written yet"
+            if not self._exists:
+                self._files.commit(number, self._written)
+                self._exists = True
+            return ""
+
+
+def read(folder: str | Path, table: str, number: int | None = None) -> tuple[Ids, Rows]:
     """Return ids and values of all rows of a table that were updated, in order of ids.
 
-    They are those of the newest checkpoint in the folder, unless a number is given.
+    They are those of the newest checkpoint in the folder or at the URL, unless a number is given.
     """
     files = Files(folder)
     if number is None:
@@ -111,28 +186,44 @@ def read(folder: Path, table: str, number: int | None = None) -> tuple[Ids, Rows
     return ids[order], values.reshape(-1, parts[0].table.dim)[order]
 
 
-class _Saved(msgspec.Struct):
-    parts: tuple[Part, ...]
-    counted: Counted
+def named(part: Part, partition: int) -> dict[str, Ids | Rows]:
+    """Return the tensors of a table's partition by their names."""
+    ids = ids_in(part.ids)
+    return {
+        name_of(part.table, partition, "ids"): ids,
+        name_of(part.table, partition, "values"): matrix(part.values, len(ids), part.table.dim),
+        name_of(part.table, partition, "state"): matrix(part.state, len(ids), part.table.state),
+    }
 
 
-def _of(part: Part, partition: int) -> Part:
-    """Return the rows of one partition."""
-    ids = np.frombuffer(part.ids, np.int64)
-    chosen = ids % PARTITIONS == partition
-    values = np.frombuffer(part.values, np.float32).reshape(len(ids), part.table.dim)[chosen]
-    state = np.frombuffer(part.state, np.float32).reshape(len(ids), part.table.state)[chosen]
-    return Part(part.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
+def name_of(table: Table, partition: int, what: str) -> str:
+    """Return the name of a tensor in a part."""
+    return f"{table.name}/{partition}/{what}"
 
 
-def _write(path: Path, data: bytes) -> None:
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+def partition_in(block: memoryview, partition: int) -> Partitions:
+    """Return the partition in a part. Damaged if it is none."""
+    head = blocks.head_of(lambda at, size: block[at : at + size])
+    rest, places = rest_of(head), {each.name: each for each in head.tensors}
+
+    def bytes_of(table: Table, what: str) -> bytes:
+        if (tensor := places.get(name_of(table, partition, what))) is None:
+            raise Damaged(f"part {partition} has no tensor {name_of(table, partition, what)}")
+        return bytes(block[tensor.at : tensor.at + tensor.size])
+
+    parts = tuple(
+        Part(each, bytes_of(each, "ids"), bytes_of(each, "values"), bytes_of(each, "state"))
+        for each in rest.tables
+    )
+    return Partitions(parts, {partition: rest.counted})
 
 
-_partition = msgspec.msgpack.Decoder(_Saved).decode
-_kept = msgspec.msgpack.Decoder(Kept).decode
+def rest_of(head: Head) -> Rest:
+    """Return the state beside the rows. Damaged if it is none: another program has written the part."""
+    try:
+        return _rest(head.rest)
+    except UNREADABLE as error:
+        raise Damaged(f"part {head.part} of step {head.step} is none of a store: {error}") from error
+
+
+_rest = msgspec.msgpack.Decoder(Rest).decode

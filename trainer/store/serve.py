@@ -1,7 +1,7 @@
 """A parameter server of the store: `python -m elasticjob.trainer.store.serve [--port PORT] [FOLDER]`.
 
 Its place, its master and its address come from the pod's environment. Checkpoints are kept in FOLDER, which
-all servers share. It ends when the job does, and by SIGTERM.
+all servers share, or at a URL that fsspec knows. It ends when the job does, and by SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,36 +10,53 @@ import argparse
 import logging
 import os
 import sys
-from pathlib import Path
+import time
+from collections.abc import Callable
 
 from elasticjob.api.rpc.parameters import Kept, Positions
+from elasticjob.trainer.checkpoint import newest
+from elasticjob.trainer.checkpoint.storage import Trouble
 from elasticjob.trainer.parameters import Serving, end_by_sigterm, way_of
 from elasticjob.trainer.store.saved import Files
-from elasticjob.trainer.store.server import Server
-from elasticjob.trainer.store.wire import Partitions
+from elasticjob.trainer.store.server import Copy, Server
+from elasticjob.trainer.store.wire import Written
+
+log = logging.getLogger("elasticjob.store")
 
 
 class Checkpointed:
     """The checkpoints of a server."""
 
-    def __init__(self, server: Server, files: Files) -> None:
-        self._server, self._files = server, files
-        self._copies: dict[int, Partitions] = {}
+    def __init__(self, server: Server, files: Files, pause: Callable[[float], None] = time.sleep) -> None:
+        self._server, self._files, self._pause = server, files, pause
+        self._number = 0
+        self._copies: dict[int, Copy] = {}
+        self._written: dict[int, tuple[str, Written]] = {}
 
     def found(self) -> Kept | None:
-        """Return the newest whole checkpoint."""
-        return self._files.newest()
+        """Return the newest checkpoint; while storage cannot be read, wait, up to a bound."""
+        for seconds in (*newest.pauses(newest.patience(os.environ)), None):
+            try:
+                return self._files.newest()
+            except Trouble as trouble:
+                if seconds is None:
+                    raise
+                log.warning("checkpoints cannot be read, next look in %.0f s: %s", seconds, trouble)
+                self._pause(seconds)
+        raise AssertionError
 
     def copy(self, number: int) -> None:
         """Keep the values of now."""
-        self._copies = {number: self._server.copy()}
+        self._number, self._copies = number, {number: self._server.copy()}
 
     def write(self, number: int, positions: Positions, place: int, servers: int) -> None:
-        """Write the copy."""
-        self._files.write(number, self._copies[number])
-        if place == 0:
-            self._files.write_positions(number, positions)
-        self._copies.pop(number)
+        """Write the copy; return when the checkpoint is committed: all servers have written theirs then."""
+        if number not in self._written:
+            copy = self._copies[number]
+            files = self._files.write(number, copy.partitions, positions)
+            self._written = {number: (copy.committer, Written(number, files))}
+            self._copies.pop(number)
+        self._server.commit(*self._written[number], lambda: self._number == number)
 
     def keep(self, number: int) -> None:
         """Delete older ones."""
@@ -50,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Serve until the job ends."""
     parser = argparse.ArgumentParser(prog="python -m elasticjob.trainer.store.serve", description=__doc__)
     parser.add_argument(
-        "folder", nargs="?", type=Path, help="checkpoints, shared by all servers; none without"
+        "folder", nargs="?", help="checkpoints, shared by all servers, or a URL of fsspec; none without"
     )
     parser.add_argument("--port", type=int, default=0, help="where to listen (any free port)")
     given = parser.parse_args(arguments)

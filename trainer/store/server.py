@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
+from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.parameters import Gone, Move
 from elasticjob.trainer.store import places
 from elasticjob.trainer.store.held import Held
-from elasticjob.trainer.store.saved import Files
+from elasticjob.trainer.store.saved import Commits, Files
 from elasticjob.trainer.store.wire import (
     Answer,
     Connection,
@@ -34,6 +36,7 @@ from elasticjob.trainer.store.wire import (
     Request,
     Taken,
     WireError,
+    Written,
     connected,
 )
 
@@ -44,10 +47,20 @@ ANSWER: Final = 5.0
 TRIES: Final = 3
 PAUSE: Final = 0.2
 """Values are gone if neither their owner nor its copy answers so often, with such pauses (seconds)."""
+COMMIT: Final = 30.0
+"""Seconds in which a server commits a checkpoint whose parts are there."""
 MOST: Final = 4096
 """Connections at once."""
 AT_ONCE: Final = 64
 """Updates that are on their way to the copy."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The partitions that a server owned in a save, and the address of the server that commits it."""
+
+    partitions: Partitions
+    committer: str
 
 
 class Server:
@@ -55,7 +68,9 @@ class Server:
 
     def __init__(self, host: str, port: int, *, token: str, files: Files | None = None) -> None:
         self._token, self.files = token, files
+        self._commits = Commits(files) if files else None
         self._held, self._next = Held(), Held()
+        self._servers: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._line: _Line | None = None
         self._room = threading.BoundedSemaphore(MOST)
@@ -105,20 +120,39 @@ class Server:
                 self._held = Held()
             self._next = Held()
             self._held.frozen = False
+            self._servers = servers
             copy = None
             if self.address in servers and len(servers) > 1:
                 copy = servers[(servers.index(self.address) + 1) % len(servers)]
             self._replace_line(_Line(copy, self._token, self._greeting) if copy else None)
 
-    def copy(self) -> Partitions:
+    def copy(self) -> Copy:
         """Return a copy of all that this server owns."""
         with self._lock:
-            return self._held.part(self._held.owned)
+            return Copy(self._held.part(self._held.owned), self._servers[0])
+
+    def commit(self, at: str, written: Written, wanted: Callable[[], bool]) -> None:
+        """Return when the server at this address has committed a checkpoint, of which others may still write.
+
+        Raises OSError if it cannot, or if the checkpoint is not `wanted` any more.
+        """
+        why = "another one is written"
+        while wanted() and not self._closed.is_set():
+            answer = self._asked(at, written, COMMIT)
+            if isinstance(answer, Taken):
+                return
+            why = answer.why if isinstance(answer, Refused) else str(answer)
+            if not isinstance(answer, Refused) or not answer.later:
+                break
+            self._closed.wait(PAUSE)
+        raise OSError(f"{at} has not committed it: {why}")
 
     # Requests of clients and of other servers.
 
     def answer(self, request: Request) -> Answer:
         """Carry out a request; an update is acknowledged when its copy is made."""
+        if isinstance(request, Written):
+            return self._written(request)
         if isinstance(request, Fetch):
             self._become(request.since)
         with self._lock:
@@ -132,6 +166,15 @@ class Server:
             return copied.result(4 * ANSWER)
         except (OSError, TimeoutError) as error:
             return Refused(f"the copy is not made: {error}", later=True)
+
+    def _written(self, request: Written) -> Answer:
+        if self._commits is None:
+            return Refused(f"{self.address} was given no folder")
+        try:
+            why = self._commits.add(request.number, request.parts)
+        except OSError as error:
+            return Refused(str(error))
+        return Refused(why, later=True) if why else Taken()
 
     def _become(self, version: int) -> None:
         """Go on to values that were taken over for a version which the master, or another server, now names.
@@ -150,8 +193,12 @@ class Server:
             return
         if self.files is None:
             raise OSError(f"checkpoint {number} cannot be read: this server was given no folder")
-        for partitions in self.files.read(number, found.owned | found.copied):
-            found.put(partitions)
+        try:
+            for partitions in self.files.read(number, found.owned | found.copied):
+                found.put(partitions)
+        except Damaged as error:
+            self.files.set_aside(number, str(error))
+            raise Gone(f"checkpoint {number} is damaged: {error}") from error
 
     def _fetched(self, found: Held, move: Move) -> None:
         wanted, servers = found.owned | found.copied, len(move.before)
@@ -175,7 +222,7 @@ class Server:
             said = {}
             for source in sorted(sources, key=away.__contains__):
                 try:
-                    answer = self._asked(source, request)
+                    answer = self._asked(source, request, ANSWER)
                 except OSError as error:
                     said |= {source: str(error)}
                     away.add(source)
@@ -185,11 +232,10 @@ class Server:
                 said |= {source: answer.why if isinstance(answer, Refused) else str(answer)}
         raise Gone(f"partition {request.partitions[0]} is nowhere: {dict(said)}")
 
-    def _asked(self, source: str, request: Fetch) -> Answer:
+    def _asked(self, source: str, request: Fetch | Written, timeout: float) -> Answer:
         if source == self.address:
-            with self._lock:
-                return self._held.answer(request)
-        connection = connected(source, self._token, ANSWER)
+            return self.answer(request)
+        connection = connected(source, self._token, timeout)
         try:
             connection.send(request)
             return connection.answer()

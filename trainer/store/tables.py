@@ -97,6 +97,14 @@ class Part(msgspec.Struct):
     values: bytes
     state: bytes
 
+    def of(self, partition: int) -> Part:
+        """Return the rows of one partition."""
+        ids = ids_in(self.ids)
+        chosen = ids % PARTITIONS == partition
+        values = matrix(self.values, len(ids), self.table.dim)[chosen]
+        state = matrix(self.state, len(ids), self.table.state)[chosen]
+        return Part(self.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
+
 
 class Slab:
     """The rows of a table that a server has."""

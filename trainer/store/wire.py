@@ -14,6 +14,8 @@ import msgspec
 
 from elasticjob.api.rpc.message import Count
 from elasticjob.api.rpc.unreadable import UNREADABLE
+from elasticjob.trainer.checkpoint.storage import PART
+from elasticjob.trainer.checkpoint.storage import Part as File
 from elasticjob.trainer.store.counted import Counted, Done, Key
 from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
 
@@ -29,6 +31,7 @@ MOST_TABLES: Final = 1024
 Message = TypeVar("Message")
 Tables = Annotated[tuple[Table, ...], msgspec.Meta(max_length=MOST_TABLES)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
+Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
@@ -67,10 +70,26 @@ class Fetch(msgspec.Struct, tag=True, frozen=True):
     """Ask for whole partitions, for the next `version`: no update is made here until it is in use."""
 
     since: Count
-    partitions: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PARTITIONS)]
+    partitions: Annotated[tuple[Partition, ...], msgspec.Meta(max_length=PARTITIONS)]
 
 
-Request = Hello | Pull | Push | Fetch
+class Written(msgspec.Struct, tag=True, frozen=True):
+    """The sender has written parts of a checkpoint: is it committed, now that they are there?"""
+
+    number: Count
+    parts: dict[Partition, File]
+
+    def __post_init__(self) -> None:
+        for partition, file in self.parts.items():
+            if (
+                not file.name.startswith(f"part-{partition:05d}-of-")
+                or not PART.fullmatch(file.name)
+                or file.size < 1
+            ):
+                raise ValueError(f"{file} is no part of partition {partition}")
+
+
+Request = Hello | Pull | Push | Fetch | Written
 
 
 class Rows(msgspec.Struct, tag=True, frozen=True):

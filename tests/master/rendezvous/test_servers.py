@@ -27,6 +27,7 @@ from elasticjob.master.state.scaling import Placed, Scaling
 from tests.kit.master.turns import Played, pod
 
 BEAT = 1.0
+POSITION = Position(dataset=Dataset(name="records", size=100, shard=10), next=3, applied=30)
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Server:
     copied: int = 0
     written: int = 0
     found: Kept | None = None
+    error: str = ""
     seen: Plane = field(default_factory=Plane)
 
     @property
@@ -107,6 +109,7 @@ class Site:
                 copied=server.copied,
                 written=server.written,
                 found=server.found,
+                error=server.error,
             )
         )
         if plane.phase is Phase.SAVE:
@@ -410,6 +413,67 @@ def test_a_loss_without_copies_takes_all_back_to_the_checkpoint(site: Site) -> N
     plane = site.round()
     assert plane.restored == plane.version
     assert site.game.job.shards.datasets["records"].applied == 10
+
+
+def test_a_damaged_checkpoint_is_left_for_the_older_one_that_servers_find(site: Site) -> None:
+    for server in site.servers.values():
+        server.copies = False
+    site.round()
+    apply_one_shard(site)
+    older = save(site)
+    position = site.game.job.parameters.saving
+    assert position
+    kept = Kept(number=older, positions=position.positions or ())
+    site.round()
+    apply_one_shard(site)
+    newest = save(site)
+    site.round()
+    site.want(0, 1)
+    site.round()
+    del site.servers["digits-ps-1"]
+    site.round(8)
+    new = site.start(1, life=1)
+    plane = site.serve(new)
+    assert plane.restores == newest
+    new.gone, new.found = plane.next_version, kept
+    plane = site.serve(new)
+    assert (plane.restores, plane.next_version) == (older, new.gone + 1)
+    plane = site.round()
+    assert (plane.version, plane.restored, plane.kept) == (new.gone + 1, new.gone + 1, older)
+    assert site.game.job.shards.datasets["records"].applied == 10
+
+
+def test_servers_begin_with_the_checkpoint_that_none_of_them_finds_damaged() -> None:
+    site = Site(places=2)
+    for place in range(2):
+        site.start(place).found = Kept(number=12)
+    first, second = site.servers.values()
+    for _ in range(2):
+        plane = [site.serve(each) for each in (first, second)][-1]
+    assert plane.restores == 12
+    second.holds, first.holds = plane.next_version, 0
+    first.gone, first.found = plane.next_version, Kept(number=9, positions=(POSITION,))
+    plane = site.round()
+    assert (plane.version, plane.kept) == (first.gone + 1, 9)
+    assert site.game.job.shards.datasets["records"].applied == 30
+
+
+def test_a_job_numbers_its_checkpoints_above_those_that_it_found() -> None:
+    """The next job would begin with the one of the highest number."""
+    site = Site(places=1)
+    site.start(0).found = Kept(number=50)
+    site.round()
+    assert (site.game.job.parameters.kept.number, save(site)) == (50, 52)
+
+
+def test_what_a_server_cannot_write_is_a_finding_until_it_can(site: Site) -> None:
+    server = site.servers["digits-ps-1"]
+    for error in ("checkpoint 2 is not written: no room", "checkpoint 2 is not written: no room", ""):
+        server.error = error
+        site.serve(server)
+    [finding] = site.game.job.health.findings
+    assert finding.message == "digits-ps-1: checkpoint 2 is not written: no room"
+    assert finding.until is not None
 
 
 def test_a_loss_without_copies_or_checkpoint_begins_anew(site: Site) -> None:

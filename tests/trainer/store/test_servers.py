@@ -40,6 +40,7 @@ from elasticjob.trainer.store.wire import (
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
 TOKEN = "secret"
 RECORDS = 200
+MEMORY = Path("/dev/shm")  # hundreds of checkpoints, each synced to disk, would be most of the test
 
 
 class Cluster:
@@ -94,6 +95,10 @@ class Cluster:
     def greet(self) -> None:
         for server in self.servers:
             assert server.answer(Hello((SEEN,))) == Taken()
+
+    def save(self, number: int) -> None:
+        written = [self.files.write(number, server.copy().partitions, ()) for server in self.servers]
+        self.files.commit(number, {each: file for files in written for each, file in files.items()})
 
     def lose(self, server: Server) -> None:
         server.__exit__(None, None, None)
@@ -153,10 +158,7 @@ def test_all_go_back_to_the_checkpoint_whatever_their_number(tmp_path: Path) -> 
         cluster.greet()
         for record in range(50):
             cluster.push(record)
-        for server in cluster.servers:
-            cluster.files.write(9, server.copy())
-        assert cluster.files.newest() is None
-        cluster.files.write_positions(9, ())
+        cluster.save(9)
         found = cluster.files.newest()
         assert found is not None
         assert found.number == 9
@@ -333,7 +335,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(servers=st.integers(1, 4))
     def begin(self, servers: int) -> None:
-        self.folder = TemporaryDirectory()
+        self.folder = TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.cluster = Cluster(servers, Path(self.folder.name))
         self.cluster.greet()
         self.counted: set[int] = set()
@@ -364,9 +366,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def a_checkpoint(self) -> None:
         self.cluster.number += 1
-        for server in self.cluster.servers:
-            self.cluster.files.write(self.cluster.number, server.copy())
-        self.cluster.files.write_positions(self.cluster.number, ())
+        self.cluster.save(self.cluster.number)
         self.cluster.files.keep(self.cluster.number)
         self.kept = self.cluster.number, set(self.counted)
 

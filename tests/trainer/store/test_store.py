@@ -102,7 +102,7 @@ def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
             for batch in store.batches(10):
                 made += 1
                 if made == 2:
-                    while not list(place.kept.glob("*/positions")):
+                    while not list(place.kept.glob("*/manifest.json")):
                         store.save()  # again: while servers change, nothing is saved
                         threading.Event().wait(0.05)
                         store.at_boundary()
@@ -116,6 +116,86 @@ def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
             each.close()
     assert made > DATA.size // 10
     assert place.counts() == [1.0] * DATA.size
+
+
+def saved(place: Place, store: Store, number: int) -> list[Path]:
+    """Save until there are so many checkpoints; return their folders."""
+    while len(list(place.kept.glob("*/manifest.json"))) < number:
+        store.save()  # again: while servers change, nothing is saved
+        threading.Event().wait(0.05)
+        store.at_boundary()
+    while store._following.kept < int(max(place.kept.iterdir()).name.removeprefix("step-")):
+        threading.Event().wait(0.02)
+    return sorted(place.kept.iterdir())
+
+
+def tear(folder: Path, part: int) -> None:
+    """Damage a part of a checkpoint."""
+    [path] = folder.glob(f"part-{part:05d}-*")
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("part", [0, 13])
+def test_values_go_back_to_the_older_checkpoint_if_the_newest_is_damaged(tmp_path: Path, part: int) -> None:
+    place, made = Place(tmp_path), 0
+    with consuming(tmp_path, DATA, []):
+        servers = [place.serve(0), place.serve(1)]
+        with place.store("w-0") as store:
+            for batch in store.batches(10):
+                made += 1
+                if made in (2, 4):
+                    newest = saved(place, store, made // 2)[-1]
+                if made == 6:
+                    tear(newest, part)
+                    for each in servers:
+                        each.close()
+                    servers = [place.serve(0), place.serve(1)]
+                push(batch)
+        for each in servers:
+            each.close()
+    assert (newest / "manifest.json.damaged").exists()
+    assert made == DATA.size // 10 + 5
+    assert place.counts() == [1.0] * DATA.size
+
+
+def test_the_next_job_begins_with_the_older_checkpoint_if_the_newest_is_damaged(tmp_path: Path) -> None:
+    """Its own are newer than that one, so that a third job has nothing to do."""
+    place, made = Place(tmp_path), list[int]()
+    for job in range(3):
+        folder = tmp_path / str(job)
+        folder.mkdir()
+        place.folder = folder
+        with consuming(folder, DATA, []), place.serve(0), place.serve(1), place.store("w-0") as store:
+            made.append(0)
+            for batch in store.batches(10):
+                made[-1] += 1
+                push(batch)
+                if (job, made[-1]) == (0, 3):
+                    saved(place, store, 1)
+        if job == 0:
+            tear(max(place.kept.iterdir()), 40)
+        assert place.counts() == [1.0] * DATA.size if job else True
+    assert made == [12, 10, 0]
+
+
+def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with consuming(tmp_path, DATA, []) as job, place.serve(0), place.store("w-0") as store:
+        for batch in store.batches(40):
+            if batch.start == 0:
+                place.kept.rmdir()
+                place.kept.write_text("in the way")
+                store.save()
+                while not (told := job.status()["findings"]):
+                    threading.Event().wait(0.05)
+                    store.at_boundary()
+                place.kept.unlink()
+                while not list(place.kept.glob("*/manifest.json")):
+                    threading.Event().wait(0.05)
+            push(batch)
+    assert "ps-0: checkpoint 2 is not written: " in told[0]["message"]
+    assert place.counts() == [1.0] * DATA.size
+    assert not list(place.kept.glob("*/*.tmp"))
 
 
 def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(tmp_path: Path) -> None:
