@@ -19,6 +19,7 @@ import numpy as np
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint import rest as rests
 from elasticjob.trainer.checkpoint.newest import none_left
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
 from elasticjob.trainer.checkpoint.sources import Stored
@@ -128,7 +129,7 @@ class Files:
             part=partition,
             parts=PARTITIONS,
             tensors=tensors,
-            rest=msgspec.msgpack.encode(rest),
+            rest=rests.encode(rest),
         )
         encoded = blocks.encode(head)
         block = memoryview(bytearray(at + len(encoded)))
@@ -221,9 +222,6 @@ def partition_in(block: memoryview, partition: int) -> Partitions:
 def rest_of(head: Head) -> Rest:
     """Return the state beside the rows. Damaged if it is none: another program has written the part."""
     try:
-        return _rest(head.rest)
+        return msgspec.convert(rests.decode(head.rest), Rest)
     except UNREADABLE as error:
         raise Damaged(f"part {head.part} of step {head.step} is none of a store: {error}") from error
-
-
-_rest = msgspec.msgpack.Decoder(Rest).decode

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint import rest
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
@@ -86,7 +87,8 @@ class Saved:
         self.manifest = manifest
         self._source = Stored(storage, manifest.save)
         self.heads = [self._source.head(number) for number in range(self._source.parts)]
-        self._rest = decoded(self.heads[0].rest)
+        plain = rest.is_plain(self.heads[0].rest)
+        self._rest = (rest.decode if plain else decoded)(self.heads[0].rest)
         self._pieces = pieces_of(self.heads)
 
     def described(self) -> Any:

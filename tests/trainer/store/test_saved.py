@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 
 from elasticjob.api.rpc.parameters import Kept
 from elasticjob.api.rpc.shards import Dataset, Position
+from elasticjob.cli.commands.checkpoint import show
+from elasticjob.cli.errors import Exit
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.store import SGD, Adam, Table, Zeros, places, read
@@ -151,6 +154,20 @@ def test_only_the_last_two_that_count_stay(tmp_path: Path) -> None:
     assert save(files, 6)
     files.keep(6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000004", "step-000000006"]
+
+
+def test_the_command_line_shows_and_verifies_them(
+    tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(shutil.copytree(saved, tmp_path / "kept"))
+    assert show(folder, verify=True, as_json=True) == Exit.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["step"], each["condition"]) for each in told["checkpoints"]] == [(1, "whole"), (2, "whole")]
+    assert [each["name"] for each in told["state"]["tables"]] == ["seen", "a/b"]
+    flipped(next(tmp_path.glob("kept/step-000000002/part-00063-*")))
+    assert show(folder, verify=True) == Exit.FAILED
+    assert "step 2" in (out := capsys.readouterr().out)
+    assert "damaged: part-00063-of-00064" in out
 
 
 class Killed(BaseException):
