@@ -16,7 +16,8 @@ from collections.abc import Callable
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.trainer.checkpoint import newest
 from elasticjob.trainer.checkpoint.storage import Trouble
-from elasticjob.trainer.parameters import Serving, end_by_sigterm, way_of
+from elasticjob.trainer.servers.link import end_by_sigterm, way_of
+from elasticjob.trainer.servers.serving import Serving
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Copy, Server
 from elasticjob.trainer.store.wire import Written

@@ -21,7 +21,7 @@ from typing import Final, Self
 import msgspec
 
 from elasticjob.trainer.checkpoint.part import Damaged
-from elasticjob.trainer.parameters import Gone, Move
+from elasticjob.trainer.servers.serving import Gone, Move
 from elasticjob.trainer.store import places
 from elasticjob.trainer.store.held import Held
 from elasticjob.trainer.store.saved import Commits, Files

@@ -26,8 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from elasticjob.trainer.link.address import Way
-from elasticjob.trainer.parameters import Following, Leaving, way_of
-from elasticjob.trainer.shards import Dataset, Shard, Shards
+from elasticjob.trainer.servers.link import way_of
+from elasticjob.trainer.servers.visits import Visit, Visits
+from elasticjob.trainer.shards import Dataset, Shard
 from elasticjob.trainer.store import places
 from elasticjob.trainer.store.checks import is_integer, is_number, wants
 from elasticjob.trainer.store.counted import Done, Key
@@ -66,12 +67,16 @@ class Batch:
     """Records of one shard, of which the update counts once."""
 
     store: Store
-    shard: Shard
+    visit: Visit
     records: Sequence[int]
     start: int
     end: int
-    restored: int
     pushed: bool = field(default=False, init=False)
+
+    @property
+    def shard(self) -> Shard:
+        """The shard of the records."""
+        return self.visit.shard
 
     def push(self, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
         """Return when the update is made and has its copies: {table: (ids [n], gradients [n, dim])}.
@@ -106,27 +111,21 @@ class Store:
         often = save_every is None or (is_number(save_every) and save_every > 0)
         wants("Store: save_every", save_every, often, "seconds above 0, or None for no checkpoints")
         self.dataset = dataset
-        self._way = way or way_of(os.environ)
-        self._token = self._way.token()
-        self._shards = Shards(dataset, way=self._way)
-        self._following = Following(flush=lambda: self._shards.flush(), way=self._way)
-        self._leaving = Leaving()
+        way = way or way_of(os.environ)
+        self._token, self._clock = way.token(), clock
+        self._visits = Visits(dataset, way, self.at_boundary, save_every=save_every, clock=clock)
+        self._following = self._visits.following
         self._clients: dict[str, _Client] = {}
         self._done: list[int] = []
-        self._save_every, self._clock = save_every, clock
-        self._saved = clock()
 
     def __enter__(self) -> Self:
-        self._following.__enter__()
-        self._leaving.hear()
+        self._visits.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shards.__exit__(kind, error, trace)
-        self._following.__exit__(kind, error, trace)
-        self._leaving.close()
+        self._visits.__exit__(kind, error, trace)
         self._forget()
 
     @property
@@ -140,45 +139,19 @@ class Store:
         With `save_every`, the first worker then waits for a checkpoint of what all of them have made.
         """
         wants("batches: size", size, is_integer(size) and size >= 1, "an int of at least 1")
-        return self._batches(size)
+        return (batch for visit in self._visits for batch in self._batches_of(visit, size))
 
-    def _batches(self, size: int) -> Iterator[Batch]:
-        self.at_boundary()
-        restored = self._following.restored
-        while not self._leaving.is_set():
-            shard, before = self._shards.next_beside(self._attend), restored
-            restored = self._following.restored
-            if shard is not None:
-                # When values go back, so do the datasets: a shard of before is dealt anew, from further back.
-                if before == restored or self._shards.holds_beside(shard, self._attend):
-                    yield from self._batches_of(shard, size, restored)
-            elif self._following.is_saved(before, self._attend, saves=self._save_every is not None):
-                return
-            else:  # the end was lost with servers: there is more to do again
-                self._shards.close()
-                self._shards = Shards(self.dataset, way=self._way)
-
-    def _batches_of(self, shard: Shard, size: int, restored: int) -> Iterator[Batch]:
-        records = shard.records
+    def _batches_of(self, visit: Visit, size: int) -> Iterator[Batch]:
+        shard = visit.shard
         for start, end in cuts(shard, size):
-            self.at_boundary()
-            if self._following.restored != restored:
+            if not visit.goes_on():
                 return
-            yield Batch(self, shard, records[start - shard.start : end - shard.start], start, end, restored)
-            if self._following.restored != restored:
+            yield Batch(self, visit, shard.records[start - shard.start : end - shard.start], start, end)
+            if visit.is_over:
                 return
-            self._shards.applied(shard, end - shard.start)
-            if self._leaving.is_set() and end < shard.end:
-                return
+            visit.applied(end - shard.start)
         self._done.append(shard.number)
-        self._shards.done(shard)
-
-    def _attend(self) -> bool:
-        """Take part in changes while others have the last shards; False if this worker is to leave."""
-        if self._leaving.is_set():
-            return False
-        self.at_boundary()
-        return True
+        visit.done()
 
     def pull(self, table: str, ids: npt.ArrayLike) -> Rows:
         """Return rows, [len(ids), dim]; ids may repeat."""
@@ -219,15 +192,12 @@ class Store:
                 asks[place] = fits(Push(version, key, tuple(chosen), parts))
             return asks
 
-        if self._everywhere(every, ask, batch.restored)[1]:
+        if self._everywhere(every, ask, batch.visit.restored)[1]:
             del self._done[: len(done)]
 
     def at_boundary(self) -> bool:
         """Take part in changes of servers and saves, with nothing under way; return whether others serve."""
-        if self._save_every is not None and self._clock() - self._saved > self._save_every:
-            self._saved = self._clock()
-            if self._following.is_chief:
-                self._following.save()
+        self._visits.save_if_due()
         restored = self._following.restored
         if changed := self._following.at_boundary():
             self._forget()
@@ -237,7 +207,7 @@ class Store:
 
     def save(self) -> None:
         """Ask for a checkpoint soon: all workers stop for a moment, files are written meanwhile."""
-        self._following.save()
+        self._visits.save()
 
     def _everywhere(
         self,

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.parameters import Serving, end_by_sigterm
+from elasticjob.trainer.servers.link import end_by_sigterm
+from elasticjob.trainer.servers.serving import Serving
 from elasticjob.trainer.tensorflow.server import Server
 
 PORT = "ELASTICJOB_PORT"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.api.rpc.parameters import Kept, Positions
-from elasticjob.trainer.parameters import Gone, Move
+from elasticjob.trainer.servers.serving import Gone, Move
 from elasticjob.trainer.tensorflow import files
 from elasticjob.trainer.tensorflow.compat import (
     Jobs,

@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.parameters import Following, Leaving, way_of
-from elasticjob.trainer.shards import Dataset, Shard, Shards, Way
+from elasticjob.trainer.servers.link import way_of
+from elasticjob.trainer.servers.visits import Visit, Visits
+from elasticjob.trainer.shards import Dataset, Shard, Way
 from elasticjob.trainer.tensorflow import files
 from elasticjob.trainer.tensorflow.compat import PATIENCE, config, said, start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
@@ -34,8 +35,6 @@ from elasticjob.trainer.tensorflow.threads import Threads
 log = logging.getLogger("elasticjob.tensorflow")
 
 PAUSE: Final = 0.05
-SILENT: Final = 3.0
-"""Seconds between two steps after which the master may have taken this process for lost."""
 DRAWN: Final = 4
 """Models for so many numbers of servers are kept."""
 ENDLESS: Final = 1 << 40
@@ -148,47 +147,42 @@ class Servers:
         self.dataset = dataset
         self._model, self._cut = model, cut
         self._folder = Path(checkpoint) if checkpoint else None
-        self._save_every = save_every
-        self._way = way or way_of(os.environ)
+        self._visits = Visits(
+            dataset,
+            way or way_of(os.environ),
+            self._boundary,
+            save_every=save_every if checkpoint else None,
+            prepare=self._prepare,
+            finish=self._finish if checkpoint else None,
+            abandon=self._renew,
+        )
+        self._following = self._visits.following
         # A server ends the sessions of another client whose job has the same name.
         self._name = f"worker{uuid.uuid4().hex[:12]}"
-        self._leaving = Leaving()
         self._now: _Present | None = None
         self._made: dict[int, _Present] = {}
         self._drawn: dict[int, Blueprint] = {}
         self._making = threading.Lock()
         self._threads = Threads()
-        self._saved_at = time.monotonic()
-        self._restored = 0
         self._failed: tuple[_Present, object] | None = None
 
     def __enter__(self) -> Self:
         host = os.environ.get(names.POD_IP, "127.0.0.1")
         self._local, self._address = start_server(f"{host}:0")
-        self._shards = Shards(self.dataset, way=self._way)
-        self._following = Following(
-            prepare=self._prepare,
-            finish=self._finish if self._folder else None,
-            flush=lambda: self._shards.flush(),
-            abandon=self._renew,
-            way=self._way,
-        )
-        self._following.__enter__()
-        self._leaving.hear()
+        self._visits.__enter__()
         atexit.register(self._end)  # for a script that does not leave the block
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shards.__exit__(kind, error, trace)
+        self._visits.__exit__(kind, error, trace)
         self._end()
 
     def _end(self) -> None:
         """Leave no thread behind that is inside of TensorFlow."""
         atexit.unregister(self._end)
         self._following.__exit__(None, None, None)
-        self._leaving.close()
         with self._making:
             for each in self._made.values():
                 self._threads.close(each.session)
@@ -200,15 +194,8 @@ class Servers:
         The step is called once, with the placeholders of the model by name. It returns what the model's Step
         fetches; None if a change of servers ended it: the same records come again then.
         """
-        while not self._leaving.is_set():
-            before, shard = self._following.restored, self._shards.next_beside(self._attend)
-            if shard is not None:
-                yield from self._steps_of(shard, batch)
-            elif self._following.is_saved(before, self._attend, saves=self._folder is not None):
-                break
-            else:  # the end was lost with a server: values and datasets are those of the checkpoint again
-                self._shards.close()
-                self._shards = Shards(self.dataset, way=self._way)
+        for visit in self._visits:
+            yield from self._steps_of(visit, batch)
 
     @property
     def is_chief(self) -> bool:
@@ -217,47 +204,27 @@ class Servers:
 
     def save(self) -> None:
         """Ask for a checkpoint soon: all workers stop for a moment, files are written meanwhile."""
-        self._saved_at = time.monotonic()
-        self._following.save()
+        self._visits.save()
 
-    def _steps_of(self, shard: Shard, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
+    def _steps_of(self, visit: Visit, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
         """Yield the steps of a shard, from where it is counted, and report it."""
-        before, restored = self._restored, self._boundary()
-        self._restored = restored
-        if before != restored and not self._shards.holds_beside(shard, self._goes_on):
-            return  # it was dealt before values and datasets went back, and is another's now
-        records, end = shard.records, shard.used + len(shard)
-        at, last = max(shard.used, self._counted(shard)), time.monotonic()
-        while at < end and not self._leaving.is_set():
-            if time.monotonic() - last > SILENT and not self._shards.holds_beside(shard, self._goes_on):
-                return
-            if self._boundary() != restored:
-                return  # values and datasets went back to a checkpoint: the shard is dealt anew
+        shard = visit.shard
+        at, end = max(shard.used, self._counted(shard)), shard.used + len(shard)
+        while at < end and visit.goes_on():
             until = min(at + batch, end)
-            made = Made(self, shard.number, until)
-            yield records[at - shard.used : until - shard.used], made
-            last = time.monotonic()
+            made = Made(self, visit, until)
+            yield shard.records[at - shard.used : until - shard.used], made
             if not made.called:
                 raise RuntimeError("a step of Servers.steps was not called: each is to be made")
             if made.counts:
                 at = until
-            elif self._boundary() == restored:
+            elif visit.goes_on():
                 at = max(at, self._counted(shard))
             else:
                 return
-            self._shards.applied(shard, at - shard.used)
+            visit.applied(at - shard.used)
         if at >= end:
-            self._shards.done(shard)
-
-    def _goes_on(self) -> bool:
-        return not self._leaving.is_set()
-
-    def _attend(self) -> bool:
-        """Take part in changes while others have the last shards; False if this worker is to leave."""
-        if self._leaving.is_set():
-            return False
-        self._boundary()
-        return True
+            visit.done()
 
     def _boundary(self) -> int:
         """Take part in changes until there are servers with values; return when those were restored."""
@@ -269,7 +236,7 @@ class Servers:
                 now = self._reach(following.version, following.addresses)
                 self._enter(now)
             if now.begun or self._begin(now):
-                self._ask_for_a_save()
+                self._visits.save_if_due()
                 return following.restored
 
     def _reach(self, version: int, addresses: tuple[str, ...]) -> _Present:
@@ -350,7 +317,7 @@ class Servers:
         if values.keys() != names.feed.keys():
             raise TypeError(f"the step has {_listed(values)}, and the model takes {_listed(names.feed)}")
         feed = {names.feed[name]: value for name, value in values.items()}
-        with self._shards.busy():
+        with self._visits.shards.busy():
             fetched, _ = self._now.run(
                 (dict(names.fetch), names.mark), feed | {names.shard: number, names.at: until}
             )
@@ -375,7 +342,7 @@ class Servers:
         assert now
         log.warning("a step with version %d of the servers failed: %s", now.version, said(error))
         session = now.session
-        while not self._leaving.is_set():
+        while self._visits.goes_on():
             if following.changing:
                 self._boundary()
             if self._now is not now:
@@ -405,11 +372,6 @@ class Servers:
             return False
         return True
 
-    def _ask_for_a_save(self) -> None:
-        due = self._folder and time.monotonic() - self._saved_at >= self._save_every
-        if due and self.is_chief:
-            self.save()
-
     def _finish(self, number: int) -> None:
         """Make one checkpoint of what the servers have written."""
         assert self._folder
@@ -420,8 +382,8 @@ class Servers:
 class Made:
     """Makes the step of some records, once."""
 
-    def __init__(self, servers: Servers, number: int, until: int) -> None:
-        self._servers, self._number, self._until = servers, number, until
+    def __init__(self, servers: Servers, visit: Visit, until: int) -> None:
+        self._servers, self._visit, self._until = servers, visit, until
         self.called = self.counts = False
 
     def __call__(self, **values: Any) -> Any:
@@ -431,11 +393,13 @@ class Made:
         """
         if self.called:
             raise RuntimeError("a step of Servers.steps was called twice: take the next records")
-        self.called = True
+        self.called, number = True, self._visit.shard.number
+        if not self._visit.holds():  # this process was stopped, and the shard is another's now
+            return None
         try:
-            fetched = self._servers._make(self._number, self._until, values)
+            fetched = self._servers._make(number, self._until, values)
         except LOST as error:
-            self._servers._recover(error, (self._number, self._until))
+            self._servers._recover(error, (number, self._until))
             return None
         self.counts = True
         return fetched

@@ -21,6 +21,7 @@ import pytest
 from elasticjob.api.rpc.shards import Dataset, Shard
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Gone, Move
+from elasticjob.trainer.servers.visits import Visit
 from elasticjob.trainer.tensorflow import (
     EstimatorSpec,
     ModeKeys,
@@ -121,8 +122,8 @@ class Cluster:
         """Return one that trains with the present servers; its Following and Shards are played here."""
         worker = Servers(made, Dataset(name="records", size=RECORDS, shard=100), way=WAY)
         worker._local, worker._address = start_server("127.0.0.1:0")
-        worker._following = Told()
-        worker._shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
+        worker._following = worker._visits.following = Told()
+        worker._visits.shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
         self.workers.append(worker)
         self._tell(None)
         return worker
@@ -166,7 +167,7 @@ def train(worker: Servers, *shards: int, used: int = 0) -> dict[str, Any]:
     for number in shards:
         first = 100 * number
         shard = Shard(number=number, lease=number, epoch=0, start=first + used, end=first + 100, used=used)
-        for records, step in worker._steps_of(shard, 20):
+        for records, step in worker._steps_of(visit(worker, shard), 20):
             ids = np.asarray(records)
             made = step(user=ids % 700, score=(ids % 7).astype(np.float32), record=ids) or made
     return made
@@ -230,7 +231,7 @@ def test_a_shard_goes_on_where_it_is_counted_whatever_the_ledger_knows(cluster: 
     cluster.change(cluster.server(), cluster.server())
     first = cluster.worker()
     shard = Shard(number=3, lease=1, epoch=0, start=300, end=400)
-    steps = first._steps_of(shard, 20)
+    steps = first._steps_of(visit(first, shard), 20)
     for _ in range(2):
         records, step = next(steps)
         step(user=np.array(records), score=np.zeros(20), record=np.array(records))
@@ -259,7 +260,7 @@ def test_workers_of_the_same_servers_do_not_end_each_others_sessions(cluster: Cl
     for number in range(0, 6, 2):
         train(one, number)
         train(other, number + 1)
-    assert one._shards.finished == [0, 2, 4]  # type: ignore[attr-defined]
+    assert one._visits.shards.finished == [0, 2, 4]  # type: ignore[attr-defined]
 
 
 def test_a_worker_that_was_cut_off_counts_nothing(cluster: Cluster) -> None:
@@ -290,7 +291,7 @@ def test_the_next_first_worker_makes_the_values_if_the_first_one_could_not(clust
     assert waits._begin(now)
     cluster.change(cluster.server())
     train(waits, 0)
-    assert waits._shards.finished == [0]  # type: ignore[attr-defined]
+    assert waits._visits.shards.finished == [0]  # type: ignore[attr-defined]
 
 
 def test_first_values_that_come_late_change_nothing(cluster: Cluster) -> None:
@@ -364,13 +365,13 @@ def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(mortal: 
     pid, address = mortal
     worker = Servers(model, Dataset(name="records", size=RECORDS, shard=100), way=WAY)
     worker._local, worker._address = start_server("127.0.0.1:0")
-    worker._following = following = Told()
-    worker._shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
+    worker._following = worker._visits.following = following = Told()
+    worker._visits.shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
     following.version, following.addresses = MORTAL, (address,)
     train(worker, 0)
     shard = Shard(number=1, lease=1, epoch=0, start=100, end=200)
     ids = np.arange(20)
-    _, step = next(worker._steps_of(shard, 20))
+    _, step = next(worker._steps_of(visit(worker, shard), 20))
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.5, worker._renew).start()
     with pytest.raises(tf.errors.CancelledError):
@@ -398,10 +399,15 @@ def doing(do: Callable[[], float], first: Callable[[], float] = lambda: 0.0) -> 
     return made
 
 
+def visit(worker: Servers, shard: Shard) -> Visit:
+    """Return the visit of a shard that was dealt to a worker just now."""
+    return Visit(worker._visits, shard, worker._following.restored, time.monotonic())
+
+
 def steps_of(worker: Servers) -> list[Any]:
     """Return what the steps of a shard of 100 records, 20 in a step, fetched."""
     shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    return [step() for _, step in worker._steps_of(shard, 20)]
+    return [step() for _, step in worker._steps_of(visit(worker, shard), 20)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, tf.errors.AbortedError])
@@ -416,7 +422,7 @@ def test_a_step_that_fails_by_itself_ends_with_its_error(cluster: Cluster, error
     with pytest.raises(tf.errors.OpError, match="mine"):
         steps_of(cluster.worker(doing(fail)))
     assert len(tried) <= 2
-    assert cluster.workers[0]._shards.finished == []  # type: ignore[attr-defined]
+    assert cluster.workers[0]._visits.shards.finished == []  # type: ignore[attr-defined]
 
 
 def test_first_values_that_fail_by_themselves_end_with_their_error(cluster: Cluster) -> None:
@@ -557,7 +563,7 @@ def test_the_model_function_of_an_estimator_trains(cluster: Cluster) -> None:
     worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
     shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
     losses = []
-    for records, step in worker._steps_of(shard, 20):
+    for records, step in worker._steps_of(visit(worker, shard), 20):
         made = step(user=np.asarray(records) % 5, labels=np.ones(len(records), np.float32))
         losses.append(made["loss"])
     assert losses[-1] < losses[0]
@@ -574,7 +580,7 @@ def test_what_was_trained_is_exported(cluster: Cluster, tmp_path: Path) -> None:
     worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
     worker._folder = tmp_path
     shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    for records, step in worker._steps_of(shard, 20):
+    for records, step in worker._steps_of(visit(worker, shard), 20):
         step(user=np.asarray(records), labels=np.ones(len(records), np.float32))
     cluster.save(1)
     for place, server in enumerate(cluster.servers):
@@ -597,12 +603,12 @@ def test_a_step_is_called_once_with_the_values_of_the_model(cluster: Cluster) ->
     cluster.change(cluster.server())
     worker = cluster.worker()
     shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    _, step = next(worker._steps_of(shard, 20))
+    _, step = next(worker._steps_of(visit(worker, shard), 20))
     with pytest.raises(TypeError, match="the step has users, and the model takes record, score, user"):
         step(users=[1])
     with pytest.raises(RuntimeError, match="twice"):
         step(user=[1])
-    steps = worker._steps_of(shard, 20)
+    steps = worker._steps_of(visit(worker, shard), 20)
     next(steps)
     with pytest.raises(RuntimeError, match="not called"):
         next(steps)

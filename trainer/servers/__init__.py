@@ -1,0 +1,1 @@
+"""Parameter servers that change while they train, for the store and TensorFlow."""
