@@ -1,4 +1,4 @@
-"""TensorFlow: parameter servers that change (`Servers`), and shards as a `tf.data.Dataset` (`shard_dataset`).
+"""TensorFlow: parameter servers that change (`Servers`), and shards by way of `tf.data` (`shard_dataset`).
 
 `export` writes a SavedModel. Importing anything but `shard_dataset` turns eager execution off in the process.
 """
