@@ -7,8 +7,11 @@ each shard, how many of its records are in the values. It is written after the u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.trainer.tensorflow.compat import container, task, tf, v1
@@ -32,6 +35,19 @@ FIT: Final = (
 MOD: Final = (
     'embedding_lookup of {name} has partition_strategy="mod", the default of compat.v1: with another number '
     'of servers it would find other rows. Use tf.nn.embedding_lookup, or partition_strategy="div"'
+)
+
+
+IDLE: Final = (
+    "the train op of Step, {train!r}, updates no variable: give what `optimizer.minimize(loss)` returns"
+)
+ASSIGNS: Final = {
+    "AssignVariableOp": tf.raw_ops.AssignVariableOp,
+    "AssignAddVariableOp": tf.raw_ops.AssignAddVariableOp,
+    "AssignSubVariableOp": tf.raw_ops.AssignSubVariableOp,
+}
+READS: Final = frozenset(
+    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
 )
 
 
@@ -91,18 +107,39 @@ def draw(model: Model, servers: int, worker: str, cut: int = CUT) -> Blueprint:
 
     Raises TypeError or ValueError, with what is wrong with the model.
     """
+    with ThreadPoolExecutor(1) as fresh:  # Keras counts the names of layers up, in each thread from 0
+        return fresh.submit(_draw, model, servers, worker, cut).result()
+
+
+def with_settings(model: Model) -> Model:
+    """Return the model with this thread's type of Keras layers: other threads have the default."""
+    if (keras := sys.modules.get("keras")) is None:
+        return model
+    policy = keras.config.dtype_policy()
+
+    def made() -> Step:
+        keras.config.set_dtype_policy(policy)
+        return model()
+
+    return made
+
+
+def _draw(model: Model, servers: int, worker: str, cut: int) -> Blueprint:
     placed = _Placed(servers, worker)
     with tf.Graph().as_default() as graph, v1.device(placed.device):
         with v1.variable_scope("", custom_getter=_cutting(servers, cut)):
             step = checked(model())
         check_lookups(graph)
+        trains = [*tf.nest.flatten(step.train), *_assigned_by_keras(graph)]
+        if not _updates(trains, v1.global_variables()):
+            raise TypeError(IDLE.format(train=step.train))
         counted = v1.get_variable(
             COUNTED, [RING], tf.int64, initializer=v1.zeros_initializer(), trainable=False
         )
         shard = v1.placeholder(tf.int64, [], "elasticjob/shard")
         at = v1.placeholder(tf.int64, [], "elasticjob/at")
         text = v1.placeholder(tf.string, [], "elasticjob/text")
-        with tf.control_dependencies(tf.nest.flatten(step.train)):
+        with tf.control_dependencies(trains):
             mark = tf.raw_ops.ResourceScatterMax(
                 resource=counted.handle,
                 indices=tf.reshape(shard % RING, [1]),
@@ -148,6 +185,8 @@ def checked(step: Any) -> Step:
         raise TypeError(
             f"the model function returned {step!r}: it returns Step(train, {{name: placeholder}}, …)"
         )
+    if not all(isinstance(each, tf.Operation) or hasattr(each, "op") for each in tf.nest.flatten(step.train)):
+        raise TypeError(IDLE.format(train=step.train))
     for name, each in (*step.feed.items(), *step.fetch.items()):
         if not all(isinstance(part, tf.Tensor | tf.Operation) for part in tf.nest.flatten(each)):
             raise TypeError(f"{name} of Step is {each!r}: it should be a dense tensor of the graph")
@@ -165,16 +204,38 @@ def check_lookups(graph: Any) -> None:
 
 
 def difference(own: Sequence[Entry], told: Sequence[Entry]) -> str:
-    """Return a sentence about the first variable in which two manifests differ; an empty one if none does."""
+    """Return a sentence about the variables in which two manifests differ; an empty one if none does."""
+    if not (found := _differing(own, told)):
+        return ""
+    return f"{found} on the servers: all workers run the same model, from the first start of a job on"
+
+
+def check_repeats(first: Blueprint, again: Blueprint) -> None:
+    """Raise ValueError if a model that was made twice has other variables then: it is for other servers."""
+    if found := _differing(first.manifest, again.manifest):
+        raise ValueError(
+            f"{found} when the model function is called again, as each change of servers does: let the "
+            "names and shapes of its variables and layers depend on nothing else"
+        )
+
+
+def _differing(own: Sequence[Entry], told: Sequence[Entry]) -> str:
     here, there = ({entry.name: entry for entry in each} for each in (own, told))
-    for name in sorted(here.keys() | there.keys()):
-        mine, theirs = here.get(name), there.get(name)
-        if mine != theirs:
-            what = f"{_described(mine)} in this worker's model and {_described(theirs)} on the servers"
-            return (
-                f"variable {name} is {what}: all workers run the same model, from the first start of a job on"
-            )
+    if here.keys() != there.keys():
+        return (
+            f"this worker's model has {_listed(here.keys() - there.keys())} alone, and "
+            f"{_listed(there.keys() - here.keys())} are"
+        )
+    for name, mine in here.items():
+        if mine != (other := there[name]):
+            return f"variable {name} is {_described(mine)} in this worker's model and {_described(other)}"
     return ""
+
+
+def _listed(names: Collection[str], most: int = 5) -> str:
+    """Return names, not too many of them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(sorted(names)[:most]) + more if names else "no variables"
 
 
 class _Placed:
@@ -229,6 +290,57 @@ def _cutting(servers: int, cut: int) -> Callable[..., Any]:
         return getter(name, *rest, shape=shape, **more)
 
     return cutting
+
+
+def _assigned_by_keras(graph: Any) -> list[Any]:
+    """Return what assigns the values that layers of Keras give their variables, such as moving averages.
+
+    Keras assigns as eager execution does, so in a graph nothing runs that. It is made here anew, after all
+    reads of before. Raises ValueError for a second assignment, which would not see the first.
+    """
+    if (keras := sys.modules.get("keras")) is None:
+        return []
+    home = f"{keras.__path__[0]}/"
+    variables = {each.handle.op.name: each for each in v1.global_variables()}
+    reads: dict[str, list[Any]] = {}
+    found: dict[str, Any] = {}
+    for op in graph.get_operations():
+        name = op.inputs[0].op.name if op.inputs else ""
+        if name not in variables or op is variables[name].initializer:
+            continue
+        if op.type in READS:
+            reads.setdefault(name, []).append(op)
+        elif op.type in ASSIGNS and _caller(op).startswith(home):
+            if name in found:
+                raise ValueError(f"variable {name} is assigned twice in a step of Keras: call its layer once")
+            variable, value = variables[name], op.inputs[1]
+            with tf.device(variable.handle.device), tf.control_dependencies(reads.get(name, [])):
+                found[name] = ASSIGNS[op.type](resource=variable.handle, value=value)
+    return list(found.values())
+
+
+def _caller(op: Any) -> str:
+    """Return the file that had TensorFlow make an operation."""
+    ours = f"{Path(tf.__file__).parent}/"
+    files = (frame.filename for frame in reversed(op.traceback))
+    return next((file for file in files if not file.startswith(ours)), "")
+
+
+def _updates(operations: Sequence[Any], variables: Sequence[Any]) -> bool:
+    """Whether any of these operations, or of those that they need, changes a variable."""
+    handles = {each.handle.op.name for each in variables}
+    open_ = [each if isinstance(each, tf.Operation) else each.op for each in operations]
+    seen = {op.name for op in open_}
+    while open_:
+        op = open_.pop()
+        inputs = [each.op for each in op.inputs]
+        if op.type not in READS and any(each.name in handles for each in inputs):
+            return True
+        for each in (*inputs, *op.control_inputs):
+            if each.name not in seen:
+                seen.add(each.name)
+                open_.append(each)
+    return False
 
 
 def _manifest_ops(servers: int, text: Any) -> tuple[Any, list[Any], Any]:
@@ -288,5 +400,5 @@ def _behind(tensor: Any) -> Any:
     return op
 
 
-def _described(entry: Entry | None) -> str:
-    return f"{entry.dtype} {list(entry.shape)}" if entry else "absent"
+def _described(entry: Entry) -> str:
+    return f"{entry.dtype} {list(entry.shape)}{', cut into rows' if entry.cut else ''}, beside {entry.home}"

@@ -28,7 +28,17 @@ from elasticjob.trainer.servers.visits import Visit, Visits
 from elasticjob.trainer.shards import Dataset, Shard, Way
 from elasticjob.trainer.tensorflow import files
 from elasticjob.trainer.tensorflow.compat import PATIENCE, config, said, start_server, tf, v1
-from elasticjob.trainer.tensorflow.graph import CUT, FIT, SERVERS, Blueprint, Model, difference, draw
+from elasticjob.trainer.tensorflow.graph import (
+    CUT,
+    FIT,
+    SERVERS,
+    Blueprint,
+    Model,
+    check_repeats,
+    difference,
+    draw,
+    with_settings,
+)
 from elasticjob.trainer.tensorflow.place import decode, encode
 from elasticjob.trainer.tensorflow.threads import Threads
 
@@ -145,7 +155,7 @@ class Servers:
         if hasattr(model, "fit"):
             raise TypeError(FIT)
         self.dataset = dataset
-        self._model, self._cut = model, cut
+        self._model, self._cut = with_settings(model), cut
         self._folder = Path(checkpoint) if checkpoint else None
         self._visits = Visits(
             dataset,
@@ -273,9 +283,10 @@ class Servers:
         if servers not in self._drawn:
             for oldest in list(self._drawn)[: 1 - DRAWN]:
                 del self._drawn[oldest]
-            self._drawn[servers] = draw(self._model, servers, self._name, self._cut)
-            if servers == 1 and len(self._drawn) == 1:
-                draw(self._model, 2, self._name, self._cut)  # what is wrong only with several is told now
+            drawn = self._drawn[servers] = draw(self._model, servers, self._name, self._cut)
+            if len(self._drawn) == 1:  # what is wrong only with several servers, or again, is told now
+                more = self._drawn[servers + 1] = draw(self._model, servers + 1, self._name, self._cut)
+                check_repeats(drawn, more)
         return self._drawn[servers]
 
     def _begin(self, now: _Present) -> bool:

@@ -522,6 +522,52 @@ def own_partitioner() -> Step:
     return Step(v1.train.AdamOptimizer().minimize(tf.reduce_sum(x)), {})
 
 
+def layered() -> Step:
+    """Layers without names, with values that Keras assigns in each step."""
+    keras = tf.keras
+    x = v1.placeholder(tf.float32, [None, 2])
+    y = keras.layers.Dense(1)(keras.layers.BatchNormalization()(x, training=True))
+    kept = keras.layers.Dropout(0.5)(tf.ones([64]), training=True)
+    train = v1.train.GradientDescentOptimizer(0.01).minimize(tf.reduce_mean((y - 1.0) ** 2))
+    return Step(train, {"x": x}, kept=kept)
+
+
+def test_layers_of_keras_keep_their_names_and_learn_what_keras_assigns(cluster: Cluster) -> None:
+    """As model.fit would: the averages are those of the batches, and each step drops other units."""
+    dice = np.random.default_rng(1)
+    mean, variance, kept = np.zeros(2), np.ones(2), []
+    worker = cluster.worker(layered)
+    for number, servers in enumerate((1, 2, 1)):
+        cluster.change(*(cluster.server() for _ in range(servers)))
+        shard = Shard(number=number, lease=number, epoch=0, start=0, end=100)
+        for _, step in worker._steps_of(shard, 20):
+            x = dice.normal(3.0, 2.0, (20, 2)).astype(np.float32)
+            kept.append(step(x=x)["kept"].tobytes())
+            mean, variance = 0.99 * mean + 0.01 * x.mean(0), 0.99 * variance + 0.01 * x.var(0)
+    cluster.save(4)
+    found = cluster.write(4)
+    assert found.get_tensor("batch_normalization/moving_mean") == pytest.approx(mean, rel=1e-5)
+    assert found.get_tensor("batch_normalization/moving_variance") == pytest.approx(variance, rel=1e-5)
+    assert len(set(kept)) == 15
+
+
+def test_a_model_that_is_another_one_when_it_is_made_again_is_refused_at_once(cluster: Cluster) -> None:
+    calls: list[int] = []
+
+    def other() -> Step:
+        calls.append(1)
+        x = v1.get_variable(f"x{len(calls)}", [])
+        return Step(v1.train.GradientDescentOptimizer(0.1).minimize(x * x), {})
+
+    cluster.change(cluster.server())
+    with pytest.raises(ValueError, match="model has x1 alone, and x2 are when the model function is called"):
+        cluster.worker(other)._boundary()
+
+
+def trains_nothing(train: Callable[[Any], Any]) -> Callable[[], Step]:
+    return lambda: Step(train(v1.get_variable("x", []) * 2.0), {})
+
+
 class Layers:
     """As much of a Keras model as is looked at."""
 
@@ -535,6 +581,10 @@ class Layers:
         (own_partitioner, "partitioners"),
         (Layers, "model.fit makes its own loop"),
         (lambda: None, "it returns Step"),
+        (trains_nothing(lambda loss: []), "updates no variable"),
+        (trains_nothing(lambda loss: None), "updates no variable"),
+        (trains_nothing(lambda loss: loss), "updates no variable"),
+        (trains_nothing(lambda loss: tf.group(loss)), "updates no variable"),
     ],
 )
 def test_a_model_that_cannot_follow_servers_is_refused(wrong: Callable[[], Any], sentence: str) -> None:
