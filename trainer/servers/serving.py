@@ -161,9 +161,10 @@ class Serving(Link):
             await write
             self._written, self._error = number, ""
             self._again.set()
-        except OSError as error:
-            log.warning("checkpoint %d is not written, again soon: %s", number, error)
-            self._error = f"checkpoint {number} is not written: {error}"[:LONGEST]
+        except Exception as error:  # whatever files raise: it is tried again
+            why = error if isinstance(error, OSError) else repr(error)
+            log.warning("checkpoint %d is not written, again soon: %s", number, why)
+            self._error = f"checkpoint {number} is not written: {why}"[:LONGEST]
             self._again.set()
             await asyncio.sleep(PAUSE)
         finally:

@@ -51,6 +51,11 @@ def index(folder: Path, number: int) -> Path:
     return folder / f"{STEM}{number}.index"
 
 
+def size(folder: Path, number: int) -> int:
+    """Return how many bytes the values of a checkpoint take."""
+    return sum(path.stat().st_size for path in folder.glob(f"{STEM}{number}.data-*"))
+
+
 def write_beside(folder: Path, beside: Beside) -> None:
     """Write it, whole or not at all."""
     path = _json(folder, beside.number)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,10 +100,24 @@ class Server:
         """Return the newest complete checkpoint of the folder."""
         for number in reversed(files.complete(self._folder)):
             try:
-                return Kept(number=number, positions=files.read_beside(self._folder, number).positions)
-            except (OSError, ValueError) as error:
-                log.warning("checkpoint %d is not used: %s", number, error)
+                beside = files.read_beside(self._folder, number)
+                self._check(beside)
+                return Kept(number=number, positions=beside.positions)
+            except (OSError, ValueError, tf.errors.OpError) as error:
+                log.warning("checkpoint %d is damaged, an older one is looked for: %s", number, error)
         return None
+
+    def _check(self, beside: files.Beside) -> None:
+        """Raise what is wrong with a checkpoint, as far as its index and the sizes of its files tell."""
+        if not (entries := beside.manifest):
+            return  # there were no values yet
+        there = tf.train.load_checkpoint(str(files.prefix(self._folder, beside.number)))
+        shapes = there.get_variable_to_shape_map()
+        if lacks := [each.name for each in entries if shapes.get(each.name) != list(each.shape)]:
+            raise ValueError(f"its index lacks {', '.join(lacks[:3])}")
+        needed = sum(tf.as_dtype(each.dtype).size * prod(each.shape) for each in entries)
+        if (size := files.size(self._folder, beside.number)) < needed:
+            raise ValueError(f"its files have {size} bytes, and its variables {needed}")
 
     def copy(self, number: int) -> None:
         """Keep the values as they are now, in memory."""

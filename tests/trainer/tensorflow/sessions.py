@@ -382,6 +382,36 @@ def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(mortal: 
     assert step(user=ids, score=np.zeros(20), record=ids)
 
 
+def truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("model-2.data-00000-of-00001", truncated),
+        ("model-2.index", lambda path: path.write_bytes(bytes(path.stat().st_size))),
+        ("model-2.json", truncated),
+    ],
+)
+def test_an_older_checkpoint_is_found_if_the_newest_is_damaged(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, file: str, damage: Callable[[Path], object]
+) -> None:
+    cluster.change(cluster.server())
+    train(cluster.worker(), 0)
+    for number in (1, 2):
+        cluster.save(number)
+        cluster.write(number)
+        found = cluster.servers[0].found()
+        assert found
+        assert found.number == number
+    damage(cluster.folder / file)
+    found = cluster.servers[0].found()
+    assert found
+    assert found.number == 1
+    assert "checkpoint 2 is damaged, an older one is looked for" in caplog.text
+
+
 def doing(do: Callable[[], float], first: Callable[[], float] = lambda: 0.0) -> Callable[[], Step]:
     """Return a model whose step, and first value, call Python; it counts its steps."""
 
