@@ -82,13 +82,14 @@ class ElasticAccelerator(Accelerator):
 
         A loop that the script leaves by `break` is saved as a training that has ended (`Checkpoint.steps`).
         """
-        done = {"epoch": 0, "batch": 0, "step": 0}
+        done: dict[str, Any] = {"epoch": 0, "batch": 0, "step": 0}
         for name, each in self._trained.items():
             plain.check(name, each.state_dict())
         scaler = {} if self.scaler is None else {"scaler": self.scaler}
         checkpoint = self._made({**self._trained, **scaler, "random": self._random, "done": done})
         checkpoint.load()
         self.steps_done = done["step"]
+        self._go_on(loader, done)
         if done["epoch"] < epochs and checkpoint.is_ended(epochs):
             if not checkpoint.is_stored:
                 checkpoint.end(done["step"], epochs)
@@ -106,7 +107,22 @@ class ElasticAccelerator(Accelerator):
             done |= {"epoch": done["epoch"] + 1, "batch": 0}
         checkpoint.save(done["step"], last=True)
 
-    def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, int]) -> Generator[Any]:
+    def _go_on(self, loader: Any, done: dict[str, Any]) -> None:
+        """Take the order of an epoch that was cut off. ValueError if the script asks for another one."""
+        seed, sampler, theirs = (
+            self.dataloader_config.data_seed,
+            plain.sampler_of(loader),
+            done.get("order", {}),
+        )
+        drawn = getattr(sampler, "initial_seed", None)  # by set_seed, or at random
+        if done["batch"]:
+            taken = f"{done['batch']} batches of epoch {done['epoch']}"
+            plain.check_order(taken, plain.order_of(loader, self.num_processes, seed), theirs)
+            if seed is None and drawn is not None:
+                sampler.initial_seed = drawn = done.get("drawn", drawn)
+        done |= {"order": plain.order_of(loader, self.num_processes, seed), "drawn": drawn}
+
+    def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, Any]) -> Generator[Any]:
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(done["epoch"])
         rest = iter(self.skip_first_batches(loader, done["batch"]) if done["batch"] else loader)
@@ -118,13 +134,13 @@ class ElasticAccelerator(Accelerator):
             if self._count(done):
                 checkpoint.save(done["step"])
 
-    def _leave(self, batches: Generator[Any], done: dict[str, int]) -> None:
+    def _leave(self, batches: Generator[Any], done: dict[str, Any]) -> None:
         """Count the batch in which the script has left an epoch, if it has."""
         if getgeneratorstate(batches) == GEN_SUSPENDED:
             self._count(done)
             batches.close()
 
-    def _count(self, done: dict[str, int]) -> bool:
+    def _count(self, done: dict[str, Any]) -> bool:
         """Count a batch; return whether a step was made with it."""
         done["batch"] += 1
         if self.sync_gradients:

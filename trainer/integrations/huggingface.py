@@ -23,6 +23,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TR
 from transformers.trainer_callback import ExportableState
 from transformers.utils import WEIGHTS_NAME
 
+from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving import random_state
 
@@ -86,6 +87,10 @@ class ElasticCallback(TrainerCallback):
         """
         if self._trainer is None:
             raise RuntimeError("call trainer.train(resume_from_checkpoint=elastic.newest(trainer))")
+        order = self._order(args, given)
+        if state.epoch and state.epoch % 1:
+            plain.check_order(f"{state.epoch:.4g} epochs", order, self._loop.get("order", {}))
+        self._loop["order"] = order
         for file in self._folder.iterdir() if self._folder else ():
             if not file.name.startswith("rng_state"):
                 file.unlink()
@@ -133,6 +138,12 @@ class ElasticCallback(TrainerCallback):
         self._loop["state"] = json.dumps(asdict(state) | {"stateful_callbacks": callbacks_of(self._trainer)})
         ended = state.max_steps if last and state.global_step < state.max_steps else 0
         self._checkpoint.save(state.global_step, last=last, ended=ended)
+
+    @staticmethod
+    def _order(args: Any, given: dict[str, Any]) -> dict[str, Any]:
+        seed = args.seed if args.data_seed is None else args.data_seed
+        order = plain.order_of(given["train_dataloader"], args.world_size, seed)
+        return order | {"gradient_accumulation_steps": args.gradient_accumulation_steps}
 
     @staticmethod
     def _drawn(trainer: Trainer, state: dict[str, Any]) -> dict[str, Any]:

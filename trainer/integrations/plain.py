@@ -1,4 +1,4 @@
-"""Values that a checkpoint may hold: none that only a trusted program may load."""
+"""What all integrations check: values that a checkpoint may hold, and the order of the records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,37 @@ from collections.abc import Mapping
 from pickle import PicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any
 
+from elasticjob.trainer.torch.saving import loader
 from elasticjob.trainer.torch.saving.tree import Taken, decoded
+
+
+def sampler_of(prepared: Any) -> Any:
+    """Return where a loader that accelerate has prepared takes its indices from."""
+    batches = prepared.batch_sampler
+    while (inner := getattr(batches, "batch_sampler", None)) is not None:  # of one worker among several
+        batches = inner
+    return getattr(batches, "sampler", batches)
+
+
+def order_of(prepared: Any, workers: int, seed: int | None) -> dict[str, Any]:
+    """Return what the batches of such a loader depend on."""
+    sized = hasattr(prepared.dataset, "__len__")
+    batch = getattr(prepared.batch_sampler, "batch_size", None)
+    order = {"workers": workers, "batch size": batch, "sampler": type(sampler_of(prepared)).__name__}
+    return (
+        order
+        | ({"records": len(prepared.dataset)} if sized else {})
+        | ({} if seed is None else {"seed": seed})
+    )
+
+
+def check_order(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Raise ValueError if a checkpoint has `taken` what it has in another order than mine.
+
+    The order of another number of workers is another one, which the log of RandomState tells.
+    """
+    if theirs.get("workers") == mine["workers"]:
+        loader.check_order(taken, mine, theirs)
 
 
 def check(name: str, value: Any) -> None:

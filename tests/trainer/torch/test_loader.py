@@ -86,7 +86,8 @@ SAMPLERS: Final[tuple[Callable[[], Any], ...]] = (
     lambda: SubsetRandomSampler(range(3, 20)),
     lambda: WeightedRandomSampler([1.0, 2.0] * 11, 15),
     lambda: DistributedSampler(DATA, num_replicas=2, rank=1),
-    lambda: DistributedSampler(DATA, num_replicas=3, rank=1, shuffle=False),
+    lambda: DistributedSampler(DATA, num_replicas=2, rank=1, seed=3),
+    lambda: DistributedSampler(DATA, num_replicas=2, rank=0, shuffle=False),
     lambda: [5, 3, 8, 1],
     *(partial(Flat, draw) for draw in DRAWS),
 )
@@ -102,7 +103,7 @@ ALPHABET: Final[dict[str, tuple[Callable[[], Any], ...]]] = {
     "shuffle": (lambda: None, lambda: True),
     "sampler": SAMPLERS,
     "batch_sampler": (lambda: None, *BATCHES),
-    "num_workers": (*[lambda: 0] * 38, lambda: 2, lambda: 3),
+    "num_workers": (*[lambda: 0] * 78, lambda: 2, lambda: 3),
     "collate_fn": (lambda: lists, lambda: None),
     "pin_memory": (lambda: False,),
     "drop_last": (lambda: False, lambda: True),
@@ -225,3 +226,24 @@ def test_what_cannot_be_gone_on_with_is_refused_where_it_is_made() -> None:
         ResumableLoader(DATA, num_workers=2, in_order=False)
     with pytest.raises(ValueError, match="an epoch of list has no batches"):
         next(ResumableLoader(DATA, 50, drop_last=True).endless())
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=4), st.integers(1, 3))
+def test_another_number_of_workers_takes_what_is_left_of_an_epoch(
+    worlds: list[tuple[int, int]], batch: int
+) -> None:
+    """A record comes twice only where the last ones are made as many for each worker."""
+    place, came = None, Counter[int]()
+    for number, (workers, steps) in enumerate(worlds, 1):
+        for rank in reversed(range(workers)):
+            loader = ResumableLoader(DATA, batch, sampler=DistributedSampler(DATA, workers, rank), seed=7)
+            if place:
+                loader.load_state_dict(place if rank == 0 else {**place, "taken": []})
+            came.update(
+                chain(*(each.tolist() for each in islice(loader, steps if number < len(worlds) else None)))
+            )
+        place = loader.state_dict()
+        if place["epoch"]:
+            break
+    assert set(came) == {*DATA}
+    assert came.total() < RECORDS + max(workers for workers, _ in worlds)

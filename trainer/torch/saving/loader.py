@@ -6,13 +6,13 @@ import random
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from itertools import islice
 from typing import Any, Final
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset
 
 from elasticjob.trainer.records.order import FINISH
 from elasticjob.trainer.torch.saving import random_state
@@ -40,6 +40,7 @@ class ResumableLoader(DataLoader[Any]):
         super().__init__(**{**given, "generator": given.get("generator") or torch.Generator()})
         self.seed = seed
         self.epoch = self.batch = 0
+        self._before = 0  # records of this epoch that were taken by another number of workers
         self._loaded: tuple[int, int] | None = None  # rank, and the checksum of what it had taken
         self._checksums = array("I")  # of the indices of this epoch, up to each batch
         self._generators: list[tuple[torch.Generator, int]] = []
@@ -64,7 +65,7 @@ class ResumableLoader(DataLoader[Any]):
     def endless(self) -> Iterator[Any]:
         """Yield batches from the place on, epoch after epoch, without end."""
         while True:
-            empty = self.batch == 0
+            empty = self.batch == self._before == 0
             for batch in self:
                 empty = False
                 yield batch
@@ -74,28 +75,41 @@ class ResumableLoader(DataLoader[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader is: `batch` is the next one of the epoch, of batches in this `order`."""
         place = {"epoch": self.epoch, "batch": self.batch, "order": self._order()}
-        return {**place, "taken": list(self._taken() or ())}
+        return {**place, "before": self._before, "taken": list(self._taken() or ())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the next epoch there. ValueError if it is within an epoch of other batches."""
-        mine, theirs = self._order(), state.get("order", {})
-        changes = [
-            f"{name} {was} became {mine.get(name)}" for name, was in theirs.items() if mine.get(name) != was
-        ]
-        if changes and state["batch"]:
-            raise ValueError(
-                f"the checkpoint has taken {state['batch']} batches of epoch {state['epoch']} in another "
-                f"order: {', '.join(changes)}; {FINISH}"
-            )
-        self.epoch, self.batch = state["epoch"], state["batch"]
-        taken = state.get("taken", ())
+        mine, theirs, taken = self._order(), dict(state.get("order", {})), state.get("taken", ())
+        batch, before, workers = state["batch"], state.get("before", 0), theirs.get("workers")
+        others = workers and workers != mine.get("workers") and type(self.sampler) is DistributedSampler
+        if others and (batch or before):
+            before += batch * (theirs["batch size"] or 1) * workers
+            theirs["workers"], batch, taken = mine["workers"], 0, ()
+        if batch or before:
+            check_order(f"{state['batch']} batches of epoch {state['epoch']}", mine, theirs)
+        self.epoch, self.batch, self._before = state["epoch"], batch, before
         self._loaded = (taken[0], taken[1]) if taken else None
         del self._checksums[:]
 
     @property
     def _index_sampler(self) -> Any:
         """Return what DataLoader draws indices from: it has no other place where they are seen."""
-        return Drawn(super()._index_sampler, lambda: self.seed + self.epoch, self._checksums)
+        return Drawn(super()._index_sampler, self._drawn)
+
+    def _drawn(self, sampler: Any) -> Iterator[Any]:
+        """Yield what a sampler gives for each batch, and keep the checksums."""
+        del self._checksums[:]
+        checksum = 0
+        if self._before:
+            left = dealt_anew(self.sampler, self._before)  # type: ignore[arg-type]  # as it was loaded
+            sampler = left if self.batch_size is None else BatchSampler(left, self.batch_size, self.drop_last)
+        both = (sampler, getattr(sampler, "sampler", sampler))
+        known = self._before or all(type(each).__module__.startswith(TORCHS) for each in both)
+        for indices in sampler if known else by_seed(sampler, self.seed + self.epoch):
+            plain = indices.tolist() if hasattr(indices, "tolist") else indices
+            checksum = zlib.crc32(repr(plain).encode(), checksum)
+            self._checksums.append(checksum)
+            yield indices
 
     def _samplers(self) -> list[Any]:
         """Return what indices come from."""
@@ -117,7 +131,7 @@ class ResumableLoader(DataLoader[Any]):
             order["sampler"] = type(own).__name__
         for each in self._samplers():
             if isinstance(each, DistributedSampler):
-                order["workers"] = each.num_replicas
+                order |= {"workers": each.num_replicas, "its seed": each.seed, "its shuffle": each.shuffle}
         return order
 
     def _taken(self) -> tuple[int, int] | None:
@@ -142,28 +156,42 @@ class ResumableLoader(DataLoader[Any]):
         for batch in batches:
             self.batch += 1
             yield batch
-        self.epoch, self.batch = self.epoch + 1, 0
+        self.epoch, self.batch, self._before = self.epoch + 1, 0, 0
+
+
+def check_order(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Raise ValueError if a checkpoint has `taken` what it has in another order than mine."""
+    changes = [
+        f"{name} {was} became {mine.get(name)}" for name, was in theirs.items() if mine.get(name) != was
+    ]
+    if changes:
+        raise ValueError(f"the checkpoint has taken {taken} in another order: {', '.join(changes)}; {FINISH}")
 
 
 class Drawn:
-    """The indices that a sampler gives for each batch; `checksums` has what it gave up to each."""
+    """A sampler whose indices are drawn by `draw`."""
 
-    def __init__(self, sampler: Any, seed: Callable[[], int], checksums: array[int]) -> None:
-        self._sampler, self._seed, self._checksums = sampler, seed, checksums
+    def __init__(self, sampler: Any, draw: Callable[[Any], Iterator[Any]]) -> None:
+        self._sampler, self._draw = sampler, draw
 
     def __len__(self) -> int:
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        del self._checksums[:]
-        checksum = 0
-        both = (self._sampler, getattr(self._sampler, "sampler", self._sampler))
-        known = all(type(each).__module__.startswith(TORCHS) for each in both)
-        for indices in self._sampler if known else by_seed(self._sampler, self._seed()):
-            plain = indices.tolist() if hasattr(indices, "tolist") else indices
-            checksum = zlib.crc32(repr(plain).encode(), checksum)
-            self._checksums.append(checksum)
-            yield indices
+        return self._draw(self._sampler)
+
+
+def dealt_anew(sampler: DistributedSampler[Any], before: int) -> list[int]:
+    """Return this worker's share of an epoch of which others, more or fewer, have taken `before` records."""
+    alone: DistributedSampler[Any] = DistributedSampler(
+        sampler.dataset, 1, 0, shuffle=sampler.shuffle, seed=sampler.seed
+    )
+    alone.set_epoch(sampler.epoch)
+    left, workers = list(alone)[before:], sampler.num_replicas
+    odd = len(left) % workers
+    if odd:
+        left = left[:-odd] if sampler.drop_last else left + (left * workers)[: workers - odd]
+    return left[sampler.rank :: workers]
 
 
 def by_seed(sampler: Iterable[Any], seed: int) -> Iterator[Any]:
