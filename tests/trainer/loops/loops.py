@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +36,8 @@ class Loop:
     """A way to train. It keeps all laws but those that it does `not_promise`, each with the reason.
 
     `exact`: killed or not, results are equal bit for bit. `doubles`: the records that may count twice for a
-    worker that is killed. `serve` is the module of its servers, if it has some.
+    worker that is killed. `serve` is the module of its servers, if it has some, `state` the program that
+    prints how often each record is in their newest checkpoint, if the script does not say so.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Loop:
     exact: bool = False
     doubles: int = 0
     serve: str = ""
+    state: str = ""
     long: float = 2.0
     arguments: Sequence[str] = ()
     changes: Sequence[str] = ("records", "seed", "batch", "sampler")
@@ -57,7 +62,13 @@ class Loop:
         """Run it with two workers."""
         if self.serve:
             more.pop("nodes", None)
-            return runs.with_servers(self.script, self.serve, folder, [*self.arguments, *arguments], **more)
+            given = [*self.arguments, *arguments]
+            run = runs.with_servers(self.script, self.serve, folder, given, **more)
+            if self.state and any((folder / "kept").iterdir()):
+                command = (sys.executable, "-c", self.state, str(folder / "kept"))
+                seen = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+                (folder / "state.jsonl").write_text(json.dumps({"end": {"seen": seen}, "rank": -1}))
+            return run
         flags = [] if restarts is None else [f"--max-restarts={restarts}"]
         more.pop("goes_on", None)
         return runs.with_agents(
@@ -69,9 +80,15 @@ class Loop:
         return runs.alone(self.script, folder, [*self.arguments, *arguments], self.environment)
 
 
+SEEN: Final = """
+import json, sys, tensorflow as tf
+found = tf.train.load_checkpoint(tf.train.latest_checkpoint(sys.argv[1]))
+print(json.dumps(found.get_tensor("seen")[:, 0].tolist()))
+"""
 OF_DDP: Final = "gradients are averaged by torch's DistributedDataParallel, in their own type"
 RESTARTED: Final = "all workers are started again when one is lost, so there is none that lives on"
 REPEATS: Final = "no step is repeated in a process that lives on: all workers begin again from a copy"
+MAY: Final = "each record may count twice"
 ASYNCHRONOUS: Final = "workers do not step together: the order of updates is not defined"
 OF_SERVERS: Final = "the state is on servers; a batch that comes again is a new one to the script"
 PLAIN: Final = {"half": OF_DDP, "newcomer": RESTARTED, "repeated": REPEATS}
@@ -105,9 +122,28 @@ LOOPS: Final = (
         "with_tensorflow.py",
         {"repeated": OF_SERVERS, "undisturbed": ASYNCHRONOUS, "half": "TensorFlow's own sums"},
         serve="elasticjob.trainer.tensorflow.serve",
+        state=SEEN,
         doubles=8,
         long=70.0,
         arguments=("--pace=0.1", "--within=0.002"),
         changes=("records", "seed", "batch", "shuffle"),
     ),
 )
+
+
+def table() -> str:
+    """Return the table of promises as the docs have it, and below it why a law is not promised."""
+    rows = [["", *(loop.title for loop in LOOPS)], ["---"] * (len(LOOPS) + 1)]
+    rows += [
+        [said, *("–" if law in loop.not_promised else "yes" for loop in LOOPS)] for law, said in LAWS.items()
+    ]
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
+    whys: dict[tuple[str, str], list[str]] = {}
+    for loop in LOOPS:
+        for law, why in loop.not_promised.items():
+            whys.setdefault((law, why), []).append(loop.title)
+    reasons = [f"- {LAWS[law]} ({', '.join(titles)}): {why}." for (law, why), titles in whys.items()]
+    doubles = [
+        f"- {loop.title}: of the batch in which a worker is killed, {MAY}." for loop in LOOPS if loop.doubles
+    ]
+    return "\n".join([*lines, "", *reasons, *doubles, ""])

@@ -46,11 +46,11 @@ class Counts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = nn.Parameter(torch.zeros(96 if not is_other() else 7))
+        self.seen = nn.Parameter(torch.zeros(max(96, args.records) if not is_other() else 7))
         self.other = nn.Parameter(torch.linspace(-1, 1, 4))
         self.register_buffer("touched", torch.zeros(1))
         if args.half:
-            self.half = nn.Parameter(torch.zeros(3, dtype=getattr(torch, args.half)))
+            self.halves = nn.Parameter(torch.zeros(3, dtype=getattr(torch, args.half)))
 
     def forward(self, index: Tensor) -> dict[str, Tensor]:
         """Return the loss: its gradient is -1 for each record that is taken, of as many as a batch has."""
@@ -58,7 +58,7 @@ class Counts(nn.Module):
         far = (self.other - index.float().mean() / 50).square().sum()
         loss = far / 50 - self.seen[index].mean()
         if args.half:
-            loss = loss - 150 * self.half.sum()
+            loss = loss - 150 * self.halves.sum()
         return {"loss": loss}
 
 

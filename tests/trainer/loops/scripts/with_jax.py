@@ -14,7 +14,7 @@ start = {
     "key": jax.random.key(7),
 }
 if args.half:
-    start["half"] = jnp.zeros(3, args.half)
+    start["halves"] = jnp.zeros(3, args.half)
 if args.sampler == "reversed":
     raise SystemExit("JAX's Dataset takes no sampler")
 data = Dataset(
@@ -38,7 +38,7 @@ for step in elastic.steps():
             taken = np.zeros(args.records, np.float32)
             taken[np.asarray(records)] = 1 / len(records)
             far = 2 / 50 * (state["other"] - float(np.mean(records)) / 50)
-            more = {"half": jnp.full(3, 150, args.half)} if args.half else {}
+            more = {"halves": jnp.full(3, 150, args.half)} if args.half else {}
             step.add({"seen": ones(jnp.ones(args.records)) * taken, "other": far, **more})
         mean = step.mean()
         at("after", number, rank)
@@ -47,7 +47,7 @@ for step in elastic.steps():
             "seen": state["seen"] + mean["seen"],
             "other": state["other"] - mean["other"],
             "key": jax.random.split(state["key"])[0],
-            **({"half": state["half"] + mean["half"]} if args.half else {}),
+            **({"halves": state["halves"] + mean["halves"]} if args.half else {}),
         }
     if not step.done:
         continue

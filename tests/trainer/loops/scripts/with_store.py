@@ -2,13 +2,14 @@
 
 import os
 
+import ml_dtypes
 import numpy as np
 from shared import args, at, export, is_other, last_line, say
 
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros
 
-HALF = {"float16": np.float16, "bfloat16": None, None: None}[args.half]
+HALF = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, None: None}[args.half]
 rank = int(os.environ["ELASTICJOB_INDEX"])
 width = -1 if args.wrong else 1
 tables = [Table("seen" if not is_other() else "others", width, SGD(1.0), Zeros())]
@@ -41,5 +42,5 @@ with Store(tables, data, save_every=0.2) as store:
     seen = store.pull("seen", np.arange(args.records))[:, 0].tolist()
     half = store.pull("seen", np.arange(1001, 1001 + 100))[:, 0]
     export(lambda path: path.write_bytes(np.asarray(seen).tobytes()))
-    say(end={"seen": seen, **({"half": half[half != 0].tolist()} if args.half else {})}, rank=rank)
+    say(end={"seen": seen, **({"halves": half[half != 0].tolist()} if args.half else {})}, rank=rank)
 last_line()

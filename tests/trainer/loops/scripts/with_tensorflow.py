@@ -51,6 +51,5 @@ with Servers(model, data, checkpoint=args.folder / "kept", save_every=0.2) as se
         say(step=number, rank=rank, records=ids.tolist())
         if number == args.stop:
             break
-say(end={}, rank=rank)
 export(lambda path: path.write_text("done"))
 last_line()
