@@ -75,6 +75,7 @@ def other_data(loop: Loop, folder: Path) -> None:
 
 def stopped_in_an_epoch(loop: Loop, folder: Path, step: int = 5) -> Run:
     """Train until the script fails in an epoch, after a checkpoint."""
+    step = min(step, 5) if loop.serve else step  # two workers share the steps
     run = loop.run(folder, f"--at=behind:{step}:0:raise", "--pace=0.2", restarts=0)
     run.check(any(run.codes), "the script did not fail")
     run.check(any((folder / "kept").iterdir()), "there is no checkpoint")
@@ -123,7 +124,7 @@ def damaged(loop: Loop, folder: Path) -> None:
     """Bytes of the newest checkpoint are others."""
     stopped_in_an_epoch(loop, folder, step=11)
     files = [each for each in (folder / "kept").rglob("*") if each.is_file() and each.stat().st_size > 64]
-    newest = max((each for each in files if "manifest" not in each.name), key=lambda each: str(each))
+    newest = max((each for each in files if "manifest" not in each.name), key=numbers)
     content = bytearray(newest.read_bytes())
     at = 4096 if len(content) > 4200 else len(content) // 2
     content[at : at + 8] = bytes(each ^ 0xFF for each in content[at : at + 8])
@@ -133,20 +134,25 @@ def damaged(loop: Loop, folder: Path) -> None:
     counted_once(loop, run)
 
 
+def numbers(path: Path) -> list[int]:
+    """Return the numbers in a file's name and that of its folder: steps are counted up."""
+    return [int(each) for each in re.findall("[0-9]+", f"{path.parent.name}/{path.name}")]
+
+
 def failed_save(loop: Loop, folder: Path) -> None:
     """There is a file in the place of the folder for a while."""
     away, told, kept = folder / "away", "cannot|fail|not written|tried again|Error", folder / "kept"
     state = {"was": False}
 
     def watch(run: Run) -> None:
-        numbers = run.steps()
-        if not numbers:
+        steps = run.steps()
+        if not steps:
             return
         if not away.exists() and not state["was"]:
             kept.rename(away) if kept.exists() else away.mkdir()
             kept.write_text("no folder")
             state["was"] = True
-        elif away.exists() and max(numbers) >= 16 and re.search(told, run.text):
+        elif away.exists() and max(steps) >= 16 and re.search(told, run.text):
             kept.unlink()
             away.rename(kept)
 

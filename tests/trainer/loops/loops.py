@@ -66,7 +66,9 @@ class Loop:
             run = runs.with_servers(self.script, self.serve, folder, given, **more)
             if self.state and any((folder / "kept").iterdir()):
                 command = (sys.executable, "-c", self.state, str(folder / "kept"))
-                seen = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+                seen = json.loads(
+                    subprocess.check_output(command, text=True, stderr=subprocess.PIPE).splitlines()[-1]
+                )
                 (folder / "state.jsonl").write_text(json.dumps({"end": {"seen": seen}, "rank": -1}))
             return run
         flags = [] if restarts is None else [f"--max-restarts={restarts}"]

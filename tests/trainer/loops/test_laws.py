@@ -21,12 +21,7 @@ def test_each_law_is_played_and_each_exception_has_a_reason() -> None:
     assert all(loop.not_promised.keys() <= LAWS.keys() for loop in LOOPS)
 
 
-@pytest.mark.parametrize(("loop", "law"), [("store", "code")])
-def test_a_cell_of_the_table(tmp_path: Path, loop: str, law: str) -> None:
-    CHECKS[law](ROWS[loop], tmp_path)
-
-
 @pytest.mark.story
-@pytest.mark.parametrize(("loop", "law"), [("jax", "code"), ("store", "own-error")])
-def test_a_cell_of_the_table_with_a_framework(tmp_path: Path, loop: str, law: str) -> None:
+@pytest.mark.parametrize(("loop", "law"), [("store", "code"), ("jax", "code")])
+def test_a_cell_of_the_table(tmp_path: Path, loop: str, law: str) -> None:
     CHECKS[law](ROWS[loop], tmp_path)

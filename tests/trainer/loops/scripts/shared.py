@@ -48,15 +48,15 @@ def say(**words: Any) -> None:
         file.write(f"{line}\n")
 
 
-def at(place: str, step: int, rank: int) -> None:
-    """Fail here, where the command line wants that, once."""
+def at(place: str, step: int, rank: int, *, whole: bool = False) -> None:
+    """Fail here, where the command line wants that, once; with `whole` a script has a place `in` its step."""
     if place == "before":
         time.sleep(args.pace)
     if not args.at:
         return
     where, number, who, how = args.at.split(":")
     mark = args.folder / "failed"
-    if step != int(number) or place != ("before" if where == "in" else where):
+    if step != int(number) or place != ("before" if where == "in" and not whole else where):
         return
     if rank != int(who):
         if where == "in":

@@ -9,7 +9,13 @@ from shared import args, at, export, is_other, last_line, say
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.tensorflow import Servers, Step
 
-rank = int(os.environ["ELASTICJOB_INDEX"])
+rank, number = int(os.environ["ELASTICJOB_INDEX"]), 0
+
+
+def inside(records):
+    """Fail in a step, or not."""
+    at("in", number + 1, rank, whole=True)
+    return records
 
 
 def model():
@@ -18,8 +24,9 @@ def model():
     seen = tf.get_variable(
         "seen" if not is_other() else "others", [args.records, 1], initializer=tf.zeros_initializer()
     )
+    taken = tf.reshape(tf.numpy_function(inside, [record], tf.int32), [-1])
     other = tf.get_variable("other", [4], initializer=tf.zeros_initializer())
-    rows = tf.nn.embedding_lookup(seen, record, partition_strategy="div")
+    rows = tf.nn.embedding_lookup(seen, taken, partition_strategy="div")
     far = tf.reduce_sum((other - tf.reduce_mean(tf.cast(record, tf.float32)) / 50) ** 2) / 50
     loss = far - tf.reduce_sum(rows)
     train = [] if args.wrong else tf.train.GradientDescentOptimizer(1.0).minimize(loss)
@@ -38,9 +45,8 @@ if args.sampler == "reversed":
     raise SystemExit("a Dataset takes no sampler")
 with Servers(model, data, checkpoint=args.folder / "kept", save_every=0.2) as servers:
     say(begins=0, rank=rank)
-    number = 0
     for records, step in servers.steps(batch=args.batch):
-        at("before", number + 1, rank)
+        at("before", number + 1, rank, whole=True)
         ids = np.asarray(records)
         made = step(record=ids)
         if made is None:
