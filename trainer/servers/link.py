@@ -40,12 +40,12 @@ class Link:
         self.ended = threading.Event()
         self.failure: Exception | None = None
         self._own = Own()
-        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="elasticjob-parameters", daemon=True)
         self._others: list[threading.Thread] = []
         self._again = asyncio.Event()
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         return self
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,12 @@ def index(folder: Path, number: int) -> Path:
 def size(folder: Path, number: int) -> int:
     """Return how many bytes the values of a checkpoint take."""
     return sum(path.stat().st_size for path in folder.glob(f"{STEM}{number}.data-*"))
+
+
+def set_aside(folder: Path, number: int) -> None:
+    """Make a damaged checkpoint not count any more; its files stay for whoever wants to look."""
+    with suppress(FileNotFoundError):  # another server was first
+        index(folder, number).rename(folder / f"{STEM}{number}.index.damaged")
 
 
 def write_beside(folder: Path, beside: Beside) -> None:

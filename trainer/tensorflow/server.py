@@ -190,6 +190,9 @@ class Server:
                     dtypes=[tf.as_dtype(entry.dtype) for entry, _ in own],
                 )
                 self._fill(session, shelf, beside.manifest, values)
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+            files.set_aside(self._folder, number)
+            raise Gone(f"checkpoint {number} of {self._folder} is damaged: {said(error)}") from None
         except tf.errors.OpError as error:
             raise OSError(f"checkpoint {number} of {self._folder} cannot be read: {said(error)}") from None
 

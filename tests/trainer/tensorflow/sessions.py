@@ -412,6 +412,21 @@ def test_an_older_checkpoint_is_found_if_the_newest_is_damaged(
     assert "checkpoint 2 is damaged, an older one is looked for" in caplog.text
 
 
+def test_values_with_wrong_bytes_are_set_aside_for_the_older_checkpoint(cluster: Cluster) -> None:
+    cluster.change(cluster.server())
+    train(cluster.worker(), 0)
+    for number in (1, 2):
+        cluster.save(number)
+        cluster.write(number)
+    data = next(cluster.folder.glob("model-2.data-*"))
+    data.write_bytes(bytes(each ^ 1 for each in data.read_bytes()))
+    with pytest.raises(Gone, match=r"checkpoint 2 of .* is damaged"):
+        cluster.server().take_over(Move(2, 1, (), ("",), 0, 2))
+    found = cluster.server().found()
+    assert found
+    assert found.number == 1
+
+
 def doing(do: Callable[[], float], first: Callable[[], float] = lambda: 0.0) -> Callable[[], Step]:
     """Return a model whose step, and first value, call Python; it counts its steps."""
 
@@ -570,7 +585,7 @@ def test_layers_of_keras_keep_their_names_and_learn_what_keras_assigns(cluster: 
     for number, servers in enumerate((1, 2, 1)):
         cluster.change(*(cluster.server() for _ in range(servers)))
         shard = Shard(number=number, lease=number, epoch=0, start=0, end=100)
-        for _, step in worker._steps_of(shard, 20):
+        for _, step in worker._steps_of(visit(worker, shard), 20):
             x = dice.normal(3.0, 2.0, (20, 2)).astype(np.float32)
             kept.append(step(x=x)["kept"].tobytes())
             mean, variance = 0.99 * mean + 0.01 * x.mean(0), 0.99 * variance + 0.01 * x.var(0)
