@@ -41,11 +41,10 @@ def kill(job: Job, *pods: str) -> None:
 
 async def kept(folder: Path) -> None:
     """Wait for a checkpoint from now on."""
-    before = max((int(each.name) for each in (folder / "kept").glob("*")), default=0)
+    before = set((folder / "kept").glob("*"))
 
     async def there() -> bool:
-        names = [int(each.parent.name) for each in (folder / "kept").glob("*/positions")]
-        return max(names, default=0) > before
+        return not before.issuperset(each.parent for each in (folder / "kept").glob("*/manifest.json"))
 
     await until(there, "a checkpoint")
 

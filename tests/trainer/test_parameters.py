@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from elasticjob.api.rpc.parameters import Kept, Phase, Plane, Positions, ServerAt
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Move, Serving
@@ -88,6 +90,15 @@ def test_a_server_that_missed_a_change_uses_its_values_before_it_copies_them(tmp
     asyncio.run(serving._turn(Master()))  # type: ignore[arg-type]  # all that a turn asks of it
     serving._loop.close()
     assert order == ["use 3", "copy 4"]
+
+
+def test_an_error_of_a_server_ends_its_process(tmp_path: Path) -> None:
+    values = Noted()
+    values.__dict__["take_over"] = lambda _: [][0]
+    with consuming(tmp_path, DATA, []):
+        way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
+        with Serving("10.0.0.1:1", values, index=0, way=way) as serving, pytest.raises(IndexError):
+            serving.wait()
 
 
 def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ id alone, so that any server makes the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -136,9 +137,10 @@ class Slab:
 
     def set(self, ids: Ids, values: Rows, state: Rows) -> None:
         """Set rows, and make those that are not there."""
-        known = self._places(ids) >= 0
-        self._room(ids[~known])
         places = self._places(ids)
+        fresh = places < 0
+        if fresh.any():
+            places[fresh] = self._room(ids[fresh])
         self._values[places], self._state[places] = values, state
 
     def part(self, partitions: Iterable[int]) -> Part:
@@ -157,7 +159,7 @@ class Slab:
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
         """Return the places of rows, -1 for those that are not there."""
-        return np.fromiter((self._index.get(each, -1) for each in ids.tolist()), np.int64, len(ids))
+        return np.fromiter(map(self._index.get, ids.tolist(), repeat(-1)), np.int64, len(ids))
 
     def _rows(self, ids: Ids, places: npt.NDArray[np.int64]) -> Rows:
         fresh = places < 0
@@ -174,8 +176,8 @@ class Slab:
         state[places >= 0] = self._state[places[places >= 0]]
         return state
 
-    def _room(self, ids: Ids) -> None:
-        """Make places for new rows, twice as many as there were when they are used up."""
+    def _room(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """Return places for new rows, twice as many as there were when they are used up."""
         start = len(self)
         end = start + len(ids)
         if end > len(self._ids):
@@ -184,6 +186,7 @@ class Slab:
             self._values, self._state = _larger(self._values, more), _larger(self._state, more)
         self._ids[start:end] = ids
         self._index.update(zip(ids.tolist(), range(start, end), strict=True))
+        return np.arange(start, end)
 
 
 def ids_in(data: bytes) -> Ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -20,8 +21,54 @@ from elasticjob.trainer.store import read
 from tests.kit.training.consumers import consuming
 from tests.kit.waiting import PATIENCE
 
+COUNTER = Path(__file__).parents[2] / "e2e" / "scripts" / "seen.py"
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 SERVE = ("-m", "elasticjob.trainer.store.serve")
+
+
+class Processes(ExitStack):
+    """The processes of a job, as users start them; all that they print is in `output`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.output = folder, folder / "output"
+
+    def start(self, node: str, *command: str) -> subprocess.Popen[bytes]:
+        """Start a pod's process, which is killed at the end at the latest."""
+        environment = os.environ | {
+            names.MASTER: (self.folder / "address").read_text(),
+            names.TOKEN_FILE: str(self.folder / "token"),
+            names.NODE: node,
+            names.POD_NAME: node,
+            names.INDEX: node[-1],
+        }
+        with self.output.open("ab") as file:
+            process = subprocess.Popen(
+                (sys.executable, *command), env=environment, stdout=file, stderr=subprocess.STDOUT
+            )
+        self.callback(process.wait)
+        self.callback(process.kill)
+        return process
+
+
+def test_processes_end_with_the_codes_that_users_expect(tmp_path: Path) -> None:
+    """A worker with 0 after its last line, whose error has a code of its own; servers by SIGTERM."""
+    (tmp_path / "gate").touch()
+    broken = tmp_path / "broken.py"
+    broken.write_text(COUNTER.read_text().replace("batch.push(", "raise RuntimeError('my own')  # "))
+    with consuming(tmp_path, Dataset(name="none", size=1), []), Processes(tmp_path) as job:
+        servers = [job.start(f"ps-{index}", *SERVE, str(tmp_path / "kept")) for index in range(2)]
+        failing = job.start("worker-1", str(broken), "100", str(tmp_path))
+        assert failing.wait(PATIENCE) == 1
+        assert "RuntimeError: my own" in job.output.read_text()
+        worker = job.start("worker-0", str(COUNTER), "100", str(tmp_path))
+        assert worker.wait(PATIENCE) == 0, job.output.read_text()
+        for each in servers:
+            each.terminate()
+        assert [each.wait(PATIENCE) for each in servers] == [143, 143]
+    assert json.loads((tmp_path / "counts").read_text()) == [1.0] * 100
+    assert job.output.read_text().count("Traceback") == 1, job.output.read_text()
+    assert len(read(tmp_path / "kept", "seen")[0]) == 100
 
 
 @pytest.mark.story
@@ -30,26 +77,13 @@ SERVE = ("-m", "elasticjob.trainer.store.serve")
     [("parameters", ("--epochs=4",), 0.6), ("keras", ("--records=60000", "--epochs=4"), 0.6)],
 )
 def test_example_learns(tmp_path: Path, script: str, arguments: tuple[str, ...], at_most: float) -> None:
-    with consuming(tmp_path, Dataset(name="none", size=1), []), ExitStack() as started:
-
-        def start(node: str, *command: str) -> subprocess.Popen[bytes]:
-            environment = os.environ | {
-                names.MASTER: (tmp_path / "address").read_text(),
-                names.TOKEN_FILE: str(tmp_path / "token"),
-                names.NODE: node,
-                names.POD_NAME: node,
-                names.INDEX: node[-1],
-            }
-            with output.open("ab") as file:
-                process = subprocess.Popen((sys.executable, *command), env=environment, stdout=file)
-            started.callback(process.wait)
-            started.callback(process.kill)
-            return process
+    with consuming(tmp_path, Dataset(name="none", size=1), []), Processes(tmp_path) as job:
+        start = job.start
 
         def learning(node: str) -> subprocess.Popen[bytes]:
             return start(node, str(EXAMPLES / script / "train.py"), *arguments, "--save-every=1000")
 
-        kept, output = tmp_path / "kept", tmp_path / "output"
+        kept, output = tmp_path / "kept", job.output
         servers = [start(f"ps-{index}", *SERVE, str(kept)) for index in range(2)]
         first, second = learning("worker-0"), learning("worker-1")
         until(lambda: "batch 50" in output.read_text())

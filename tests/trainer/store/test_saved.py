@@ -21,6 +21,8 @@ from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.store import SGD, Adam, Table, Zeros, places, read
 from elasticjob.trainer.store.counted import Counted, Key
 from elasticjob.trainer.store.saved import Commits, Files
+from elasticjob.trainer.store.serve import Checkpointed
+from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS, Slab
 from elasticjob.trainer.store.wire import Partitions
 from tests.kit.archives import unpack
@@ -131,6 +133,24 @@ def test_where_all_are_damaged_nothing_begins_anew(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(Damaged, match=r"step 3 is damaged.*does not begin anew by itself"):
             files.newest()
+
+
+def test_storage_that_cannot_be_read_at_the_start_is_waited_for(
+    tmp_path: Path, saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(Files):
+        """Cannot be reached at first."""
+
+        def newest(self) -> Kept | None:
+            if len(pauses) < 2:
+                raise Trouble("the mount is not there")
+            return super().newest()
+
+    pauses = list[float]()
+    with Server("127.0.0.1", 0, token="secret") as server:
+        found = Checkpointed(server, Away(saved), pauses.append).found()
+    assert found == Kept(number=2, positions=POSITIONS)
+    assert caplog.text.count("cannot be read, next look in") == len(pauses) == 2
 
 
 def test_a_part_that_the_committer_does_not_see_is_told(tmp_path: Path) -> None:

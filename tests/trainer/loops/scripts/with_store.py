@@ -31,7 +31,7 @@ with Store(tables, data, save_every=0.2) as store:
         rows = np.asarray(batch.records)
         if args.half:
             rows = np.full(512, 1000 + number)
-            batch.push({"seen": (rows, np.full((512, 1), -150, HALF))})
+            batch.push({"seen": (rows, np.full((512, 1), -150.0, HALF))})
         else:
             batch.push({"seen": (rows, -np.ones((len(rows), 1)))})
         at("after", number, rank)
