@@ -6,7 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from elasticjob.trainer.integrations import huggingface, lightning
+from torch.utils.data import DataLoader
+
+from elasticjob.trainer.integrations import huggingface, lightning, plain
+from elasticjob.trainer.integrations.accelerate import ElasticAccelerator
 from elasticjob.trainer.integrations.lightning import ResumableLoader
 
 
@@ -14,7 +17,7 @@ def refused(call: Callable[..., Any], *arguments: Any) -> None:
     """Print why a call is refused."""
     try:
         call(*arguments)
-    except (TypeError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
 
 
@@ -34,3 +37,7 @@ refused(callback.on_train_start, SimpleNamespace(train_dataloader=loaders), None
 elastic = huggingface.ElasticCallback(folder)
 refused(elastic.newest, SimpleNamespace(is_fsdp_enabled=True, is_deepspeed_enabled=False))
 refused(elastic.on_train_begin, None, None, None)
+loader = ElasticAccelerator(folder, cpu=True).prepare(DataLoader([1, 2, 3, 4], 2, shuffle=True))  # type: ignore[arg-type]
+before = {"workers": 1, "batch size": 4, "sampler": "SequentialSampler", "records": 5, "seed": 2}
+refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3), before)
+refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3), before | {"workers": 2})
