@@ -88,7 +88,6 @@ def test_a_server_that_missed_a_change_uses_its_values_before_it_copies_them(tmp
             return Plane(phase=Phase.SAVE, version=3, servers=(server,), saves=4)
 
     asyncio.run(serving._turn(Master()))  # type: ignore[arg-type]  # all that a turn asks of it
-    serving._loop.close()
     assert order == ["use 3", "copy 4"]
 
 

@@ -15,10 +15,10 @@ FINISH: Final = (
 
 def check(before: Mapping[str, Any], now: Mapping[str, Any], done: Done) -> None:
     """Raise ValueError if `done` is within an epoch of another order than that of `now`."""
-    other = [name for name in now if before and before.get(name, now[name]) != now[name]]
+    other = [name for name, was in before.items() if now.get(name) != was]
     if not other or not done.offset:
         return
-    changes = ", ".join(f"{name} {before[name]} became {now[name]}" for name in other)
+    changes = ", ".join(f"{name} {before[name]} became {now.get(name)}" for name in other)
     raise ValueError(
         f"the checkpoint has taken {done.offset} records of epoch {done.epoch} in another order: {changes}; "
         f"{FINISH}"

@@ -100,4 +100,3 @@ def test_batches_of_no_size_are_refused_when_they_are_asked_for(tmp_path: Path, 
     store = Store([USERS], DATA, way=Way(address="127.0.0.1:1", token_file=str(tmp_path / "token"), node="w"))
     with pytest.raises(ValueError, match=f"batches: size is {re.escape(repr(size))}: give an int"):
         store.batches(size)
-    store._following._loop.close()
