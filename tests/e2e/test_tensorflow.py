@@ -62,7 +62,8 @@ async def test_a_step_that_fails_by_itself_fails_the_job(site: Site, tmp_path: P
     script.write_text(FAILS)
     await site.apply(over_servers(1, ["python", str(script)], tmp_path))
     await site.until(job.has_ended("Failed"))
-    assert "digits-worker-0 failed with exit code 1: " in job.condition("Failed")[2]
+    said = job.condition("Failed")[2]
+    assert "digits-worker-0 failed with exit code 1: a step of the model failed: " in said
 
 
 def over_servers(servers: int, command: list[str], folder: Path) -> Manifest:

@@ -44,7 +44,8 @@ def config(jobs: Jobs, seconds: float = PATIENCE) -> Any:
 
 def said(error: Any) -> str:
     """Return what an error of TensorFlow says, without the places in the graph."""
-    lines = [line for line in error.message.splitlines() if line and not line.startswith(("\t", " "))]
+    message = error.message.partition("\n\t [[")[0]
+    lines = [line for line in message.splitlines() if line and not line.startswith(("\t", " "))]
     return lines[-1] if lines else type(error).__name__
 
 

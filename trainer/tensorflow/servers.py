@@ -404,7 +404,15 @@ class Made:
         """
         if self.called:
             raise RuntimeError("a step of Servers.steps was called twice: take the next records")
-        self.called, number = True, self._visit.shard.number
+        self.called = True
+        try:
+            return self._make(values)
+        except tf.errors.OpError as error:
+            error.add_note(f"a step of the model failed: {said(error)}")  # the last line is what pods show
+            raise
+
+    def _make(self, values: dict[str, Any]) -> Any:
+        number = self._visit.shard.number
         if not self._visit.holds():  # this process was stopped, and the shard is another's now
             return None
         try:
