@@ -17,9 +17,9 @@ PLACES: Final = (("before", 1), ("in", 0), ("in", 1), ("after", 0), ("behind", 1
 BOUND: Final = 90.0
 """Seconds in which a job that fails by itself has ended, its restarts among them."""
 CHANGES: Final = {
-    "records": (("--records=40",), "record|size"),
+    "records": (("--records=40",), "record|size|variable seen"),
     "seed": (("--seed=1",), "seed"),
-    "batch": (("--batch=4",), "batch"),
+    "batch": (("--batch=4",), "batch|shard 16"),
     "shuffle": (("--sampler=none",), "shuffle|sampler|order"),
     "sampler": (("--sampler=reversed",), "sampler|shuffle|order"),
 }
