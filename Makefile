@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace conformance dropin laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the clu
 grace: $(STORIES) # a plain script's saves of half a minute, in each way to leave, on a real node (as root; a quarter of an hour)
 	@hack/kube-binaries control-plane node helm kueue
 	$(PYTEST) tests/node --node -m grace -s
+
+tensorflow-on-node: $(STORIES) # TensorFlow's servers on a real node: 3 to 4, one killed, no record lost (as root; ten minutes)
+	@hack/kube-binaries control-plane node helm kueue
+	$(PYTEST) tests/node --node -m tensorflow -s
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane

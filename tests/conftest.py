@@ -65,8 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--kube") != "real":
         _leave_out("plane", config, items)
     if not config.getoption("--node"):
-        _leave_out("node", config, items)
-        _leave_out("grace", config, items)
+        for marker in ("node", "grace", "tensorflow"):
+            _leave_out(marker, config, items)
 
 
 def _leave_out(marker: str, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -55,13 +55,21 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob" / "images"
 
 
-def build(name: str, store: Store, version: str, *, gpu: bool = False, commit: str = "") -> Image:
+def build(
+    name: str,
+    store: Store,
+    version: str,
+    *,
+    gpu: bool = False,
+    commit: str = "",
+    product: Product | None = None,
+) -> Image:
     """Return the image elasticjob/<name>:<version>; layers that did not change are not written again.
 
-    Without `gpu`, what only GPUs use is left out: half of torch's size.
+    It is one of PRODUCTS, or another `product`. Without `gpu`, what only GPUs use is left out: half of torch.
     """
     without = () if gpu else GPU_ONLY
-    product, ours = PRODUCTS[name], project()
+    product, ours = product or PRODUCTS[name], project()
     required = requirements(ours, product.extras)
     installed = package(ours, version, commit, bytecode=name != AGENT)
     layers = [store.layer({**interpreter.system(), **interpreter.interpreter()})]
@@ -83,16 +91,16 @@ def build(name: str, store: Store, version: str, *, gpu: bool = False, commit: s
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-        labels=_labels(name, ours, version, commit),
+        labels=_labels(name, product.about, ours, version, commit),
     )
     return store.image(recipe, layers)
 
 
-def _labels(name: str, project: Mapping[str, Any], version: str, commit: str) -> dict[str, str]:
+def _labels(name: str, about: str, project: Mapping[str, Any], version: str, commit: str) -> dict[str, str]:
     """Return the annotations that the OCI specification defines, as far as they are known."""
     known = {
         "title": f"elasticjob {name}",
-        "description": PRODUCTS[name].about,
+        "description": about,
         "licenses": project["license"],
         "vendor": project["authors"][0]["name"],
         "version": version,

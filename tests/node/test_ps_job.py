@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -21,7 +21,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.site import Site as Namespace
 from tests.kit.e2e import Job, looking_on
 from tests.kit.node.site import Site
-from tests.kit.node.stage import restricted
+from tests.kit.node.stage import role
 from tests.kit.node.timeline import Row
 from tests.kit.training.servers import COUNTER, Training, serving
 from tests.kit.waiting import until
@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 RECORDS: Final = 8_000
 PACE: Final = 0.05
 """Seconds of a batch of five records, of each worker."""
+TRAINER: Final = f"elasticjob/trainer:{__version__}"
 SHARED: Final = Path("/checkpoints")
 """The volume's folder in containers."""
 
@@ -127,26 +128,9 @@ def spec() -> Manifest:
     return {
         "distributionStrategy": "ParameterServerStrategy",
         "replicaSpecs": {
-            PS: role(serving(SHARED), limits, replicas=3, minReplicas=1, maxReplicas=6),
-            "worker": role(count, {}, replicas=2, minReplicas=1, maxReplicas=4, autoScale=False),
+            PS: role(TRAINER, serving(SHARED), str(SHARED), limits, replicas=3, minReplicas=1, maxReplicas=6),
+            "worker": role(
+                TRAINER, count, str(SHARED), {}, replicas=2, minReplicas=1, maxReplicas=4, autoScale=False
+            ),
         },
     }
-
-
-def role(command: list[str], resources: Manifest, **more: Any) -> Manifest:
-    """Return a role whose pods see the script and the volume."""
-    main = {
-        "image": f"elasticjob/trainer:{__version__}",
-        "command": command,
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "resources": resources,
-        "volumeMounts": [
-            {"name": "code", "mountPath": "/code"},
-            {"name": "checkpoints", "mountPath": str(SHARED)},
-        ],
-    }
-    volumes: tuple[Manifest, ...] = (
-        {"name": "code", "configMap": {"name": "code"}},
-        {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "digits-checkpoints"}},
-    )
-    return {"template": {"spec": restricted(main, *volumes)}, **more}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.cli.story.example import ENDLESS, Example
 from elasticjob.cli.story.seen import Seen
@@ -36,6 +36,25 @@ def restricted(main: Manifest, *volumes: Manifest) -> Manifest:
     """Return the spec of pods of one container that a namespace admits which enforces the standard."""
     containers = [{"name": "main", "securityContext": UNPRIVILEGED, **main}]
     return {"containers": containers, "securityContext": RESTRICTED, "volumes": [*volumes]}
+
+
+def role(image: str, command: list[str], folder: str, resources: Manifest, **more: Any) -> Manifest:
+    """Return a role whose pods see the ConfigMap `code` in /code, and the volume of the namespace."""
+    main = {
+        "image": image,
+        "command": command,
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "resources": resources,
+        "volumeMounts": [
+            {"name": "code", "mountPath": "/code"},
+            {"name": "checkpoints", "mountPath": folder},
+        ],
+    }
+    volumes: tuple[Manifest, ...] = (
+        {"name": "code", "configMap": {"name": "code"}},
+        {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "digits-checkpoints"}},
+    )
+    return {"template": {"spec": restricted(main, *volumes)}, **more}
 
 
 def shared_claim(namespace: str) -> Manifest:

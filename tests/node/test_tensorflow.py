@@ -1,0 +1,75 @@
+"""TensorFlow over servers on a real node: servers 3 → 4, one is killed, and no record is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from elasticjob import __version__
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from hack.cluster import images
+from hack.cluster.images import Product
+from tests.kit.controllers.site import Site as Namespace
+from tests.kit.e2e import Job, looking_on
+from tests.kit.node.site import Site
+from tests.kit.node.stage import role, shared_claim
+from tests.kit.training.over_servers import SCRIPT, SERVE, counts, kept
+from tests.kit.training.steps import Steps
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(1800)]
+
+NAME: Final = "tensorflow"
+IMAGE: Final = Product(("tensorflow",), ("run", "--help"), 3500, about="TensorFlow and the training library")
+RECORDS, USERS = 40_000, 20_000
+FRAMEWORK: Final = f"elasticjob/{NAME}:{__version__}"
+FOLDER: Final = "/checkpoints"
+
+
+async def test_servers_come_and_are_killed_and_each_record_counts(
+    site: Site, admin: Client, home: str, volume: Path
+) -> None:
+    site.node.load(images.build(NAME, site.store, __version__, product=IMAGE), site.store)
+    await site.kubectl.apply(shared_claim(home))
+    code = {"apiVersion": "v1", "kind": "ConfigMap", "data": {SCRIPT.name: SCRIPT.read_text()}}
+    await site.kubectl.apply({**code, "metadata": {"name": "code", "namespace": home}})
+    (volume / "kept").mkdir(mode=0o777)
+    async with looking_on(admin) as onlooker:
+        here = Namespace(admin, onlooker, home)
+        job, steps = Job(here), Steps(volume)
+        await here.apply(spec())
+        await steps.more()
+        async with steps.standstill("servers 3 → 4"):
+            await here.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
+            await here.until(lambda: "ps-3" in job.running())
+        async with steps.standstill("a checkpoint"):
+            (volume / "save").touch()
+            await until(lambda: kept(volume), "a checkpoint")
+        await steps.more()
+        async with steps.standstill("a server is killed, back to the checkpoint"):
+            await site.kubectl("-n", home, "delete", "pod", "digits-ps-1", "--force", "--grace-period=0")
+            await here.until(lambda: "ps-1-1" in job.running())
+        (volume / "gate").touch()
+        await here.until(job.has_ended("Complete"))
+        print(steps.stood)
+    never, once, twice, most = counts(volume)
+    print(f"records {RECORDS}: once {once}, never {never}, twice {twice}, at most {most} times")
+    assert never == 0
+    assert once == RECORDS
+
+
+def spec() -> Manifest:
+    """Return a job of three servers and two workers."""
+    train = ["python3", f"/code/{SCRIPT.name}", FOLDER, str(RECORDS), str(USERS)]
+    serve = ["python3", *SERVE[1:], f"{FOLDER}/kept"]
+    return {
+        "distributionStrategy": "ParameterServerStrategy",
+        "optimizeMode": "manual",
+        "replicaSpecs": {
+            "ps": role(FRAMEWORK, serve, FOLDER, {}, replicas=3, minReplicas=1, maxReplicas=6),
+            "worker": role(FRAMEWORK, train, FOLDER, {}, replicas=2, minReplicas=1, maxReplicas=4),
+        },
+    }
