@@ -123,7 +123,8 @@ def early_stop(loop: Loop, folder: Path) -> None:
 def damaged(loop: Loop, folder: Path) -> None:
     """Bytes of the newest checkpoint are others."""
     stopped_in_an_epoch(loop, folder, step=6 if loop.serve else 11)  # there, of one worker alone
-    files = [each for each in (folder / "kept").rglob("*") if each.is_file() and each.stat().st_size > 64]
+    found = (folder / "kept").rglob("[!.]*")
+    files = [each for each in found if each.is_file() and each.stat().st_size > 64 and "/." not in str(each)]
     newest = max((each for each in files if "manifest" not in each.name), key=numbers)
     content = bytearray(newest.read_bytes())
     at = 4096 if len(content) > 4200 else len(content) // 2
