@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 from elasticjob.trainer.store import Table
 from elasticjob.trainer.store.given import StoreError, ids_of, summed
 
+ml_dtypes = pytest.importorskip("ml_dtypes")  # JAX and TensorFlow bring it along
 DIM = 3
 USERS = Table("users", DIM)
 FLOATS = ("float16", "float32", "float64", "longdouble", "bfloat16", "float8_e5m2")
