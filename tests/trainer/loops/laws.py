@@ -125,7 +125,7 @@ def damaged(loop: Loop, folder: Path) -> None:
     stopped_in_an_epoch(loop, folder, step=6 if loop.serve else 11)  # there, of one worker alone
     found = (folder / "kept").rglob("[!.]*")
     files = [each for each in found if each.is_file() and each.stat().st_size > 64 and "/." not in str(each)]
-    newest = max((each for each in files if "manifest" not in each.name), key=numbers)
+    newest = max((each for each in files if each.suffix != ".json"), key=numbers)
     content = bytearray(newest.read_bytes())
     at = 4096 if len(content) > 4200 else len(content) // 2
     content[at : at + 8] = bytes(each ^ 0xFF for each in content[at : at + 8])

@@ -159,7 +159,7 @@ def test_the_alphabet_is_the_whole_signature_of_dataloader() -> None:
     assert set(ALPHABET) == set(signature(DataLoader).parameters)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(makes(), st.data())
 def test_after_a_resume_each_batch_comes_once(make: Make, data: st.DataObject) -> None:
     alone = make()
@@ -171,7 +171,7 @@ def test_after_a_resume_each_batch_comes_once(make: Make, data: st.DataObject) -
     assert first + taken(other, len(expected) - stop) == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(makes(), makes(), st.data())
 def test_with_other_arguments_each_record_comes_once_or_the_change_is_refused(
     make: Make, change: Make, data: st.DataObject

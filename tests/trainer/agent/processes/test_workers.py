@@ -288,7 +288,7 @@ async def test_no_named_memory_of_a_worker_outlives_it(tmp_path: Path, end: str)
 @pytest.mark.parametrize("warmly", [False, True])
 async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path: Path, warmly: bool) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import os\nprint(os.environ['LIFE'] + ':', os.getppid(), len(os.listdir('/dev/fd')))\n")
+    script.write_text("import os; print(os.environ['LIFE'] + ':', os.getppid(), len(os.listdir('/dev/fd')))")
     command = [str(script)] if warmly else [sys.executable, "-u", str(script)]
     node = Node(tmp_path, *command, preloads=("elasticjob.trainer.agent.processes.logs",) if warmly else None)
     node.workers.prepare(dict(os.environ))
