@@ -62,10 +62,11 @@ class Visits:
         self._leaving.close()
 
     def __iter__(self) -> Iterator[Visit]:
-        self._attend()
         now = self.following.restored
         while self.goes_on():
             before, shard = now, self.shards.next_beside(self.attend)
+            if shard is not None:
+                self.attend()
             now = self.following.restored
             if shard is None:
                 if self.following.is_saved(before, self.attend, saves=self._save_every is not None):
