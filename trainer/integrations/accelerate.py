@@ -12,6 +12,7 @@ epoch that was cut off goes on at the next batch.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -26,7 +27,7 @@ from accelerate.utils import DataLoaderConfiguration, DistributedType
 
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.records.done import is_left_by_script
-from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
+from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState, exchange
 
 DIVIDED: Final = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 
@@ -109,18 +110,15 @@ class ElasticAccelerator(Accelerator):
 
     def _go_on(self, loader: Any, done: dict[str, Any]) -> None:
         """Take the order of an epoch that was cut off. ValueError if the script asks for another one."""
-        seed, sampler, theirs = (
-            self.dataloader_config.data_seed,
-            plain.sampler_of(loader),
-            done.get("order", {}),
-        )
-        drawn = getattr(sampler, "initial_seed", None)  # by set_seed, or at random
+        seed, sampler = self.dataloader_config.data_seed, plain.sampler_of(loader)
+        order = plain.order_of(loader, self.num_processes, seed)
         if done["batch"]:
-            taken = f"{done['batch']} batches of epoch {done['epoch']}"
-            plain.check_order(taken, plain.order_of(loader, self.num_processes, seed), theirs)
-            if seed is None and drawn is not None:
-                sampler.initial_seed = drawn = done.get("drawn", drawn)
-        done |= {"order": plain.order_of(loader, self.num_processes, seed), "drawn": drawn}
+            taken, drawn = f"{done['batch']} batches of epoch {done['epoch']}", done.get("drawn", [])
+            plain.check_order(taken, order, done.get("order", {}))
+            if seed is None and len(drawn) == self.num_processes and hasattr(sampler, "initial_seed"):
+                sampler.initial_seed = drawn[self.process_index]  # by set_seed, or at random, on each worker
+        mine = getattr(sampler, "initial_seed", None)
+        done |= {"order": order, "drawn": [json.loads(each) for each in exchange(json.dumps(mine).encode())]}
 
     def _batches(self, loader: Any, checkpoint: Checkpoint, done: dict[str, Any]) -> Generator[Any]:
         if hasattr(loader, "set_epoch"):
