@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(1800)]
 
 NAME: Final = "tensorflow"
 IMAGE: Final = Product(("tensorflow",), ("run", "--help"), 3500, about="TensorFlow and the training library")
-RECORDS, USERS = 40_000, 20_000
+RECORDS, USERS = 300_000, 20_000
 FRAMEWORK: Final = f"elasticjob/{NAME}:{__version__}"
 FOLDER: Final = "/checkpoints"
 
@@ -36,7 +36,8 @@ async def test_servers_come_and_are_killed_and_each_record_counts(
     await site.kubectl.apply(shared_claim(home))
     code = {"apiVersion": "v1", "kind": "ConfigMap", "data": {SCRIPT.name: SCRIPT.read_text()}}
     await site.kubectl.apply({**code, "metadata": {"name": "code", "namespace": home}})
-    (volume / "kept").mkdir(mode=0o777)
+    (volume / "kept").mkdir()
+    (volume / "kept").chmod(0o777)  # as the volume itself
     async with looking_on(admin) as onlooker:
         here = Namespace(admin, onlooker, home)
         job, steps = Job(here), Steps(volume)
@@ -51,7 +52,7 @@ async def test_servers_come_and_are_killed_and_each_record_counts(
         await steps.more()
         async with steps.standstill("a server is killed, back to the checkpoint"):
             await site.kubectl("-n", home, "delete", "pod", "digits-ps-1", "--force", "--grace-period=0")
-            await here.until(lambda: "ps-1-1" in job.running())
+            await here.until(lambda: len(job.born["ps-1"]) > 1 and "ps-1" in job.running())
         (volume / "gate").touch()
         await here.until(job.has_ended("Complete"))
         print(steps.stood)

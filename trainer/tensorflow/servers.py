@@ -387,7 +387,7 @@ class Servers:
         """Make one checkpoint of what the servers have written."""
         assert self._folder
         files.finish(self._folder, number, merge)
-        v1.train.update_checkpoint_state(str(self._folder), str(files.prefix(self._folder, number)))
+        v1.train.update_checkpoint_state(str(self._folder), files.prefix(self._folder, number).name)
 
 
 class Made:
