@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ PATIENCE: Final = "ELASTICJOB_STORAGE_PATIENCE"  # seconds that storage may not 
 SECONDS: Final = 120.0
 LOOKING: Final = 64  # ranks that look into storage, one of each node: thousands at once would burden it
 LONGEST: Final = 15.0  # seconds between two looks
+T = TypeVar("T")
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
 Read = Callable[[Source, ExitStack], Any]
@@ -94,28 +95,35 @@ def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
     is left that can be read, Newer if it was written by a newer program, ValueError if two trainings have
     written there.
     """
-    told_before = False
-    for seconds in (*pauses(patience), None):
+    troubles: list[Trouble] = []
+
+    def wait(trouble: Trouble, seconds: float) -> None:
+        troubles.append(trouble)
+        log.warning("%s cannot be read now, next look in %.0f s: %s", shown(places.where), seconds, trouble)
+        readers.say(shown(f"{places.where} cannot be read: {trouble}"))
+        readers.pause(seconds)
+
+    try:
+        found = patiently(lambda: _attempt(places, readers, read), patience, wait)
+    except Trouble as trouble:
+        raise Trouble(
+            f"{shown(places.where)} cannot be read, so the training does not begin, and nothing there was "
+            f"changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all nodes reach "
+            "it, or give another place"
+        ) from trouble
+    if troubles:
+        readers.say("")
+    return found
+
+
+def patiently(attempt: Callable[[], T], patience: float, wait: Callable[[Trouble, float], object]) -> T:
+    """Return what `attempt` returns; after each Trouble `wait`, and try again, for `patience` seconds."""
+    for seconds in pauses(patience):
         try:
-            found = _attempt(places, readers, read)
+            return attempt()
         except Trouble as trouble:
-            if seconds is None:
-                raise Trouble(
-                    f"{shown(places.where)} cannot be read, so the training does not begin, and nothing "
-                    f"there was changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see "
-                    "that all nodes reach it, or give another place"
-                ) from trouble
-            log.warning(
-                "%s cannot be read now, next look in %.0f s: %s", shown(places.where), seconds, trouble
-            )
-            readers.say(shown(f"{places.where} cannot be read: {trouble}"))
-            told_before = True
-            readers.pause(seconds)
-        else:
-            if told_before:
-                readers.say("")
-            return found
-    raise AssertionError
+            wait(trouble, seconds)
+    return attempt()
 
 
 def pauses(patience: float) -> Iterator[float]:

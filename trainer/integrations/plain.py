@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pickle import PicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any
 
-from elasticjob.trainer.torch.saving import loader
+from elasticjob.trainer.records import order
 from elasticjob.trainer.torch.saving.tree import Taken, decoded
 
 
@@ -36,7 +36,7 @@ def check_order(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) 
     The order of another number of workers is another one, which the log of RandomState tells.
     """
     if theirs.get("workers") == mine["workers"]:
-        loader.check_order(taken, mine, theirs)
+        order.check(taken, mine, theirs)
 
 
 def check(name: str, value: Any) -> None:

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elasticjob.trainer.checkpoint import part, rest
-from elasticjob.trainer.checkpoint.flash import Place, described
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
+from elasticjob.trainer.checkpoint import arrays, part, rest
+from elasticjob.trainer.checkpoint.flash import Place
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Shape
 from elasticjob.trainer.checkpoint.sources import Source
 
 Bits = np.ndarray[Any, Any]
@@ -66,18 +66,15 @@ class Taken:
 
     def __init__(self, snapshot: Snapshot, ended: int) -> None:
         self.ended, self._snapshot = ended, snapshot
+        self.arrays = {name: leaf.bits for name, leaf in snapshot.leaves.items()}
 
     def shapes(self) -> Iterator[Shape]:
-        """Yield what a block has to know of each leaf."""
-        for name, leaf in self._snapshot.leaves.items():
-            yield Shape(name, leaf.bits.dtype.name, leaf.bits.shape, leaf.bits.dtype.itemsize)
+        """Return what a block has to know of each leaf."""
+        return arrays.shapes_of(self.arrays)
 
     def fill(self, block: memoryview, places: Iterable[part.Tensor]) -> None:
         """Copy the leaves to their places in a block."""
-        for each in places:
-            if each.size:
-                bits = self._snapshot.leaves[each.name].bits
-                np.copyto(np.frombuffer(block, bits.dtype, bits.size, each.at).reshape(bits.shape), bits)
+        arrays.fill(block, places, self.arrays)
 
     def encoded(self) -> bytes:
         """Return the rest as bytes."""
@@ -116,11 +113,7 @@ class Arrays:
 def packed(snapshot: Snapshot) -> memoryview:
     """Return a snapshot as a block of bytes."""
     taken = Taken(snapshot, 0)
-    tensors, body, at = described(taken, Save(0, 0), Place())
-    block = memoryview(bytearray(at + len(body)))
-    taken.fill(block, tensors)
-    part.seal(block, body, at)
-    return block
+    return arrays.block_of(Head(step=0, round=0, rest=taken.encoded()), taken.arrays)
 
 
 def unpacked(block: memoryview) -> Snapshot:

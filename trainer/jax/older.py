@@ -16,6 +16,7 @@ log = logging.getLogger("elasticjob")
 NAME: Final = re.compile(r"step-(\d+)\.npz")
 SHORT: Final = {"int": np.int32, "float": np.float32}
 """What JAX makes of a number of Python in a step."""
+REFUSED: Final = "train the same model, or give another checkpoint folder"
 
 
 def newest(folder: Path, mine: dict[str, Leaf]) -> Snapshot | None:
@@ -43,9 +44,6 @@ def newest(folder: Path, mine: dict[str, Leaf]) -> Snapshot | None:
     (loss,) = np.frombuffer(losses, np.float64).tolist()
     done = {"step": step, "samples": samples, "epoch": epoch, "offset": offset, "loss": loss}
     return Snapshot(leaves, {"done": done, "order": {}, "ended": ()})
-
-
-REFUSED: Final = "train the same model, or give another checkpoint folder"
 
 
 def read(path: Path, name: str, data: bytes, mine: Leaf) -> Leaf:

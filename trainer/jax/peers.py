@@ -141,14 +141,17 @@ class Peers:
             return block
         high, low = self.gather(divmod(len(block), 1 << 30))[source]
         length = (high << 30) + low
-        told = bytearray(block if self.gives(source) else length)
+        gives = self.gives(source)
+        told = block if gives else memoryview(bytearray(length))
         for at in range(0, length, CHUNK):
             size = min(CHUNK, length - at)
             piece = np.zeros(padded(size), np.uint8)
-            if self.gives(source):
-                piece[:size] = np.frombuffer(told, np.uint8, size, at)
-            told[at : at + size] = self._largest_of(piece)[:size].tobytes()
-        return memoryview(told)
+            if gives:
+                piece[:size] = np.frombuffer(block, np.uint8, size, at)
+            given = self._largest_of(piece)
+            if not gives:
+                told[at : at + size] = given[:size].tobytes()
+        return told
 
     def _largest_of(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the largest of each number over all workers: of bytes, those that are not 0."""

@@ -30,8 +30,6 @@ log = logging.getLogger("elasticjob")
 class Devices:
     """JAX's devices, which are made anew for each world: the state is in host memory meanwhile."""
 
-    together = 1
-
     def __init__(self, state: State) -> None:
         self._state, self.services = state, Services()
 

@@ -29,7 +29,9 @@ class Loop:
         self.at_step()
         run.reading.sampler(run.peers.place).check(state.done.position)
         before, state.order = state.order, run.reading.order()
-        order.check(before, state.order, state.done)
+        if state.done.offset:
+            taken = f"{state.done.offset} records of epoch {state.done.epoch}"
+            order.check(taken, state.order, before)
         if not run.left and run.peers.rank == 0:
             ended = ", the script has ended its loop by itself after it" if state.ended else ""
             log.warning(

@@ -68,8 +68,8 @@ W_contra = TypeVar("W_contra", bound=World, contravariant=True)
 class State(Protocol[W_contra]):
     """What a worker trains. `done` is replaced after each step; `whole`: this is the state of the job.
 
-    `meetings` counts what all did together between steps, `left_out` the steps that were not taken. `order`
-    is that of the data, `ended` the epochs and steps that a loop had asked for when the script left it.
+    `meetings` counts what all did together between steps. `order` is that of the data, `ended` the epochs and
+    steps that a loop had asked for when the script left it.
     """
 
     done: Done
@@ -112,11 +112,7 @@ class State(Protocol[W_contra]):
 
 
 class Backend(Protocol[W]):
-    """How workers train what each has, or has a part of; `together` of them have it together."""
-
-    @property
-    def together(self) -> int:
-        """How many workers compute each micro-batch together."""
+    """What is made anew for each world, around the state that a worker has."""
 
     def peers(self, place: Enter) -> W:
         """Return the workers of a world, which is not open yet."""

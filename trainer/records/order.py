@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elasticjob.trainer.records.done import Done
-
 FINISH: Final = (
     "finish the epoch with what it had, after which it may change, or give another checkpoint folder"
 )
 """The way out where a checkpoint is within an epoch of another order."""
 
 
-def check(before: Mapping[str, Any], now: Mapping[str, Any], done: Done) -> None:
-    """Raise ValueError if `done` is within an epoch of another order than that of `now`."""
-    other = [name for name, was in before.items() if now.get(name) != was]
-    if not other or not done.offset:
-        return
-    changes = ", ".join(f"{name} {before[name]} became {now.get(name)}" for name in other)
-    raise ValueError(
-        f"the checkpoint has taken {done.offset} records of epoch {done.epoch} in another order: {changes}; "
-        f"{FINISH}"
-    )
+def check(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Raise ValueError if a checkpoint has `taken` what it has in another order than mine."""
+    changes = [
+        f"{name} {was} became {mine.get(name)}" for name, was in theirs.items() if mine.get(name) != was
+    ]
+    if changes:
+        raise ValueError(f"the checkpoint has taken {taken} in another order: {', '.join(changes)}; {FINISH}")

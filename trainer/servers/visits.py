@@ -23,7 +23,7 @@ SILENT: Final = 3.0
 
 
 class Visits:
-    """The shards of `dataset` in turn, until all are counted, and the end is saved if this `saves`.
+    """The shards of `dataset` in turn, until all are counted; with `save_every`, the end is saved.
 
     `attend` takes part in changes of the servers, until there are some with values. See `Following` for
     `prepare`, `finish` and `abandon`. A worker that is told to leave gets no more.

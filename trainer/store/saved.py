@@ -8,6 +8,7 @@ datasets stood. Any number of servers reads it. Earlier versions wrote files of 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,8 +21,9 @@ from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as rests
+from elasticjob.trainer.checkpoint.arrays import block_of
 from elasticjob.trainer.checkpoint.newest import none_left
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, shown
 from elasticjob.trainer.checkpoint.storage import Part as File
@@ -67,7 +69,7 @@ class Files:
                 raise Trouble(
                     f"{shown(self.where)} has not all of {file.name}: do all servers have one folder?"
                 )
-        self._storage.commit(manifest, keep=len(self._storage.steps()) + 1)  # until this one counts
+        self._storage.commit(manifest, keep=sys.maxsize)  # until this one counts
 
     def newest(self) -> Kept | None:
         """Return the newest checkpoint, as far as its head tells; None if there never was one.
@@ -118,25 +120,10 @@ class Files:
 
     def _write(self, number: int, partition: int, parts: Iterable[Part], rest: Rest) -> File:
         of = tuple(part.of(partition) for part in parts)
-        arrays = [each for part in of for each in named(part, partition).items()]
+        arrays = {name: each for part in of for name, each in named(part, partition).items()}
         rest = Rest(tuple(part.table for part in of), rest.counted, () if partition else rest.positions)
-        tensors, at = blocks.placed(
-            Shape(name, array.dtype.name, array.shape, array.itemsize) for name, array in arrays
-        )
-        head = Head(
-            step=number,
-            round=ROUND,
-            part=partition,
-            parts=PARTITIONS,
-            tensors=tensors,
-            rest=rests.encode(rest),
-        )
-        encoded = blocks.encode(head)
-        block = memoryview(bytearray(at + len(encoded)))
-        for tensor, (_, array) in zip(tensors, arrays, strict=True):
-            block[tensor.at : tensor.at + tensor.size] = array.tobytes()
-        blocks.seal(block, encoded, at)
-        return self._storage.write(head, block)
+        head = Head(step=number, round=ROUND, part=partition, parts=PARTITIONS, rest=rests.encode(rest))
+        return self._storage.write(head, block_of(head, arrays))
 
 
 class Commits:

@@ -36,15 +36,12 @@ class Checkpointed:
 
     def found(self) -> Kept | None:
         """Return the newest checkpoint; while storage cannot be read, wait, up to a bound."""
-        for seconds in (*newest.pauses(newest.patience(os.environ)), None):
-            try:
-                return self._files.newest()
-            except Trouble as trouble:
-                if seconds is None:
-                    raise
-                log.warning("checkpoints cannot be read, next look in %.0f s: %s", seconds, trouble)
-                self._pause(seconds)
-        raise AssertionError
+
+        def wait(trouble: Trouble, seconds: float) -> None:
+            log.warning("checkpoints cannot be read, next look in %.0f s: %s", seconds, trouble)
+            self._pause(seconds)
+
+        return newest.patiently(self._files.newest, newest.patience(os.environ), wait)
 
     def copy(self, number: int) -> None:
         """Keep the values of now."""

@@ -76,7 +76,8 @@ def other_data(loop: Loop, folder: Path) -> None:
 def stopped_in_an_epoch(loop: Loop, folder: Path, step: int = 5) -> Run:
     """Train until the script fails in an epoch, after a checkpoint."""
     step = min(step, 5) if loop.serve else step  # two workers share the steps
-    run = loop.run(folder, f"--at=behind:{step}:0:raise", "--pace=0.2", restarts=0)
+    pace = 0.5 if loop.serve else 0.2  # seconds, in which servers save by the clock
+    run = loop.run(folder, f"--at=behind:{step}:0:raise", f"--pace={pace}", restarts=0)
     run.check(any(run.codes), "the script did not fail")
     run.check(any((folder / "kept").iterdir()), "there is no checkpoint")
     return run
@@ -122,7 +123,7 @@ def early_stop(loop: Loop, folder: Path) -> None:
 
 def damaged(loop: Loop, folder: Path) -> None:
     """Bytes of the newest checkpoint are others."""
-    stopped_in_an_epoch(loop, folder, step=6 if loop.serve else 11)  # there, of one worker alone
+    stopped_in_an_epoch(loop, folder, step=11)
     found = (folder / "kept").rglob("[!.]*")
     files = [each for each in found if each.is_file() and each.stat().st_size > 64 and "/." not in str(each)]
     newest = max((each for each in files if each.suffix != ".json"), key=numbers)

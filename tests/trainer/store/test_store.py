@@ -102,10 +102,7 @@ def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
             for batch in store.batches(10):
                 made += 1
                 if made == 2:
-                    while not list(place.kept.glob("*/manifest.json")):
-                        store.save()  # again: while servers change, nothing is saved
-                        threading.Event().wait(0.05)
-                        store.at_boundary()
+                    saved(place, store, 1)
                 if made == 4:
                     for each in servers:
                         each.close()

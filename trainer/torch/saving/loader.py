@@ -6,7 +6,7 @@ import random
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from inspect import signature
 from itertools import islice
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset
 
+from elasticjob.trainer.records import order
 from elasticjob.trainer.records.order import FINISH
 from elasticjob.trainer.torch.saving import random_state
 
@@ -86,7 +87,7 @@ class ResumableLoader(DataLoader[Any]):
             before += batch * (theirs["batch size"] or 1) * workers
             theirs["workers"], batch, taken = mine["workers"], 0, ()
         if batch or before:
-            check_order(f"{state['batch']} batches of epoch {state['epoch']}", mine, theirs)
+            order.check(f"{state['batch']} batches of epoch {state['epoch']}", mine, theirs)
         self.epoch, self.batch, self._before = state["epoch"], batch, before
         self._loaded = (taken[0], taken[1]) if taken else None
         del self._checksums[:]
@@ -157,15 +158,6 @@ class ResumableLoader(DataLoader[Any]):
             self.batch += 1
             yield batch
         self.epoch, self.batch, self._before = self.epoch + 1, 0, 0
-
-
-def check_order(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    """Raise ValueError if a checkpoint has `taken` what it has in another order than mine."""
-    changes = [
-        f"{name} {was} became {mine.get(name)}" for name, was in theirs.items() if mine.get(name) != was
-    ]
-    if changes:
-        raise ValueError(f"the checkpoint has taken {taken} in another order: {', '.join(changes)}; {FINISH}")
 
 
 class Drawn:

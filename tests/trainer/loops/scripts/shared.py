@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from elasticjob.trainer.shards import Dataset
+
 
 class OfTheStep(RuntimeError):
     """An error of the script's own."""
@@ -39,6 +41,14 @@ parser.add_argument("--wrong", action="store_true", help="give arguments that ma
 parser.add_argument("--within", type=float, default=0.5, help="seconds until a kill in a sum")
 parser.add_argument("--pace", type=float, default=0.0, help="seconds of each step")
 args = parser.parse_args()
+
+
+def dataset(**more: Any) -> Dataset:
+    """Return the records as the command line wants them; a Dataset takes no sampler."""
+    if args.sampler == "reversed":
+        raise SystemExit("a Dataset takes no sampler")
+    about = {"epochs": args.epochs, "seed": args.seed, "shuffle": args.sampler == "shuffle"}
+    return Dataset(name="numbers", size=args.records, **about, **more)
 
 
 def say(**words: Any) -> None:

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from shared import args, at, export, is_other, last_line, say
+from shared import args, at, dataset, export, is_other, last_line, say
 
-from elasticjob.trainer.jax import Dataset, Elastic
+from elasticjob.trainer.jax import Elastic
 
 start = {
     "seen": jnp.zeros(args.records),
@@ -15,14 +15,9 @@ start = {
 }
 if args.half:
     start["halves"] = jnp.zeros(3, args.half)
-if args.sampler == "reversed":
-    raise SystemExit("JAX's Dataset takes no sampler")
-data = Dataset(
-    name="numbers", size=args.records, epochs=args.epochs, shuffle=args.sampler == "shuffle", seed=args.seed
-)
 elastic = Elastic(
     start,
-    data,
+    dataset(),
     batch=0 if args.wrong else args.batch,
     checkpoint=args.folder / "kept",
     save_every=args.save_every,

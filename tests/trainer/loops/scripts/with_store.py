@@ -4,26 +4,15 @@ import os
 
 import ml_dtypes
 import numpy as np
-from shared import args, at, export, is_other, last_line, say
+from shared import args, at, dataset, export, is_other, last_line, say
 
-from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros
 
 HALF = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, None: None}[args.half]
 rank = int(os.environ["ELASTICJOB_INDEX"])
 width = -1 if args.wrong else 1
 tables = [Table("seen" if not is_other() else "others", width, SGD(1.0), Zeros())]
-data = Dataset(
-    name="numbers",
-    size=args.records,
-    shard=2 * args.batch,
-    epochs=args.epochs,
-    seed=args.seed,
-    batch=args.batch,
-    shuffle=args.sampler == "shuffle",
-)
-if args.sampler == "reversed":
-    raise SystemExit("a Dataset takes no sampler")
+data = dataset(shard=2 * args.batch, batch=args.batch)
 with Store(tables, data, save_every=0.2) as store:
     say(begins=0, rank=rank)
     for number, batch in enumerate(store.batches(args.batch), start=1):

@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from shared import args, at, export, is_other, last_line, say
+from shared import args, at, dataset, export, is_other, last_line, say
 
-from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.tensorflow import Servers, Step
 
 rank, number = int(os.environ["ELASTICJOB_INDEX"]), 0
@@ -33,16 +32,7 @@ def model():
     return Step(train, {"record": record}, loss=loss, seen=rows)
 
 
-data = Dataset(
-    name="numbers",
-    size=args.records,
-    shard=2 * args.batch,
-    epochs=args.epochs,
-    seed=args.seed,
-    shuffle=args.sampler == "shuffle",
-)
-if args.sampler == "reversed":
-    raise SystemExit("a Dataset takes no sampler")
+data = dataset(shard=2 * args.batch)
 with Servers(model, data, checkpoint=args.folder / "kept", save_every=0.2) as servers:
     say(begins=0, rank=rank)
     for records, step in servers.steps(batch=args.batch):
