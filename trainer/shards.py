@@ -410,8 +410,9 @@ class _Feed:
         self._openings, self._number = 0, 0
         self.suspended = False  # the loop that takes the records does something else: no fault of this reader
         self._closing = False
-        self._over: Exception | None = None
-        self._ended = False
+        self._raised: Exception | None = None
+        self._ended, self._over = False, False
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="elasticjob-shards", daemon=True)
         self._thread.start()
 
@@ -425,11 +426,11 @@ class _Feed:
         while True:
             if self._ended:
                 return None
-            if self._over is not None and self._queue.empty():
-                raise self._over
+            if self._raised is not None and self._queue.empty():
+                raise self._raised
             found = self._queue.get()
             if isinstance(found, Exception):
-                self._over = found
+                self._raised = found
                 raise found
             if found is None:
                 self._ended = True
@@ -475,12 +476,20 @@ class _Feed:
             return shard.lease in self._taken
 
     def flush(self, timeout: float) -> None:
-        """Return when all that was said so far has reached the master, and what it says is known here."""
+        """Return when all that was said so far has reached the master, and what it says is known here.
+
+        Raises what has ended the conversation, at once: nobody would ever tell.
+        """
         told = threading.Event()
-        self._flushed.append(told)
+        with self._lock:
+            if not self._over:
+                self._flushed.append(told)
+            waits = self._taken and not self._over
         self._wake()
-        if self._taken and self._thread.is_alive() and not told.wait(timeout):
+        if waits and not told.wait(timeout):
             raise TimeoutError(f"the master did not take the results of {self.dataset.name} in {timeout:g} s")
+        if self._error is not None:
+            raise self._error
 
     def close(self, timeout: float) -> None:
         """Send the rest and end the thread."""
@@ -502,7 +511,13 @@ class _Feed:
         try:
             asyncio.run(self._converse())
         except Exception as error:  # told to the worker, which waits for it
+            self._error = error
             self._queue.put(error)
+        finally:
+            with self._lock:
+                self._over = True
+            for told in self._flushed:
+                told.set()
 
     async def _converse(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -583,12 +598,13 @@ class _Feed:
             except TimeoutError:
                 renews = self.suspended
             self._news.clear()
-            flushed, self._flushed = self._flushed, []
+            flushed = tuple(self._flushed)
             if leasing.done() and not leasing.cancelled() and (error := leasing.exception()):
                 raise error
             await self._send(renews=renews or bool(flushed))
             for told in flushed:
                 told.set()
+                self._flushed.remove(told)
             if self._closing and not self._finished():
                 break
         if self._unsaved:

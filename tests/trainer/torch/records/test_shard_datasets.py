@@ -25,11 +25,11 @@ from tests.kit.waiting import PATIENCE
 Found = TypeVar("Found")
 
 
-async def with_master(tmp_path: Path, consume: Callable[[Way], Found]) -> tuple[Found, Job]:
+async def with_master(tmp_path: Path, consume: Callable[[Way], Found], port: int = 0) -> tuple[Found, Job]:
     """Return what `consume` returns, called in a thread beside a master, and the job afterwards."""
     token = tmp_path / "token"
     token.write_text("secret")
-    async with Master(Job(spec=Spec(job="read")), "secret", Nowhere()) as master:
+    async with Master(Job(spec=Spec(job="read")), "secret", Nowhere(), port=port) as master:
         way = Way(address=master.address, token_file=str(token), node="node-0")
         return await asyncio.to_thread(consume, way), master.job
 
@@ -225,6 +225,26 @@ async def test_dataset_that_differs_from_the_registered_one_is_refused_with_the_
             other.next()
 
     await with_master(tmp_path, consume)
+
+
+async def test_worker_that_waits_for_its_results_to_be_taken_hears_at_once_that_they_are_refused(
+    tmp_path: Path,
+) -> None:
+    reader: list[Shards] = []
+
+    def take(way: Way) -> int:
+        reader.append(Shards(Dataset(name="numbers", size=30), way=way))
+        assert reader[0].next()
+        return int(way.address.rpartition(":")[2])
+
+    def wait(way: Way) -> None:
+        with Shards(Dataset(name="numbers", size=40), way=way) as other:
+            assert other.next()
+            with pytest.raises(MasterError, match="registered with size 40, not 30"):
+                reader[0].flush(PATIENCE)
+
+    port, _ = await with_master(tmp_path, take)
+    await with_master(tmp_path, wait, port)
 
 
 class Fed:
