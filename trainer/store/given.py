@@ -43,10 +43,13 @@ def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[
             f"table {table.name}: gradients are {given.dtype} of shape {given.shape}: give floating-point"
             f" numbers of shape {(len(rows), table.dim)}, a row for each id"
         )
-    found, inverse = np.unique(rows, return_inverse=True)
-    sums = np.zeros((len(found), table.dim))
+    order = np.argsort(rows, kind="stable")
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    found = rows[order][starts]
     with np.errstate(over="ignore", invalid="ignore"):  # asked below
-        np.add.at(sums, inverse, given.astype(np.float64))
+        sums = given[order].astype(np.float64)
+        if len(starts) < len(rows):
+            sums = np.add.reduceat(sums, starts)
     if not np.isfinite(sums).all():
         raise StoreError(
             f"table {table.name}: a gradient is no number (NaN or infinite): leave the batch out"

@@ -9,7 +9,7 @@ import numpy as np
 from elasticjob.trainer.store import places
 from elasticjob.trainer.store.counted import Counted
 from elasticjob.trainer.store.optimizers import Rows as Matrix
-from elasticjob.trainer.store.tables import PARTITIONS, Ids, Slab, Table, ids_in, matrix
+from elasticjob.trainer.store.tables import PARTITIONS, Changed, Ids, Slab, Table, among, ids_in, matrix
 from elasticjob.trainer.store.wire import (
     ROOM,
     Answer,
@@ -103,17 +103,17 @@ class Held:
         updates = [self._update(each, own) for each in request.gradients]
         touched = {int(each) for _, ids, _ in updates for each in np.unique(ids % PARTITIONS)}
         fresh = {each for each in touched if not self.counted[each].has(request.key)}
-        changes = list[tuple[Slab, Ids, Matrix, Matrix]]()
+        changes = list[tuple[Slab, Changed]]()
         for slab, ids, gradients in updates:
-            chosen = np.isin(ids % PARTITIONS, list(fresh))
+            chosen = among(ids, fresh)
             try:
-                changes.append((slab, ids[chosen], *slab.changed(ids[chosen], gradients[chosen])))
+                changes.append((slab, slab.changed(ids[chosen], gradients[chosen])))
             except OverflowError as error:
                 raise ValueError(
                     f"an update of {slab.table.name}: {error}: make its gradients or its rate smaller"
                 ) from None
-        for slab, ids, values, state in changes:  # all of them, or none
-            slab.set(ids, values, state)
+        for slab, changed in changes:  # all of them, or none
+            slab.set(changed)
         for each in fresh:
             self.counted[each].add(request.key)
         for done in request.done:
@@ -148,7 +148,7 @@ class Held:
         )
 
     def _refuse_strangers(self, ids: Ids, own: frozenset[int]) -> None:
-        if not np.isin(ids % PARTITIONS, list(own)).all():
+        if not among(ids, own).all():
             raise ValueError("rows of partitions that are not here")
 
     def _slab(self, name: str) -> Slab:

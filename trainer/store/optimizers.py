@@ -82,7 +82,9 @@ class Adagrad(msgspec.Struct, frozen=True, tag=True):
 
     def apply(self, values: Numbers, state: Numbers, gradients: Numbers) -> None:
         state += gradients * gradients
-        values -= self.rate * gradients / (np.sqrt(state) + self.epsilon)
+        step = np.sqrt(state)
+        step += self.epsilon
+        values -= np.divide(self.rate * gradients, step, out=step)  # in place: half the time goes to memory
 
 
 class Adam(msgspec.Struct, frozen=True, tag=True):

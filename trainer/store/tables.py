@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -107,6 +107,15 @@ class Part(msgspec.Struct):
         return Part(self.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
 
 
+class Changed(NamedTuple):
+    """Rows with new values and state, and where a Slab has them: at -1 those that it has not."""
+
+    ids: Ids
+    places: npt.NDArray[np.int64]
+    values: Rows
+    state: Rows
+
+
 class Slab:
     """The rows of a table that a server has."""
 
@@ -124,8 +133,8 @@ class Slab:
         """Return the values of rows; those that were never updated are as they would be made."""
         return self._rows(ids, self._places(ids))
 
-    def changed(self, ids: Ids, gradients: Rows) -> tuple[Rows, Rows]:
-        """Return values and state of rows as they are after an update; `ids` has none twice.
+    def changed(self, ids: Ids, gradients: Rows) -> Changed:
+        """Return rows as they are after an update; `ids` has none twice.
 
         Raises OverflowError if they are no numbers of float32.
         """
@@ -133,29 +142,28 @@ class Slab:
         values, state = self._rows(ids, places).astype(np.float64), self._state_of(places).astype(np.float64)
         with np.errstate(all="ignore"):
             self.table.optimizer.apply(values, state, gradients.astype(np.float64))
-        return narrowed(values), narrowed(state)
+        return Changed(ids, places, narrowed(values), narrowed(state))
 
-    def set(self, ids: Ids, values: Rows, state: Rows) -> None:
+    def set(self, changed: Changed) -> None:
         """Set rows, and make those that are not there."""
-        places = self._places(ids)
-        fresh = places < 0
+        places, fresh = changed.places, changed.places < 0
         if fresh.any():
-            places[fresh] = self._room(ids[fresh])
-        self._values[places], self._state[places] = values, state
+            places = places.copy()
+            places[fresh] = self._room(changed.ids[fresh])
+        self._values[places], self._state[places] = changed.values, changed.state
 
     def part(self, partitions: Iterable[int]) -> Part:
         """Return a copy of the rows of these partitions."""
         ids = self._ids[: len(self)]
-        chosen = np.isin(ids % PARTITIONS, list(partitions))
+        chosen = among(ids, partitions)
         values, state = self._values[: len(self)][chosen], self._state[: len(self)][chosen]
         return Part(self.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
 
     def put(self, part: Part) -> None:
         """Take rows over, which this server has not. Raises ValueError if the bytes are no such rows."""
         ids = ids_in(part.ids)
-        self.set(
-            ids, matrix(part.values, len(ids), self.table.dim), matrix(part.state, len(ids), self.table.state)
-        )
+        values = matrix(part.values, len(ids), self.table.dim)
+        self.set(Changed(ids, self._places(ids), values, matrix(part.state, len(ids), self.table.state)))
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
         """Return the places of rows, -1 for those that are not there."""
@@ -171,9 +179,12 @@ class Slab:
         return found
 
     def _state_of(self, places: npt.NDArray[np.int64]) -> Rows:
+        there = places >= 0
+        if there.all():
+            return self._state[places]
         state = np.empty((len(places), self.table.state), np.float32)
         self.table.optimizer.fresh(state)
-        state[places >= 0] = self._state[places[places >= 0]]
+        state[there] = self._state[places[there]]
         return state
 
     def _room(self, ids: Ids) -> npt.NDArray[np.int64]:
@@ -187,6 +198,13 @@ class Slab:
         self._ids[start:end] = ids
         self._index.update(zip(ids.tolist(), range(start, end), strict=True))
         return np.arange(start, end)
+
+
+def among(ids: Ids, partitions: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Return of each id whether it is in one of these partitions."""
+    chosen = np.zeros(PARTITIONS, np.bool_)
+    chosen[list(partitions)] = True
+    return chosen[ids % PARTITIONS]
 
 
 def ids_in(data: bytes) -> Ids:

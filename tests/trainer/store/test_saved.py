@@ -36,8 +36,8 @@ def of(partitions: range, count: int) -> Partitions:
     """Return partitions in which each row was counted so often."""
     slabs = Slab(SEEN), Slab(USERS)
     for _ in range(count):
-        slabs[0].set(IDS, *slabs[0].changed(IDS, -np.ones((len(IDS), 1), np.float32)))
-        slabs[1].set(IDS, *slabs[1].changed(IDS, np.ones((len(IDS), 3), np.float32)))
+        slabs[0].set(slabs[0].changed(IDS, -np.ones((len(IDS), 1), np.float32)))
+        slabs[1].set(slabs[1].changed(IDS, np.ones((len(IDS), 3), np.float32)))
     counted = Counted()
     counted.add(Key("records", count, 0, 50))
     return Partitions(tuple(slab.part(partitions) for slab in slabs), dict.fromkeys(partitions, counted))
