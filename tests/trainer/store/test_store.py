@@ -189,6 +189,7 @@ def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
                 place.kept.unlink()
                 while not list(place.kept.glob("*/manifest.json")):
                     threading.Event().wait(0.05)
+                    store.at_boundary()
             push(batch)
     assert "ps-0: checkpoint 2 is not written: " in told[0]["message"]
     assert place.counts() == [1.0] * DATA.size
