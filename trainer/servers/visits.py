@@ -43,7 +43,7 @@ class Visits:
     ) -> None:
         self._dataset, self._way, self._attend = dataset, way, attend
         self._save_every, self.clock = save_every, clock
-        self._saved = clock()
+        self._saved, self._is_open = clock(), False
         self.shards, self._leaving = Shards(dataset, way=way), Leaving()
         self.following = Following(
             prepare=prepare, finish=finish, flush=lambda: self.shards.flush(), abandon=abandon, way=way
@@ -52,16 +52,20 @@ class Visits:
     def __enter__(self) -> Self:
         self.following.__enter__()
         self._leaving.hear()
+        self._is_open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_open = False
         self.shards.__exit__(kind, error, trace)
         self.following.__exit__(kind, error, trace)
         self._leaving.close()
 
     def __iter__(self) -> Iterator[Visit]:
+        if not self._is_open:
+            raise RuntimeError("train within a `with` block: `with Store(…) as store:`, or of Servers")
         now = self.following.restored
         while self.goes_on():
             before, shard = now, self.shards.next_beside(self.attend)

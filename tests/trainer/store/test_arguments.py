@@ -96,7 +96,16 @@ def test_a_store_refuses_what_cannot_be(changed: dict[str, Any], said: str) -> N
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "5", None, np.int64(5)])
 def test_batches_of_no_size_are_refused_when_they_are_asked_for(tmp_path: Path, size: Any) -> None:
-    (tmp_path / "token").write_text("secret")
-    store = Store([USERS], DATA, way=Way(address="127.0.0.1:1", token_file=str(tmp_path / "token"), node="w"))
     with pytest.raises(ValueError, match=f"batches: size is {re.escape(repr(size))}: give an int"):
-        store.batches(size)
+        store_in(tmp_path).batches(size)
+
+
+def test_a_store_trains_within_a_with_block(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="within a `with` block"):
+        next(store_in(tmp_path).batches(10))
+
+
+def store_in(folder: Path) -> Store:
+    """Return a store of a master that is not there."""
+    (folder / "token").write_text("secret")
+    return Store([USERS], DATA, way=Way(address="127.0.0.1:1", token_file=str(folder / "token"), node="w"))
