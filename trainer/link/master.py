@@ -65,6 +65,11 @@ TRANSIENT = (aiohttp.ClientError, *UNREADABLE, TimeoutError)
 """No response, or one that no master gives (an ssh banner, a TLS alert, HTML): a master may come yet."""
 
 
+def own_random() -> float:
+    """Return a number from 0 to 1. The sequence of Python's `random` is the script's own."""
+    return random.SystemRandom().random()
+
+
 class MasterClient:
     """The client of a job's master, with retries across restarts of the master and connection resets.
 
@@ -78,7 +83,7 @@ class MasterClient:
         *,
         token: str = "",
         patience: float = 900.0,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = own_random,
     ) -> None:
         self.address = address  # where the master last responded
         self._candidates: tuple[str, ...] = (address,)

@@ -40,7 +40,7 @@ from elasticjob.trainer.tensorflow.graph import (
     with_settings,
 )
 from elasticjob.trainer.tensorflow.place import decode, encode
-from elasticjob.trainer.tensorflow.threads import Threads
+from elasticjob.trainer.tensorflow.threads import LeftBehind, Threads
 
 log = logging.getLogger("elasticjob.tensorflow")
 
@@ -293,7 +293,7 @@ class Servers:
         """Return whether there are values; the first worker makes the first ones, the others wait."""
         names, makes = now.drawn.names, False
         try:
-            told = self._threads.while_there(now.addresses, lambda: now.ask(names.told))
+            told = self._while_there(now, names.told)
             makes = bool(told) or self._following.is_chief
             if not told and self._following.is_chief:
                 log.info("makes the first values")
@@ -373,7 +373,7 @@ class Servers:
     def _are_well(self, now: _Present) -> bool:
         """Whether all servers of a version answer and have values; if not, there is a new session."""
         try:
-            self._threads.while_there(now.addresses, lambda: now.ask(now.drawn.names.probe))
+            self._while_there(now, now.drawn.names.probe)
         except ConnectionError as error:
             log.info("version %d of the servers is not there: %s", now.version, error)
             return False
@@ -382,6 +382,14 @@ class Servers:
             self._renew()
             return False
         return True
+
+    def _while_there(self, now: _Present, what: Any) -> Any:
+        """Ask for something that takes no time, while all servers can be reached."""
+        try:
+            return self._threads.while_there(now.addresses, lambda: now.ask(what))
+        except LeftBehind:
+            self._renew()
+            raise
 
     def _finish(self, number: int) -> None:
         """Make one checkpoint of what the servers have written."""

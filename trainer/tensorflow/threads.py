@@ -26,6 +26,10 @@ FAREWELL: Final = 20.0
 """Seconds that threads may take to end: TensorFlow takes ten to close a session with a lost server."""
 
 
+class LeftBehind(ConnectionError):
+    """A server cannot be reached, and somebody waits for it within a session."""
+
+
 class Threads:
     """The threads of a worker or server that call TensorFlow."""
 
@@ -55,12 +59,15 @@ class Threads:
             log.warning("threads that wait for servers are left behind: %s", ", ".join(left))
 
     def while_there(self, addresses: Iterable[str], work: Callable[[], Found]) -> Found:
-        """Return what `work` returns. Raises ConnectionError if a server cannot be reached meanwhile.
+        """Return what `work` returns. Raises ConnectionError if a server cannot be reached.
 
-        A session that is made waits for a server that was lost, as long as an operation may take.
-        Its thread is left behind then.
+        It is LeftBehind if work had begun: a session that is made waits for a server that was lost, as long
+        as an operation may take. Nobody may enter that session again: a second one who waits for it has the
+        lock of the graph, and a third one, who wants it too, has Python's own.
         """
-        box: list[Found | Exception] = []
+        addresses, box = tuple(addresses), list[Found | Exception]()
+        for address in addresses:
+            _look(address)
 
         def do() -> None:
             try:
@@ -71,8 +78,11 @@ class Threads:
         thread = self.start(do, "session")
         thread.join(LOOK)
         while thread.is_alive():
-            for address in addresses:
-                _look(address)
+            try:
+                for address in addresses:
+                    _look(address)
+            except ConnectionError as error:
+                raise LeftBehind(str(error)) from None
             thread.join(LOOK)
         if isinstance(box[0], Exception):
             raise box[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -163,3 +164,10 @@ def test_pauses_grow_to_a_second() -> None:
         [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
     )
     assert next(pauses(lambda: 1.0)) == pytest.approx(0.01)
+
+
+async def test_a_call_draws_no_random_number_of_the_scripts_own() -> None:
+    async with serving(orders) as (client, _), MasterClient(client.address) as mine:
+        before = random.getstate()
+        assert await mine.call(WATCH) == ORDERS
+        assert random.getstate() == before

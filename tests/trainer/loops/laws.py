@@ -84,7 +84,11 @@ def stopped_in_an_epoch(loop: Loop, folder: Path, step: int = 5) -> Run:
 
 
 def once(loop: Loop, folder: Path) -> None:
-    """A worker is killed at each place of a step."""
+    """A worker is killed at each place of a step; a server, for which another one comes in seconds."""
+    if loop.serve:
+        run = loop.run(folder / "server", "--pace=0.4", away=6.0)
+        counted_once(loop, run)
+        run.check(run.seconds > 6, "no server was killed")
     for place, rank in PLACES:
         run = loop.run(folder / f"{place}-{rank}", f"--at={place}:3:{rank}:kill")
         run.check((run.folder / "failed").exists(), f"nobody was killed {place} the sum")

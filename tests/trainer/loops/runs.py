@@ -172,23 +172,25 @@ def with_servers(
     arguments: Sequence[str],
     *,
     goes_on: bool = False,
+    away: float = 0.0,
     watch: Watch = unwatched,
 ) -> Run:
     """Run two servers and two workers; the codes are those of the workers.
 
-    A worker that fails ends the job, unless it `goes_on` without it.
+    A worker that fails ends the job, unless it `goes_on` without it. With `away` a server is killed after the
+    first checkpoint, and another one starts so many seconds later.
     """
     run, began = fresh(folder), time.monotonic()
     (folder / "kept").mkdir(exist_ok=True)
     (folder / "state.json").unlink(missing_ok=True)
     (folder / "token").write_text("secret")
     job = OverServers(folder, free_port(), script=script, serve=serve, arguments=arguments)
-    run.codes = asyncio.run(_trained(job, run, watch, goes_on=goes_on))
+    run.codes = asyncio.run(_trained(job, run, watch, goes_on=goes_on, away=away))
     run.seconds = time.monotonic() - began
     return run
 
 
-async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool) -> list[int]:
+async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool, away: float) -> list[int]:
     codes: dict[str, int] = {}
     workers = ["chaos-worker-0", "chaos-worker-1"]
     try:
@@ -197,6 +199,10 @@ async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool) -
                 await job.start(name)
             while len(codes) < len(workers):
                 watch(run)
+                if away and run.steps() and any((job.folder / "kept").iterdir()):
+                    job.running["chaos-ps-1"].kill()
+                    job.come_back("chaos-ps-1", away)
+                    away = 0.0
                 for name in set(workers) - codes.keys():
                     code = job.running[name].returncode
                     if code == -signal.SIGKILL:
