@@ -43,6 +43,7 @@ tables = [
 data = Dataset(
     name="ratings", size=args.records, shard=5_000, epochs=args.epochs, shuffle=True, batch=args.batch
 )
+number = 0  # others may have taken all records
 with Store(tables, data, save_every=args.save_every) as store:
     for number, batch in enumerate(store.batches(args.batch), start=1):
         users, items, scores = ratings(np.asarray(batch.records))
@@ -53,4 +54,4 @@ with Store(tables, data, save_every=args.save_every) as store:
         batch.push({"users": (users, of_users.grad), "items": (items, of_items.grad)})
         if number % 50 == 0:
             print(f"batch {number}: loss {loss.item() / len(scores):.3f}", flush=True)
-print(f"this worker made {number} batches: loss {loss.item() / len(scores):.3f}")
+print(f"this worker made {number} batches")
