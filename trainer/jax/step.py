@@ -46,9 +46,14 @@ class Step(step.Step[Run]):
     def _finish(self) -> None:
         if not self._mean:
             raise RuntimeError(f"step {self.number} ended without step.mean(): every step needs it once")
+        self._run.state.check(self.number)
         if self._loss is not None:
             self._run.reports.notice(self.number, self._loss)
         self._count(float("nan") if self._loss is None else self._loss, self._interrupted)
+
+    def _close(self) -> None:
+        if not self.done:
+            self._run.put_back()
 
     def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the numbers of the records of each part that this worker has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,7 +136,10 @@ def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sent
     names = {"jax": found.jax, "jnp": found.jax.numpy, "np": np}
     kept = found.state.State({"x": eval(there, names)}, whole=True)  # a table of expressions
     mine = found.state.State({"x": eval(here, names)})
+    drifted = found.state.State({"x": eval(here, names)})
+    drifted.tree = {"x": eval(there, names)}
     if not sentence:
+        drifted.check(3)
         mine.restore(kept.snapshot(), "run")
         again = found.state.State(found.arrays.on_device(mine.tree), whole=True)
         kept.restore(again.snapshot(), "run")  # and back: nobody's first step changes that
@@ -144,6 +148,56 @@ def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sent
         mine.restore(kept.snapshot(), "run")
     assert sentence in str(refused.value)
     assert "the checkpoint of step 0 in run" in str(refused.value)
+    with pytest.raises(RuntimeError, match="the state after step 3 does not fit") as refused_there:
+        drifted.check(3)
+    assert sentence in str(refused_there.value)
+
+
+def trained(found: Any, folder: Path, change: Callable[[int, Any], Any]) -> Any:
+    """Train four steps; `change` gives what the script makes of its state in a step. Return the Elastic."""
+    start = {"weights": found.jax.numpy.zeros(3, found.jax.numpy.bfloat16), "steps": 0}
+    elastic = found.elastic.Elastic(start, Dataset(name="d", size=16), batch=4, checkpoint=folder)
+    for step in elastic.steps():
+        with step:
+            for _ in step:
+                step.add(1.0)
+            step.mean()
+            state = elastic.state
+            elastic.state = {"weights": state["weights"] + 1, "steps": state["steps"] + 1}
+            elastic.state = change(step.number, elastic.state)
+    return elastic
+
+
+def fails(_: Any) -> Any:
+    raise KeyError("the script's own")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            lambda state: {**state, "weights": state["weights"].astype("float32")},
+            "is float32 3 there and bflo",
+        ),
+        (
+            lambda state: {**state, "f": fails},
+            "state['f'] is a function: a state has arrays and numbers alone",
+        ),
+        (lambda state: state["weights"], "it lacks state/steps"),
+        (fails, "the script's own"),
+    ],
+)
+def test_what_no_later_start_takes_is_refused_and_the_step_before_is_kept(
+    tmp_path: Path, changed: Callable[[Any], Any], sentence: str
+) -> None:
+    found = parts()
+    with pytest.raises((RuntimeError, TypeError, KeyError)) as refused:
+        trained(found, tmp_path, lambda step, state: changed(state) if step == 3 else state)
+    assert sentence in str(refused.value)
+    del refused  # and its traceback with the loop, which is left then
+    begun: dict[int, Any] = {}
+    again = trained(found, tmp_path, begun.setdefault)
+    assert ([*begun], again.state["steps"], again.state["weights"].tolist()) == ([3, 4], 4, [4, 4, 4])
 
 
 def test_a_checkpoint_of_before_is_read_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
