@@ -122,8 +122,8 @@ def times(leaf: Any, weight: int) -> Any:
 
     In 32 bits at least: a sum in half precision overflows, and loses what is small beside it.
     """
-    array = jnp.asarray(leaf)
-    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)  # of 64 bits, which JAX would cut off
+    array = jnp.asarray(array.astype(jnp.promote_types(array.dtype, jnp.float32)))
     return array * weight if weight else jnp.zeros_like(array)
 
 

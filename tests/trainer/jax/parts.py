@@ -234,6 +234,17 @@ def test_sums_of_half_precision_are_in_whole_precision(kind: str, mean: float) -
     assert result.tolist() == given.tolist()
 
 
+@pytest.mark.parametrize(
+    "given", [3_000_000_000, np.int64(-3_000_000_000), np.full(2, 2**32 + 2**10, np.uint64), True, 0.5, 2j]
+)
+def test_numbers_of_64_bits_are_summed_as_what_they_are(given: Any) -> None:
+    found = parts()
+    total = found.step.times(given, 1) + found.step.times(given, 3)
+    result = found.step.mean_of(total, 4, found.jax.numpy.result_type(given))
+    assert result.tolist() == np.asarray(given).tolist()
+    assert result.dtype == ("complex64" if isinstance(given, complex) else "float32")
+
+
 def test_a_state_of_something_else_is_refused_by_name() -> None:
     found = parts()
     with pytest.raises(TypeError, match=r"state\['model'\]\[0\] is a str: a state has arrays and"):
