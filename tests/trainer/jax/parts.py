@@ -253,8 +253,47 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
         found.state.State({"n": np.int64(5_000_000_000)})
     with pytest.raises(TypeError, match="a state has numbers of 64 bits at most"):
         found.state.State({"n": 2**70})
-    with pytest.raises(ValueError, match="dataset text has no size"):
-        found.elastic.Elastic({}, Dataset(name="text"), batch=1)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "sentence"),
+    [
+        ({"size": 0}, {}, "dataset d has no size"),
+        ({"size": -1}, {}, "Expected `int` >= 0 - at `$.size`"),
+        ({"seed": -1}, {}, "`$.seed`"),
+        ({"splitter": "foo"}, {}, 'dataset d: splitter is \'foo\': give "table" or "text"'),
+        ({}, {"batch": "4"}, "batch is '4': give a whole number of records, at least 1"),
+        ({}, {"batch": 2.5}, "batch is 2.5"),
+        ({}, {"batch": True}, "batch is True"),
+        ({}, {"batch": 0}, "batch is 0"),
+        ({}, {"save_every": "3"}, "save_every is '3': give a whole number of steps"),
+        ({}, {"memory_every": 0}, "memory_every is 0"),
+        ({}, {"on_change": 3}, "on_change is 3: give a function"),
+        ({}, {"checkpoint": __file__}, "is no folder: give a folder that all workers reach"),
+        ({}, {"data": 16}, "the data is a int: give a Dataset"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(
+    dataset: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    found = parts()
+    data = Dataset(**{"name": "d", "size": 8, **dataset})
+    with pytest.raises((ValueError, TypeError)) as refused:
+        found.elastic.Elastic({}, **{"data": data, "batch": 4, **given})
+    assert sentence in str(refused.value)
+
+
+def test_numbers_of_numpy_are_numbers_of_records(tmp_path: Path) -> None:
+    found = parts()
+    numbers: dict[str, Any] = {"size": np.int64(8), "seed": np.int64(1)}
+    data = Dataset(name="d", shuffle=True, **numbers)
+    elastic = found.elastic.Elastic({}, data, batch=np.int64(4), save_every=np.int64(1), checkpoint=tmp_path)
+    for step in elastic.steps():
+        with step:
+            for _ in step:
+                step.add(1.0)
+            step.mean()
+    assert (elastic.progress.step, (tmp_path / "step-000000002").is_dir()) == (2, True)
 
 
 def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone() -> None:
