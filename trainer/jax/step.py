@@ -27,7 +27,8 @@ class Step(step.Step[Run]):
     same records: `done` is False then.
 
     `number` counts from 1 over the life of the job; `epoch` is that of its records, and `ends_epoch` says
-    whether they are the last ones of it.
+    whether they are the last ones of it. `counted` is the number of the present records that count: 0 of
+    another worker's, which one has where there are fewer parts than workers.
     """
 
     def __init__(self, run: Run) -> None:
@@ -37,7 +38,7 @@ class Step(step.Step[Run]):
         self._current: Piece | None = None
         self._sum: Any = None
         self._types: Any = None  # of the leaves that were added
-        self._counted = 0
+        self.counted = self._counted = 0
         self._loss: float | None = None
 
     def _begin(self) -> None:
@@ -61,7 +62,7 @@ class Step(step.Step[Run]):
             raise RuntimeError("the records of a step can be had inside of `with step:`")
         for piece in self._pieces:
             self._run.peers.check()
-            self._current = piece
+            self._current, self.counted = piece, piece.count
             yield self._run.reading.numbers(self.epoch, piece.places)
             if self._current is not None:
                 raise RuntimeError(f"step {self.number} has records without step.add(…)")

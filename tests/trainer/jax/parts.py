@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from elasticjob.trainer.records.sampler import Window
 from elasticjob.trainer.shards import Dataset
 
 pytestmark = pytest.mark.story
@@ -294,6 +296,20 @@ def test_numbers_of_numpy_are_numbers_of_records(tmp_path: Path) -> None:
                 step.add(1.0)
             step.mean()
     assert (elastic.progress.step, (tmp_path / "step-000000002").is_dir()) == (2, True)
+
+
+def test_records_of_another_worker_do_not_count() -> None:
+    found = parts()
+    elastic = found.elastic.Elastic({}, Dataset(name="d", size=8), batch=4)
+    step = next(steps := elastic.steps())
+    told: list[tuple[int, int]] = []
+    with suppress(KeyError), step:
+        step._pieces = (*step._pieces, *Window(0, range(1), slots=3, count=1).of(rank=2, size=3))
+        for records in step:
+            told.append((len(records), step.counted))
+            step.add(1.0)
+        fails(steps)
+    assert told == [(4, 4), (1, 0)]
 
 
 def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone() -> None:
