@@ -27,11 +27,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from numbers import Integral
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from elasticjob.api.rpc.message import Request
+import msgspec
+
+from elasticjob.api.rpc.message import Request, typed
 from elasticjob.api.rpc.shards import (
     Close,
     Consumer,
@@ -105,7 +108,7 @@ class Shards:
         way: Way | None = None,
         yields: bool = False,
     ) -> None:
-        self.dataset = dataset
+        self.dataset = as_sent(dataset)
         self._ahead, self._worker, self._way, self._yields = ahead, worker, way, yields
         self._started: _Feed | None = None
         self._current: Shard | None = None
@@ -748,3 +751,18 @@ def with_last(records: Iterable[Record]) -> Iterator[tuple[Record, bool]]:
             yield record, False
             record = following
         yield record, True
+
+
+def as_sent(dataset: object) -> Dataset:
+    """Return a dataset as the master gets it. ValueError names a field that has no value for one."""
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"the data is a {type(dataset).__name__}: give a Dataset(name=…, size=…)")
+    try:
+        return typed(msgspec.json.encode(dataset, enc_hook=_plain), Dataset)
+    except UNREADABLE as error:
+        raise ValueError(f"dataset {dataset.name!r}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a whole number of numpy as one of Python, and what no message can hold as an object."""
+    return int(value) if isinstance(value, Integral) else {}

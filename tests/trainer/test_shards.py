@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.shards import Dataset, Shards
 from tests.kit.training.consumers import consuming
 from tests.kit.waiting import PATIENCE
 
 WORKERS = ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"size": -1}, "dataset 'd': Expected `int` >= 0 - at `$.size`"),
+        ({"size": 2.5}, "Expected `int`, got `float` - at `$.size`"),
+        ({"epochs": -1}, "`$.epochs`"),
+        ({"seed": "a"}, "Expected `int`, got `str` - at `$.seed`"),
+        ({"seed": np.float32(1)}, "Expected `int`, got `object` - at `$.seed`"),
+        ({"shuffle": "yes"}, "Expected `bool`, got `str` - at `$.shuffle`"),
+        ({"name": ""}, "dataset '': Expected `str` of length >= 1 - at `$.name`"),
+    ],
+)
+def test_a_dataset_that_no_master_takes_is_refused_where_it_is_given(
+    given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        Shards(Dataset(**{"name": "d", **given}))
+
+
+def test_numbers_of_numpy_are_numbers_of_a_dataset() -> None:
+    given: Any = {"size": np.int64(8), "seed": np.uint8(3)}
+    assert Shards(Dataset(name="d", **given)).dataset == Dataset(name="d", size=8, seed=3)
+    with pytest.raises(TypeError, match="the data is a list: give a Dataset"):
+        Shards(["d"])  # type: ignore[arg-type]  # what a script without types may give
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -17,9 +17,11 @@ import logging
 import os
 import re
 import secrets
+import stat
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import fsspec
@@ -79,15 +81,18 @@ class Trouble(OSError):
 
 
 class Storage:
-    """The checkpoints below `where`; Trouble names what failed. ValueError for a URL of an unknown kind.
+    """The checkpoints below `where`; Trouble names what failed.
 
-    A relative path is made absolute once: scripts change their directory, and agents have another.
+    ValueError for a URL of an unknown kind, and for a place that can never be a folder. A relative path is
+    made absolute once: scripts change their directory, and agents have another.
     """
 
     def __init__(self, where: str) -> None:
         self._files, self._root = _opened(where)
         self._local = "file" in _protocols(self._files)
         self.where = self._root if self._local else where
+        if self._local:
+            check_folder(self._root)
 
     def write(self, head: Head, block: memoryview) -> Part:
         """Write a part; durable on return, and not yet part of a checkpoint."""
@@ -312,6 +317,18 @@ def checksum(block: memoryview) -> int:
     for at in range(0, len(block), CHUNK):
         crc = zlib.crc32(block[at : at + CHUNK], crc)
     return crc
+
+
+def check_folder(folder: str) -> None:
+    """Raise ValueError if a path cannot become a folder: it is a file, or below one."""
+    for path in (folder, *map(str, Path(folder).parents)):
+        with suppress(OSError):  # not there yet, below a file, or not to be read now
+            if not stat.S_ISDIR(os.stat(path).st_mode):
+                raise ValueError(
+                    f"checkpoint is {shown(folder)}, and {shown(path)} is no folder: give a folder that all "
+                    "workers reach; it need not be there yet"
+                )
+            return
 
 
 def sync_folder(folder: str) -> None:

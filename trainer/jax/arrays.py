@@ -159,6 +159,32 @@ def on_host(tree: Any) -> Any:
     return jax.tree_util.tree_map_with_path(leaf_on_host, tree, is_leaf=is_leaf)
 
 
+def outlined(tree: Any) -> dict[str, Leaf]:
+    """Return the leaves of a pytree by their names; the numbers of JAX's arrays stay on its devices."""
+    return named(on_host(jax.tree.map(outline, tree, is_leaf=is_leaf)))
+
+
+def outline(leaf: Any) -> Any:
+    """Return an array as a Leaf of its type and shape that takes no memory; other leaves as they are."""
+    if isinstance(leaf, Leaf):
+        return Leaf(np.broadcast_to(np.zeros((), leaf.bits.dtype), leaf.bits.shape), leaf.kind)
+    if isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return Leaf(np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), kind_of(leaf))
+    return leaf
+
+
+def kind_of(array: jax.Array) -> str:
+    """Return the kind of an array of JAX that is no key."""
+    return WEAK if array.weak_type and not array.shape else ARRAY
+
+
+def signature(tree: Any) -> Any:
+    """Return what is equal for two pytrees whose leaves have the same names, types and shapes."""
+    leaves, form = jax.tree.flatten(tree)
+    arrays = [(getattr(each, "kind", type(each)), getattr(each, "bits", each)) for each in leaves]
+    return form, [(kind, getattr(each, "dtype", None), getattr(each, "shape", None)) for kind, each in arrays]
+
+
 def named(host: Any) -> dict[str, Leaf]:
     """Return the leaves of a pytree that `on_host` made by their names. ValueError if two have the same."""
     pairs, _ = jax.tree_util.tree_flatten_with_path(host, is_leaf=is_leaf)
@@ -195,7 +221,7 @@ def leaf_on_host(path: Any, leaf: Any) -> Leaf:
                     f"{where} is divided over the processes of this world: the state has to be whole on each"
                 )
             leaf = leaf.addressable_data(0)
-        return Leaf(np.asarray(leaf), WEAK if leaf.weak_type and not leaf.shape else ARRAY)
+        return Leaf(np.asarray(leaf), kind_of(leaf))
     if type(leaf) in NUMBERS.values():
         bits = np.asarray(leaf)
     elif isinstance(leaf, (np.ndarray, np.generic)):

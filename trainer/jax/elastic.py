@@ -18,11 +18,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from elasticjob.trainer.checks import wants, whole
 from elasticjob.trainer.jax.run import Run
 from elasticjob.trainer.jax.step import Step
 from elasticjob.trainer.loop.turns import Loop, OnChange
 from elasticjob.trainer.records.done import Done, in_turn
-from elasticjob.trainer.shards import Dataset
+from elasticjob.trainer.shards import Dataset, as_sent
 
 
 class Elastic:
@@ -50,13 +51,13 @@ class Elastic:
         memory_every: int = 100,
         on_change: OnChange | None = None,
     ) -> None:
+        data, batch = as_sent(data), whole("batch", batch, "a whole number of records, at least 1")
         if not data.size:
             raise ValueError(f"dataset {data.name} has no size: give the number of its records")
         if data.partitions:
             raise ValueError(f"dataset {data.name} has partitions: read streams by trainer.shards")
-        for name, each in (("batch", batch), ("save_every", save_every), ("memory_every", memory_every)):
-            if each < 1:
-                raise ValueError(f"{name} is {each}: give a number of at least 1")
+        splitter = f"dataset {data.name}: splitter"
+        wants(splitter, data.splitter, data.splitter in ("table", "text"), '"table" or "text", the same here')
         self._looped = False
         self._run = Run(
             state,

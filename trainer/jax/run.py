@@ -12,7 +12,7 @@ import numpy as np
 
 from elasticjob.api.rpc.permutation import key_of, place
 from elasticjob.trainer.jax import coordination, older
-from elasticjob.trainer.jax.arrays import Arrays, named, on_device, on_host
+from elasticjob.trainer.jax.arrays import Arrays, on_device, on_host
 from elasticjob.trainer.jax.coordination import Services
 from elasticjob.trainer.jax.peers import Peers
 from elasticjob.trainer.jax.state import State
@@ -125,10 +125,10 @@ class Run(run.Run[Peers, State, Reading]):
         """Whether a part of the state at the beginning of the step is gone."""
         return any(getattr(leaf, "is_deleted", bool)() for leaf in jax.tree.leaves(self._beginning))
 
-    def repair(self, number: int, error: str) -> bool:
-        """Form the next world after a loss in step `number`; return whether a survivor has finished it."""
-        self.state.tree = self._beginning
-        return super().repair(number, error)
+    def put_back(self) -> None:
+        """Go back to the state at the beginning of a step that is not done, if it is still there."""
+        if not self.is_donated:
+            self.state.tree = self._beginning
 
     def close(self) -> None:
         """Leave, at the end of the process."""
@@ -137,7 +137,7 @@ class Run(run.Run[Peers, State, Reading]):
 
     def _restore_older(self, checkpoint: str) -> bool:
         """Restore a checkpoint of an older elasticjob; return whether there is one."""
-        found = older.newest(Path(checkpoint), named(on_host(self.state.tree)))
+        found = older.newest(Path(checkpoint), self.state.form)
         if found is not None:
             self.state.restore(found, checkpoint)
         return found is not None

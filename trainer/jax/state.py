@@ -8,7 +8,18 @@ from typing import Any
 
 import jax
 
-from elasticjob.trainer.jax.arrays import Leaf, Snapshot, is_leaf, misfit, named, on_host, packed, unpacked
+from elasticjob.trainer.jax.arrays import (
+    Leaf,
+    Snapshot,
+    is_leaf,
+    misfit,
+    named,
+    on_host,
+    outlined,
+    packed,
+    signature,
+    unpacked,
+)
 from elasticjob.trainer.jax.peers import Peers
 from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
@@ -27,15 +38,28 @@ class State:
     ended: tuple[int | None, int | None] | tuple[()] = ()
     whole: bool = False
     into: None = None
+    form: dict[str, Leaf] = field(init=False)  # what the script's own state is, by name
+    _checked: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.tree = on_host(self.tree)
-        named(self.tree)  # its errors are the user's
+        self.form = outlined(self.tree)  # its errors are the user's
 
     @property
     def age(self) -> tuple[int, int]:
         """How far this state has come: steps, then meetings."""
         return (self.done.step, self.meetings) if self.whole else (NOTHING, NOTHING)
+
+    def check(self, step: int) -> None:
+        """Raise RuntimeError, by name, if a later start could not take the state after a step."""
+        if (found := signature(self.tree)) == self._checked:
+            return
+        if differs := misfit(self.form, outlined(self.tree)):
+            raise RuntimeError(
+                f"the state after step {step} does not fit the one that Elastic was given: {differs}; keep "
+                "names, types and shapes (.astype), or begin with these: a later start could not take it"
+            )
+        self._checked = found
 
     def snapshot(self) -> Snapshot:
         """Return everything in host memory."""
@@ -60,7 +84,8 @@ class State:
         self.tree = jax.tree.unflatten(form, [leaves[name].like(mine[name]) for name in mine])
 
     def end_epoch(self) -> None:
-        """Nothing comes after an epoch."""
+        """Check what the script has made of the state since the step."""
+        self.check(self.done.step)
 
     def begin(self, world: Peers, start: Callable[[], bool]) -> None:
         """Let all workers begin with what `start` restores for rank 0, or with its script's initial state."""
@@ -89,7 +114,7 @@ class State:
         return None if gives else unpacked(block)
 
     def _become(self, snapshot: Snapshot, of: str) -> None:
-        if differs := misfit(named(on_host(self.tree)), snapshot.leaves):
+        if differs := misfit(self.form, snapshot.leaves):
             raise ValueError(
                 f"{of} does not fit this script's: {differs}; make the same state, or give another "
                 "checkpoint folder"

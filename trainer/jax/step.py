@@ -27,7 +27,8 @@ class Step(step.Step[Run]):
     same records: `done` is False then.
 
     `number` counts from 1 over the life of the job; `epoch` is that of its records, and `ends_epoch` says
-    whether they are the last ones of it.
+    whether they are the last ones of it. `counted` is the number of the present records that count: 0 of
+    another worker's, which one has where there are fewer parts than workers.
     """
 
     def __init__(self, run: Run) -> None:
@@ -37,7 +38,7 @@ class Step(step.Step[Run]):
         self._current: Piece | None = None
         self._sum: Any = None
         self._types: Any = None  # of the leaves that were added
-        self._counted = 0
+        self.counted = self._counted = 0
         self._loss: float | None = None
 
     def _begin(self) -> None:
@@ -46,9 +47,14 @@ class Step(step.Step[Run]):
     def _finish(self) -> None:
         if not self._mean:
             raise RuntimeError(f"step {self.number} ended without step.mean(): every step needs it once")
+        self._run.state.check(self.number)
         if self._loss is not None:
             self._run.reports.notice(self.number, self._loss)
         self._count(float("nan") if self._loss is None else self._loss, self._interrupted)
+
+    def _close(self) -> None:
+        if not self.done:
+            self._run.put_back()
 
     def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the numbers of the records of each part that this worker has."""
@@ -56,7 +62,7 @@ class Step(step.Step[Run]):
             raise RuntimeError("the records of a step can be had inside of `with step:`")
         for piece in self._pieces:
             self._run.peers.check()
-            self._current = piece
+            self._current, self.counted = piece, piece.count
             yield self._run.reading.numbers(self.epoch, piece.places)
             if self._current is not None:
                 raise RuntimeError(f"step {self.number} has records without step.add(…)")
@@ -117,8 +123,8 @@ def times(leaf: Any, weight: int) -> Any:
 
     In 32 bits at least: a sum in half precision overflows, and loses what is small beside it.
     """
-    array = jnp.asarray(leaf)
-    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)  # of 64 bits, which JAX would cut off
+    array = jnp.asarray(array.astype(jnp.promote_types(array.dtype, jnp.float32)))
     return array * weight if weight else jnp.zeros_like(array)
 
 

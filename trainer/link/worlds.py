@@ -41,6 +41,9 @@ from elasticjob.trainer.link.sockets import bound
 log = logging.getLogger("elasticjob")
 
 BACKLOG: Final = 65_535  # the kernel takes as much of it as net.core.somaxconn allows
+READER: Final = "elasticjob-agent"
+"""The thread that reads the channel; the forks of this process do not have it."""
+ONE_LOOP: Final = "put all phases into its loop, by step.epoch, or start an `elasticjob run` for each of them"
 
 
 class Abortable(Protocol):
@@ -72,7 +75,7 @@ class Link:
         self._aborted = 0
         self._shortened = False  # said that metrics are left out
         self.say(Hello())
-        threading.Thread(target=self._read, name="elasticjob-agent", daemon=True).start()
+        threading.Thread(target=self._read, name=READER, daemon=True).start()
 
     def first_world(self) -> tuple[Enter, socket.socket]:
         """Send Ready; return the first world and the listening socket."""
@@ -177,7 +180,7 @@ class Link:
 def from_environment(environment: Mapping[str, str]) -> Link | None:
     """Return the link to the agent that started this process, None without an agent: the worker trains alone.
 
-    Raises an error under another launcher, where each worker would train alone.
+    Raises an error under another launcher, where each worker would train alone, and if this process has one.
     """
     if FD not in environment:
         if int(environment.get("WORLD_SIZE") or 1) > 1:
@@ -186,6 +189,8 @@ def from_environment(environment: Mapping[str, str]) -> Link | None:
                 "takes torchrun's flags"
             )
         return None
+    if any(each.name == READER for each in threading.enumerate()):
+        raise RuntimeError(f"there is one Elastic in a process under `elasticjob run`: {ONE_LOOP}")
     return Link(socket.socket(fileno=int(environment[FD])), environment.get(ADDRESS, "127.0.0.1"))
 
 

@@ -6,14 +6,17 @@ import copy
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
+from elasticjob.trainer.checks import whole
 from elasticjob.trainer.link.pulse import Page
 from elasticjob.trainer.loop.world import State, World
 
 log = logging.getLogger("elasticjob")
+
+OFTEN: Final = "a whole number of steps, at least 1; for none leave out checkpoint="
 
 
 class Copies:
@@ -38,7 +41,8 @@ class Copies:
         older: Callable[[], bool] = bool,
     ) -> None:
         self._state, self._flash, self._page = state, flash, page
-        self._save_every, self._memory_every = save_every, memory_every
+        self._save_every = whole("save_every", save_every, OFTEN)
+        self._memory_every = whole("memory_every", memory_every, OFTEN)
         self._together, self._takes, self._clones, self._older = together, takes, clones, older
         self._settled = 0  # the step after which the script's own code has run
         self._written: tuple[Any, ...] = ()  # the newest that goes to storage, and what may come after it

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from elasticjob.trainer.checks import wants
 from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.loop.run import Run
 from elasticjob.trainer.records import order
@@ -20,6 +21,7 @@ class Loop:
     """The loop of one worker; `on_change` is called for each new world."""
 
     def __init__(self, run: Run[Any, Any, Any], on_change: OnChange | None) -> None:
+        wants("on_change", on_change, on_change is None or callable(on_change), "a function, or None")
         self._run, self._on_change = run, on_change
 
     def begin(self) -> None:

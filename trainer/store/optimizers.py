@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from elasticjob.trainer.store.checks import check, is_number
+from elasticjob.trainer.checks import check, is_number
 
 Rows = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]

@@ -25,12 +25,12 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from elasticjob.trainer.checks import is_integer, is_number, wants
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.servers.link import way_of
 from elasticjob.trainer.servers.visits import Visit, Visits
 from elasticjob.trainer.shards import Dataset, Shard
 from elasticjob.trainer.store import places
-from elasticjob.trainer.store.checks import is_integer, is_number, wants
 from elasticjob.trainer.store.counted import Done, Key
 from elasticjob.trainer.store.given import StoreError, ids_of, summed
 from elasticjob.trainer.store.optimizers import Rows

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elasticjob.api.rpc.message import MANY
-from elasticjob.trainer.store.checks import check, is_integer, is_number, is_text
+from elasticjob.trainer.checks import check, is_integer, is_number, is_text
 from elasticjob.trainer.store.optimizers import MOST, SGD, Adagrad, Adam, Rows, narrowed
 
 Ids = npt.NDArray[np.int64]

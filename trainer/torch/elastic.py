@@ -90,11 +90,6 @@ class Elastic:
         ddp: Mapping[str, Any] | None = None,
     ) -> None:
         check_keep(keep or {})
-        for name, each in (("save_every", save_every), ("memory_every", memory_every)):
-            if each < 1:
-                raise ValueError(f"{name} is {each}: give a number of steps; for none leave out checkpoint=")
-        if noise_every < 0:
-            raise ValueError(f"noise_every is {noise_every}: give a number of steps, or 0 for never")
         schedulers = several("scheduler", scheduler, (LRScheduler, PerEpoch))
         if any(isinstance(each, ReduceLROnPlateau) for each in schedulers):
             raise TypeError(

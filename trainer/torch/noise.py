@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from elasticjob.trainer import checks
+
 KEEPS: Final = 0.95
 """What a measurement leaves of those before it: the last twenty count."""
 METRIC: Final = "gradient_noise_scale"
@@ -39,9 +41,7 @@ class Noise:
     """Measures in each step whose number `every` divides; 0 is never."""
 
     def __init__(self, every: int) -> None:
-        if every < 0:
-            raise ValueError(f"noise_every is {every}: give a number of steps, or 0 for never")
-        self._every = every
+        self._every = checks.whole("noise_every", every, "a whole number of steps, or 0 for never", least=0)
         self._hooks: list[RemovableHandle] = []
         self._sum: Tensor | None = None
         self._weight = 0.0

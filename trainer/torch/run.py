@@ -45,8 +45,8 @@ class Run(run.Run[Peers, State, Reading]):
     ) -> None:
         self.seed = seed
         self.device = next(state.model.parameters()).device
-        self.reduction = reduction_of(state, noise_every, ddp)
         self.noise = Noise(noise_every)
+        self.reduction = reduction_of(state, noise_every, ddp)
         self.evaluating = False
         self.buffers = Buffers((), ())
         self._buffers: Sequence[Tensor] = ()

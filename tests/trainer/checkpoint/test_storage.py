@@ -40,6 +40,15 @@ def test_nothing_is_there_before_the_first_save(tmp_path: Path) -> None:
     assert Storage(str(tmp_path / "absent")).steps() == []
 
 
+@pytest.mark.parametrize("below", ["", "/run/7"])
+def test_a_place_that_can_never_be_a_folder_is_refused_where_it_is_given(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for where in (f"{file}{below}", f"file://{file}{below}"):
+        with pytest.raises(ValueError, match=f"{file} is no folder: give a folder that all workers reach"):
+            Storage(where)
+
+
 @pytest.mark.parametrize("cut", [*range(0, 2 * SIZE + 400, 157)])
 def test_a_save_that_is_killed_at_any_byte_leaves_the_one_before(tmp_path: Path, cut: int) -> None:
     place = Storage(str(tmp_path))

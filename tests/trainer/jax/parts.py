@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from elasticjob.trainer.records.sampler import Window
 from elasticjob.trainer.shards import Dataset
 
 pytestmark = pytest.mark.story
@@ -135,7 +138,10 @@ def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sent
     names = {"jax": found.jax, "jnp": found.jax.numpy, "np": np}
     kept = found.state.State({"x": eval(there, names)}, whole=True)  # a table of expressions
     mine = found.state.State({"x": eval(here, names)})
+    drifted = found.state.State({"x": eval(here, names)})
+    drifted.tree = {"x": eval(there, names)}
     if not sentence:
+        drifted.check(3)
         mine.restore(kept.snapshot(), "run")
         again = found.state.State(found.arrays.on_device(mine.tree), whole=True)
         kept.restore(again.snapshot(), "run")  # and back: nobody's first step changes that
@@ -144,6 +150,56 @@ def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sent
         mine.restore(kept.snapshot(), "run")
     assert sentence in str(refused.value)
     assert "the checkpoint of step 0 in run" in str(refused.value)
+    with pytest.raises(RuntimeError, match="the state after step 3 does not fit") as refused_there:
+        drifted.check(3)
+    assert sentence in str(refused_there.value)
+
+
+def trained(found: Any, folder: Path, change: Callable[[int, Any], Any]) -> Any:
+    """Train four steps; `change` gives what the script makes of its state in a step. Return the Elastic."""
+    start = {"weights": found.jax.numpy.zeros(3, found.jax.numpy.bfloat16), "steps": 0}
+    elastic = found.elastic.Elastic(start, Dataset(name="d", size=16), batch=4, checkpoint=folder)
+    for step in elastic.steps():
+        with step:
+            for _ in step:
+                step.add(1.0)
+            step.mean()
+            state = elastic.state
+            elastic.state = {"weights": state["weights"] + 1, "steps": state["steps"] + 1}
+            elastic.state = change(step.number, elastic.state)
+    return elastic
+
+
+def fails(_: Any) -> Any:
+    raise KeyError("the script's own")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            lambda state: {**state, "weights": state["weights"].astype("float32")},
+            "is float32 3 there and bflo",
+        ),
+        (
+            lambda state: {**state, "f": fails},
+            "state['f'] is a function: a state has arrays and numbers alone",
+        ),
+        (lambda state: state["weights"], "it lacks state/steps"),
+        (fails, "the script's own"),
+    ],
+)
+def test_what_no_later_start_takes_is_refused_and_the_step_before_is_kept(
+    tmp_path: Path, changed: Callable[[Any], Any], sentence: str
+) -> None:
+    found = parts()
+    with pytest.raises((RuntimeError, TypeError, KeyError)) as refused:
+        trained(found, tmp_path, lambda step, state: changed(state) if step == 3 else state)
+    assert sentence in str(refused.value)
+    del refused  # and its traceback with the loop, which is left then
+    begun: dict[int, Any] = {}
+    again = trained(found, tmp_path, begun.setdefault)
+    assert ([*begun], again.state["steps"], again.state["weights"].tolist()) == ([3, 4], 4, [4, 4, 4])
 
 
 def test_a_checkpoint_of_before_is_read_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -180,6 +236,17 @@ def test_sums_of_half_precision_are_in_whole_precision(kind: str, mean: float) -
     assert result.tolist() == given.tolist()
 
 
+@pytest.mark.parametrize(
+    "given", [3_000_000_000, np.int64(-3_000_000_000), np.full(2, 2**32 + 2**10, np.uint64), True, 0.5, 2j]
+)
+def test_numbers_of_64_bits_are_summed_as_what_they_are(given: Any) -> None:
+    found = parts()
+    total = found.step.times(given, 1) + found.step.times(given, 3)
+    result = found.step.mean_of(total, 4, found.jax.numpy.result_type(given))
+    assert result.tolist() == np.asarray(given).tolist()
+    assert result.dtype == ("complex64" if isinstance(given, complex) else "float32")
+
+
 def test_a_state_of_something_else_is_refused_by_name() -> None:
     found = parts()
     with pytest.raises(TypeError, match=r"state\['model'\]\[0\] is a str: a state has arrays and"):
@@ -188,8 +255,61 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
         found.state.State({"n": np.int64(5_000_000_000)})
     with pytest.raises(TypeError, match="a state has numbers of 64 bits at most"):
         found.state.State({"n": 2**70})
-    with pytest.raises(ValueError, match="dataset text has no size"):
-        found.elastic.Elastic({}, Dataset(name="text"), batch=1)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "sentence"),
+    [
+        ({"size": 0}, {}, "dataset d has no size"),
+        ({"size": -1}, {}, "Expected `int` >= 0 - at `$.size`"),
+        ({"seed": -1}, {}, "`$.seed`"),
+        ({"splitter": "foo"}, {}, 'dataset d: splitter is \'foo\': give "table" or "text"'),
+        ({}, {"batch": "4"}, "batch is '4': give a whole number of records, at least 1"),
+        ({}, {"batch": 2.5}, "batch is 2.5"),
+        ({}, {"batch": True}, "batch is True"),
+        ({}, {"batch": 0}, "batch is 0"),
+        ({}, {"save_every": "3"}, "save_every is '3': give a whole number of steps"),
+        ({}, {"memory_every": 0}, "memory_every is 0"),
+        ({}, {"on_change": 3}, "on_change is 3: give a function"),
+        ({}, {"checkpoint": __file__}, "is no folder: give a folder that all workers reach"),
+        ({}, {"data": 16}, "the data is a int: give a Dataset"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(
+    dataset: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    found = parts()
+    data = Dataset(**{"name": "d", "size": 8, **dataset})
+    with pytest.raises((ValueError, TypeError)) as refused:
+        found.elastic.Elastic({}, **{"data": data, "batch": 4, **given})
+    assert sentence in str(refused.value)
+
+
+def test_numbers_of_numpy_are_numbers_of_records(tmp_path: Path) -> None:
+    found = parts()
+    numbers: dict[str, Any] = {"size": np.int64(8), "seed": np.int64(1)}
+    data = Dataset(name="d", shuffle=True, **numbers)
+    elastic = found.elastic.Elastic({}, data, batch=np.int64(4), save_every=np.int64(1), checkpoint=tmp_path)
+    for step in elastic.steps():
+        with step:
+            for _ in step:
+                step.add(1.0)
+            step.mean()
+    assert (elastic.progress.step, (tmp_path / "step-000000002").is_dir()) == (2, True)
+
+
+def test_records_of_another_worker_do_not_count() -> None:
+    found = parts()
+    elastic = found.elastic.Elastic({}, Dataset(name="d", size=8), batch=4)
+    step = next(steps := elastic.steps())
+    told: list[tuple[int, int]] = []
+    with suppress(KeyError), step:
+        step._pieces = (*step._pieces, *Window(0, range(1), slots=3, count=1).of(rank=2, size=3))
+        for records in step:
+            told.append((len(records), step.counted))
+            step.add(1.0)
+        fails(steps)
+    assert told == [(4, 4), (1, 0)]
 
 
 def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone() -> None:

@@ -131,3 +131,18 @@ async def test_without_the_private_parts_workers_start_again_from_the_checkpoint
         check(job)
         assert len(job.seen) == 3, "the first was started again"
         assert any("jaxlib lacks it" in line.text for line in job.lines)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+async def test_a_second_loop_ends_all_workers_with_what_to_do(
+    tmp_path: Path, warm: Warm, framework: str
+) -> None:
+    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
+        flags = ("--nproc-per-node", "2", "--max-restarts", "0")
+        agent = await job.agent(0, "twice.py", framework, flags=flags)
+        assert await job.ends(agent) == 1
+        text = [line.text for line in job.lines]
+        assert sum(line.endswith("the first phase has ended") for line in text) == 2
+        assert any(
+            "RuntimeError: there is one Elastic in a process under `elasticjob run`" in line for line in text
+        )

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+
 from elasticjob.api.rpc.nodes import Progress
-from elasticjob.trainer.link.channel import LIMIT, Advance, Hello, encode
+from elasticjob.trainer.link.channel import FD, LIMIT, Advance, Hello, encode
 from elasticjob.trainer.link.worlds import shortened
+
+TWICE = """
+import os
+from elasticjob.trainer.link.line import Line
+Line(os.environ)
+child = os.fork()
+if child == 0:
+    Line(os.environ)  # another process, whose line was not opened
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+Line(os.environ)
+"""
 
 
 def test_a_report_that_is_too_long_loses_its_metrics() -> None:
@@ -16,3 +33,22 @@ def test_a_report_that_is_too_long_loses_its_metrics() -> None:
     assert shortened(long) == Advance(round=1, progress=Progress(step=7), seconds=0.5)
     for short in (Hello(), Advance(round=1, progress=Progress(step=7, metrics={"loss": 0.5}))):
         assert shortened(short) is short
+
+
+def test_a_second_loop_in_a_process_is_refused_before_the_agent_hears_of_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            theirs.set_inheritable(True)
+            ran = subprocess.run(
+                [sys.executable, "-c", TWICE],
+                env={**os.environ, FD: str(theirs.fileno())},
+                pass_fds=[theirs.fileno()],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert ran.returncode == 1
+        assert "there is one Elastic in a process under `elasticjob run`" in ran.stderr
+        assert "put all phases into its loop, by step.epoch" in ran.stderr
+        assert ours.recv(1 << 16) == 2 * encode(Hello()), "one of each process"

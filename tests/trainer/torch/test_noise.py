@@ -82,5 +82,5 @@ def test_a_step_of_another_world_is_not_counted() -> None:
 
 
 def test_a_negative_number_of_steps_is_refused() -> None:
-    with pytest.raises(ValueError, match="noise_every is -1: give a number of steps, or 0 for never"):
+    with pytest.raises(ValueError, match="noise_every is -1: give a whole number of steps, or 0 for never"):
         Noise(-1)

@@ -429,7 +429,11 @@ def test_losses_of_half_precision_are_added_up_in_full() -> None:
     [
         ({"memory_every": 0}, "memory_every is 0"),
         ({"save_every": 0}, "save_every is 0"),
+        ({"save_every": "3"}, "save_every is '3': give a whole number of steps"),
+        ({"memory_every": True}, "memory_every is True"),
+        ({"on_change": 3}, "on_change is 3: give a function"),
         ({"noise_every": -1}, "noise_every is -1"),
+        ({"noise_every": 0.5}, "noise_every is 0.5"),
         ({"on_nan": "pray"}, 'on_nan is \'pray\': give "skip", "rollback"'),
         ({"on_nan": "skip", "nan_limit": 0}, "nan_limit is 0"),
     ],

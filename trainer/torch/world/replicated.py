@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.trainer.link.channel import Enter
+from elasticjob.trainer.link.worlds import ONE_LOOP
 from elasticjob.trainer.torch.world.peers import Peers, Sum
 
 KNOWN: Final = (
@@ -60,7 +61,7 @@ class Replicated:
     def model(self) -> DistributedDataParallel:
         """The model in DistributedDataParallel."""
         if self._wrapped is None:
-            raise RuntimeError("training has ended: make another Elastic to train again")
+            raise RuntimeError(f"training has ended: {ONE_LOOP}")
         return self._wrapped
 
     def peers(self, place: Enter) -> Peers:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from sys import float_info
+from typing import Any
 
 
 def check(owner: object, field: str, holds: bool, right: str) -> None:
@@ -14,6 +16,13 @@ def wants(what: str, given: object, holds: bool, right: str) -> None:
     """Raise ValueError, naming an argument, what was given and the right ones, unless it holds."""
     if not holds:
         raise ValueError(f"{what} is {given!r}: give {right}")
+
+
+def whole(what: str, given: Any, right: str, least: int = 1) -> int:
+    """Return a whole number, which may be of numpy. ValueError as in `wants` for others, and smaller ones."""
+    holds = not isinstance(given, bool) and isinstance(given, Integral) and int(given) >= least
+    wants(what, given, holds, right)
+    return int(given)
 
 
 def is_number(value: object) -> bool:
