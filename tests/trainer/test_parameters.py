@@ -143,9 +143,9 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 assert first.written == second.written == {worker.kept: 10}
                 assert worker.is_chief
                 kept = worker.kept
-                assert worker.is_saved(worker.restored, attend, saves=False)
+                assert worker.is_saved(worker.restored, attend, lambda: False)
                 assert worker.kept == kept
-                assert worker.is_saved(worker.restored, attend, saves=True)
+                assert worker.is_saved(worker.restored, attend, lambda: True)
                 assert worker.kept > kept
                 again = shards.next()
                 assert again
@@ -164,4 +164,4 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
                 assert third.moves[-1].restores is None
-            assert not worker.is_saved(before, attend, saves=True)
+            assert not worker.is_saved(before, attend, lambda: True)

@@ -175,6 +175,19 @@ def test_the_next_job_begins_with_the_older_checkpoint_if_the_newest_is_damaged(
     assert made == [12, 10, 0]
 
 
+def test_a_worker_that_leaves_its_loop_by_break_saves_though_another_is_the_first(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with consuming(tmp_path, DATA, []), place.serve(0), place.store("w-0") as first:
+        with place.store("w-1") as store:
+            for made, batch in enumerate(store.batches(10), start=1):
+                push(batch)
+                if made == 2:
+                    break
+            assert first._following.is_chief
+            assert not list(place.kept.iterdir())
+        assert sum(place.counts()) == 20
+
+
 def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with consuming(tmp_path, DATA, []) as job, place.serve(0), place.store("w-0") as store:
