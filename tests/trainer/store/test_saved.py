@@ -96,6 +96,40 @@ def flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("part", [0, 40])
+def test_a_part_that_stays_missing_is_damage(tmp_path: Path, saved: Path, part: int) -> None:
+    """Until then it is trouble, which changes nothing: storage may show it late."""
+    seconds = [0.0]
+    files = Files(shutil.copytree(saved, tmp_path / "kept"), patience=120.0, clock=lambda: seconds[0])
+    [path] = (tmp_path / "kept").glob(f"step-000000002/part-{part:05d}-*")
+    path.unlink()
+    for now in (0.0, 119.0):
+        seconds[0] = now
+        with pytest.raises(Trouble, match=f"part-{part:05d}"):
+            list(files.read(2, range(PARTITIONS)))
+    seconds[0] = 120.0
+    with pytest.raises(Damaged, match=f"missing, for 120 s: .*part-{part:05d}"):
+        list(files.read(2, range(PARTITIONS)))
+    newest = files.newest()
+    assert newest
+    assert newest.number == (2 if part else 1)
+
+
+def test_a_start_waits_for_a_missing_part_and_takes_the_older_checkpoint(tmp_path: Path, saved: Path) -> None:
+    seconds = [0.0]
+    files = Files(shutil.copytree(saved, tmp_path / "kept"), clock=lambda: seconds[0])
+    [path] = (tmp_path / "kept").glob("step-000000002/part-00000-*")
+    path.unlink()
+
+    def pause(given: float) -> None:
+        seconds[0] += given
+
+    with Server("127.0.0.1", 0, token="secret", files=files) as server:
+        found = Checkpointed(server, files, pause).found()
+    assert found
+    assert (found.number, seconds) == (1, [120.0])
+
+
 def foreign(path: Path) -> None:
     path.write_bytes(b"{}")
 
