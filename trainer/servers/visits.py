@@ -69,8 +69,7 @@ class Visits:
             self._leaving.close()
 
     def __iter__(self) -> Iterator[Visit]:
-        if not self._is_open:
-            raise RuntimeError("train within a `with` block: `with Store(…) as store:`, or of Servers")
+        self.refuse_outside()
         now = self.following.restored
         while self.goes_on():
             before, shard = now, self.shards.next_beside(self.attend)
@@ -86,6 +85,11 @@ class Visits:
             elif before == now or self.shards.holds_beside(shard, self.goes_on):
                 self._unfinished = True
                 yield Visit(self, shard, now, self.clock())
+
+    def refuse_outside(self) -> None:
+        """Raise RuntimeError outside of the `with` block: nobody would ever tell which servers there are."""
+        if not self._is_open:
+            raise RuntimeError("train within a `with` block: `with Store(…) as store:`, or of Servers")
 
     def goes_on(self) -> bool:
         """Whether this worker was not told to leave."""

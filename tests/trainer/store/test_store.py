@@ -222,6 +222,16 @@ def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     assert not list(place.kept.glob("*/*.tmp"))
 
 
+def test_rows_are_pulled_before_the_first_batch(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with consuming(tmp_path, DATA, []), place.serve(0):
+        with place.store("w-0") as store:
+            assert store.pull("seen", [3, 4]).tolist() == [[0.0], [0.0]]
+            assert sum(len(batch.records) for batch in store.batches(40)) == DATA.size
+        with pytest.raises(RuntimeError, match="train within a `with` block"):
+            place.store("w-1").pull("seen", [3])
+
+
 def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(tmp_path: Path) -> None:
     place, before = Place(tmp_path), signal.getsignal(signal.SIGTERM)
     with consuming(tmp_path, DATA, []), place.serve(0):
