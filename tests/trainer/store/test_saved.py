@@ -11,10 +11,11 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+import torch
 
 from elasticjob.api.rpc.parameters import Kept
 from elasticjob.api.rpc.shards import Dataset, Position
-from elasticjob.cli.commands.checkpoint import show
+from elasticjob.cli.commands.checkpoint import export, show
 from elasticjob.cli.errors import Exit
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
@@ -84,6 +85,33 @@ def test_any_number_of_servers_reads_what_others_wrote(tmp_path: Path, where: st
     finally:
         if where != "folder":
             fsspec.filesystem("memory").rm("/store", recursive=True)
+
+
+def test_tables_are_exported_whole(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(str(saved), tmp_path / "all.pt")
+    state = torch.load(tmp_path / "all.pt")
+    assert {name: [*each] for name, each in state.items()} == {
+        "seen": ["ids", "values"],
+        "a/b": ["ids", "values", "state"],
+    }
+    for name, given in state.items():
+        ids, values = read(saved, name)
+        order = given["ids"].argsort()
+        assert given["ids"][order].tolist() == ids.tolist()
+        assert given["values"][order].tolist() == values.tolist()
+    assert state["a/b"]["state"].shape == (200, 7)
+    assert show(str(saved)) == Exit.DONE
+    assert "values  float32  200×3" in capsys.readouterr().out
+
+
+def test_a_table_without_rows_is_exported(tmp_path: Path) -> None:
+    parts = Partitions(
+        (Slab(USERS).part(range(PARTITIONS)),), {each: Counted() for each in range(PARTITIONS)}
+    )
+    files = Files(tmp_path / "kept")
+    files.commit(1, files.write(1, parts, ()))
+    export(files.where, tmp_path / "all.pt")
+    assert torch.load(tmp_path / "all.pt")["a/b"]["values"].shape == (0, 3)
 
 
 def torn(path: Path) -> None:
@@ -217,7 +245,7 @@ def test_the_command_line_shows_and_verifies_them(
     assert show(folder, verify=True, as_json=True) == Exit.DONE
     told = json.loads(capsys.readouterr().out)
     assert [(each["step"], each["condition"]) for each in told["checkpoints"]] == [(1, "whole"), (2, "whole")]
-    assert [each["name"] for each in told["state"]["tables"]] == ["seen", "a/b"]
+    assert [*told["state"]] == ["seen", "a/b"]
     flipped(next(tmp_path.glob("kept/step-000000002/part-00063-*")))
     assert show(folder, verify=True) == Exit.FAILED
     assert "step 2" in (out := capsys.readouterr().out)
