@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -91,6 +92,45 @@ def test_a_server_that_missed_a_change_uses_its_values_before_it_copies_them(tmp
     assert order == ["use 3", "copy 4"]
 
 
+def test_a_server_waits_for_storage_up_to_a_bound_and_for_others_without_one() -> None:
+    values, seconds = Noted(), iter([0.0, 0.0, 119.0, 120.0, 0.0, 0.0, 500.0])
+    way = Way(address="", token_file="", node="")
+    serving = Serving("10.0.0.1:1", values, index=0, way=way, clock=lambda: next(seconds))
+    serving.ended.set()  # no pauses
+
+    def take_over(move: Move) -> None:
+        raise OSError("no answer")
+
+    values.__dict__["take_over"] = take_over
+    stored = Move(version=3, since=1, before=("a:1",), after=("b:1",), me=0, restores=2)
+    serving._take_over(stored)
+    assert serving._error.endswith("not there yet, again soon: no answer")
+    serving._take_over(stored)
+    with pytest.raises(OSError, match="no answer"):
+        serving._take_over(stored)
+    for _ in range(2):
+        serving._take_over(Move(version=3, since=1, before=("a:1",), after=("b:1",), me=0))
+
+
+def test_a_server_that_ends_leaves_no_write_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    values, over, before = Noted(), threading.Event(), set(threading.enumerate())
+    values.__dict__["write"] = lambda *_: over.wait(PATIENCE)
+    with consuming(tmp_path, DATA, []):
+        way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
+        serving = Serving("10.0.0.1:1", values, checkpoints=values, index=0, way=way)
+        with serving, Following(way=way) as worker:
+            worker.at_boundary(PATIENCE)
+            worker.save()
+            until(lambda: worker.changing)
+            worker.at_boundary(PATIENCE)
+            until(lambda: serving._writing is not None)
+        serving._writing = None
+        over.set()
+        until(lambda: set(threading.enumerate()) <= before)
+        gc.collect()
+    assert "Task was destroyed" not in caplog.text
+
+
 def test_an_error_of_a_server_ends_its_process(tmp_path: Path) -> None:
     values = Noted()
     values.__dict__["take_over"] = lambda _: [][0]
@@ -143,9 +183,9 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 assert first.written == second.written == {worker.kept: 10}
                 assert worker.is_chief
                 kept = worker.kept
-                assert worker.is_saved(worker.restored, attend, saves=False)
+                assert worker.is_saved(worker.restored, attend, lambda: False)
                 assert worker.kept == kept
-                assert worker.is_saved(worker.restored, attend, saves=True)
+                assert worker.is_saved(worker.restored, attend, lambda: True)
                 assert worker.kept > kept
                 again = shards.next()
                 assert again
@@ -164,4 +204,4 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
                 assert third.moves[-1].restores is None
-            assert not worker.is_saved(before, attend, saves=True)
+            assert not worker.is_saved(before, attend, lambda: True)

@@ -99,15 +99,15 @@ class Following(Link):
         with self._changed:
             self._changed.wait_for(self._is_new, seconds)
 
-    def is_saved(self, restored: int, attend: Callable[[], bool], *, saves: bool) -> bool:
-        """At the end of the data: if it `saves`, have the first worker save once more before it goes.
+    def is_saved(self, restored: int, attend: Callable[[], bool], wanted: Callable[[], bool]) -> bool:
+        """When a loop is over: have the servers save what is there, for as long as that is `wanted`.
 
         `attend` takes part in changes, and is False if this worker is to leave. Returns False if values went
         back to a checkpoint since `restored` was read: the datasets did, too, and there is more to do.
         """
         goes_on = attend()
         before = max(self.kept, self.saving)  # one that is being written lacks the last steps
-        while goes_on and saves and self.is_chief and self.kept <= before and self.restored == restored:
+        while goes_on and wanted() and self.kept <= before and self.restored == restored:
             self.save()
             self.wait_for_change(SAVE_AGAIN)
             goes_on = attend()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from elasticjob.api.rpc import environment as names
 from elasticjob.api.rpc.parameters import LONGEST, Kept, Phase, Plane, Positions, Serve
+from elasticjob.trainer.checkpoint.newest import patience
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.link.master import MasterClient
 from elasticjob.trainer.servers.link import BEAT, PAUSE, Link, log
@@ -88,6 +90,7 @@ class Serving(Link):
         copies: bool = False,
         index: int | None = None,
         way: Way | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(way)
         self._address, self._values, self._checkpoints, self._copies = address, values, checkpoints, copies
@@ -96,6 +99,8 @@ class Serving(Link):
         self._copied, self._written, self._kept, self._error = 0, 0, 0, ""
         self._found = checkpoints.found() if checkpoints else None
         self._writing: asyncio.Future[None] | None = None
+        self._patience, self._clock = patience(os.environ), clock
+        self._waits: float | None = None  # since when values cannot be taken over
 
     def wait(self) -> None:
         """Return when the job ends. Raises what ended the conversation with the master, if something did."""
@@ -127,16 +132,26 @@ class Serving(Link):
     def _take_over(self, move: Move) -> None:
         try:
             self._values.take_over(move)
-            self._holds = move.version
+            self._holds, self._waits, self._error = move.version, None, ""
         except Gone as error:
-            log.warning("values of version %d are lost: %s", move.since, error)
+            self._tell(move, f"values of version {move.since} are lost: {error}")
             if self._checkpoints and move.restores is not None:
                 self._found = self._checkpoints.found()
-            self._gone = move.version
+            self._gone, self._waits = move.version, None
         except OSError as error:
-            log.warning("the values of version %d are not there yet, again soon: %s", move.since, error)
+            if move.restores:
+                self._waits = self._clock() if self._waits is None else self._waits
+                if self._clock() - self._waits >= self._patience:
+                    raise  # storage was waited for; this process ends
+            self._tell(move, f"the values of version {move.since} are not there yet, again soon: {error}")
             self._seen = ""  # be told at once again what to do
             self.ended.wait(PAUSE)
+
+    def _tell(self, move: Move, why: str) -> None:
+        """Log why values are not taken over; the job's status has it, too, if they come from storage."""
+        log.warning("%s", why)
+        if move.restores:
+            self._error = why[:LONGEST]
 
     async def _save(self, master: MasterClient, checkpoints: Checkpoints, plane: Plane, place: int) -> None:
         """Copy the values in the stop for a save; write the copy while training goes on."""
@@ -169,6 +184,14 @@ class Serving(Link):
             await asyncio.sleep(PAUSE)
         finally:
             self._writing = None
+
+    async def _talk(self) -> None:
+        try:
+            await super()._talk()
+        finally:
+            if self._writing is not None:
+                self._writing.cancel()
+                await asyncio.gather(self._writing, return_exceptions=True)
 
     async def _beside(self, master: MasterClient, do: Callable[..., None], *arguments: Any) -> None:
         """Do it in a thread, and be heard meanwhile."""

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.servers.following import Following
-from elasticjob.trainer.servers.link import Leaving
+from elasticjob.trainer.servers.link import Leaving, log
 from elasticjob.trainer.shards import Dataset, Shard, Shards
 
 SILENT: Final = 3.0
@@ -25,6 +25,7 @@ SILENT: Final = 3.0
 class Visits:
     """The shards of `dataset` in turn, until all are counted; with `save_every`, the end is saved.
 
+    A loop that was left by `break` is saved at the end of the `with` block, by whichever worker left it.
     `attend` takes part in changes of the servers, until there are some with values. See `Following` for
     `prepare`, `finish` and `abandon`. A worker that is told to leave gets no more.
     """
@@ -43,7 +44,7 @@ class Visits:
     ) -> None:
         self._dataset, self._way, self._attend = dataset, way, attend
         self._save_every, self.clock = save_every, clock
-        self._saved, self._is_open = clock(), False
+        self._saved, self._is_open, self._unfinished = clock(), False, False
         self.shards, self._leaving = Shards(dataset, way=way), Leaving()
         self.following = Following(
             prepare=prepare, finish=finish, flush=lambda: self.shards.flush(), abandon=abandon, way=way
@@ -59,13 +60,16 @@ class Visits:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_open = False
-        self.shards.__exit__(kind, error, trace)
-        self.following.__exit__(kind, error, trace)
-        self._leaving.close()
+        try:
+            if error is None and self._unfinished and self._save_every is not None:
+                self._save_at_break()
+        finally:
+            self.shards.__exit__(kind, error, trace)
+            self.following.__exit__(kind, error, trace)
+            self._leaving.close()
 
     def __iter__(self) -> Iterator[Visit]:
-        if not self._is_open:
-            raise RuntimeError("train within a `with` block: `with Store(…) as store:`, or of Servers")
+        self.refuse_outside()
         now = self.following.restored
         while self.goes_on():
             before, shard = now, self.shards.next_beside(self.attend)
@@ -73,12 +77,19 @@ class Visits:
                 self.attend()
             now = self.following.restored
             if shard is None:
-                if self.following.is_saved(before, self.attend, saves=self._save_every is not None):
+                if self.following.is_saved(before, self.attend, self._saves_the_end):
+                    self._unfinished = False
                     return
                 self.shards.close()  # the end was lost with servers: there is more to do again
                 self.shards = Shards(self._dataset, way=self._way)
             elif before == now or self.shards.holds_beside(shard, self.goes_on):
+                self._unfinished = True
                 yield Visit(self, shard, now, self.clock())
+
+    def refuse_outside(self) -> None:
+        """Raise RuntimeError outside of the `with` block: nobody would ever tell which servers there are."""
+        if not self._is_open:
+            raise RuntimeError("train within a `with` block: `with Store(…) as store:`, or of Servers")
 
     def goes_on(self) -> bool:
         """Whether this worker was not told to leave."""
@@ -90,6 +101,14 @@ class Visits:
             return False
         self._attend()
         return True
+
+    def _saves_the_end(self) -> bool:
+        return self._save_every is not None and self.following.is_chief
+
+    def _save_at_break(self) -> None:
+        restored = self.following.restored
+        if not self.following.is_saved(restored, self.attend, lambda: True):
+            log.warning("values went back to a checkpoint when this worker left: its last steps are in none")
 
     def save(self) -> None:
         """Ask for a checkpoint soon."""

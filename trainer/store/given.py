@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ def ids_of(table: str, ids: npt.ArrayLike) -> Ids:
 
 def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Ids, Rows]:
     """Return each row once, with the sum of its gradients, which are added in float64."""
-    rows, given = ids_of(table.name, ids), np.asarray(gradients)
+    rows, given = ids_of(table.name, ids), plain(table.name, gradients)
     floats = given.dtype.kind == "f" or given.dtype.name.startswith(SMALL_FLOATS)
     if not floats or given.shape != (len(rows), table.dim):
         raise StoreError(
@@ -58,3 +58,17 @@ def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[
         return found, narrowed(sums)
     except OverflowError as error:
         raise StoreError(f"table {table.name}: sums of gradients: {error}") from None
+
+
+def plain(table: str, gradients: Any) -> npt.NDArray[Any]:
+    """Return gradients as numpy has them: tensors of torch without a graph, half precision as float32."""
+    try:
+        if hasattr(gradients, "detach"):
+            gradients = gradients.detach()
+            if gradients.is_floating_point() and gradients.element_size() < 4:
+                gradients = gradients.float()  # numpy has no bfloat16
+        return np.asarray(gradients)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise StoreError(
+            f"table {table}: gradients: {error}: give a dense matrix in the CPU's memory"
+        ) from error

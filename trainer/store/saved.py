@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,7 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as rests
 from elasticjob.trainer.checkpoint.arrays import block_of
-from elasticjob.trainer.checkpoint.newest import none_left
+from elasticjob.trainer.checkpoint.newest import SECONDS, none_left
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, shown
@@ -47,9 +49,19 @@ class Rest(msgspec.Struct):
 
 
 class Files:
-    """The checkpoints in a folder, or at a URL that fsspec knows."""
+    """The checkpoints in a folder, or at a URL that fsspec knows.
 
-    def __init__(self, where: str | Path) -> None:
+    A part that is missing for `patience` seconds, while the manifest names it, counts as damaged.
+    """
+
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        patience: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._patience, self._clock, self._missing = patience, clock, dict[tuple[int, int], float]()
         self._storage = Storage(os.fspath(where))
         self.where = self._storage.where
         self._earlier = Earlier(None if "://" in self.where else Path(self.where))
@@ -96,8 +108,9 @@ class Files:
             return
         source = Stored(self._storage, Save(number, ROUND))
         for each in sorted(partitions):
-            with source.open(each) as block:
-                yield partition_in(block, each)
+            with self._patient(number, each), source.open(each) as block:
+                found = partition_in(block, each)
+            yield found
 
     def set_aside(self, number: int, why: str) -> None:
         """Make a damaged checkpoint not count any more."""
@@ -115,8 +128,21 @@ class Files:
     def _kept(self, number: int) -> Kept:
         if number in self._earlier.numbers():
             return self._earlier.kept(number)
-        rest = rest_of(Stored(self._storage, self._storage.manifest(number).save).head(0))
-        return Kept(number=number, positions=rest.positions)
+        source = Stored(self._storage, self._storage.manifest(number).save)
+        with self._patient(number, 0):
+            return Kept(number=number, positions=rest_of(source.head(0)).positions)
+
+    @contextmanager
+    def _patient(self, number: int, part: int) -> Iterator[None]:
+        """Turn a block's trouble with a part into damage, if it stays missing."""
+        try:
+            yield
+            self._missing.pop((number, part), None)
+        except Trouble as trouble:
+            since = self._missing.setdefault((number, part), self._clock())
+            if not isinstance(trouble.__cause__, FileNotFoundError) or self._clock() - since < self._patience:
+                raise
+            raise Damaged(f"a part is missing, for {self._patience:.0f} s: {trouble}") from trouble
 
     def _write(self, number: int, partition: int, parts: Iterable[Part], rest: Rest) -> File:
         of = tuple(part.of(partition) for part in parts)

@@ -72,7 +72,8 @@ def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     end_by_sigterm(sys.exit)
     way = way_of(os.environ)
-    files = Files(given.folder) if given.folder else None
+    patience = newest.patience(os.environ)
+    files = Files(given.folder, patience=patience) if given.folder else None
     host = os.environ.get("POD_IP", "127.0.0.1")
     with Server(host, given.port, token=way.token(), files=files) as server:
         checkpoints = Checkpointed(server, files) if files else None

@@ -217,6 +217,9 @@ class Store:
     ) -> tuple[npt.NDArray[np.int64], dict[int, Answer]]:
         """Return the owners of rows and their answers, however often servers change; none after a restore."""
         waits = Waits(self._clock)
+        if not self._following.addresses:  # before the first batch
+            self._visits.refuse_outside()
+            self.at_boundary()
         while True:
             if restored is not None and self._following.restored != restored:
                 return np.zeros(0, np.int64), {}

@@ -6,9 +6,9 @@ environment; the port is any, or ELASTICJOB_PORT.
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
-import sys
 from pathlib import Path
 
 from elasticjob.api.rpc import environment as names
@@ -19,11 +19,14 @@ from elasticjob.trainer.tensorflow.server import Server
 PORT = "ELASTICJOB_PORT"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Serve until the job ends."""
+    program = "python -m elasticjob.trainer.tensorflow.serve"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, help="checkpoints, shared by all; none without")
+    folder = parser.parse_args(arguments).folder
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
     end_by_sigterm(os._exit)
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     host, port = os.environ.get(names.POD_IP, "127.0.0.1"), os.environ.get(PORT, "0")
     server = Server(f"{host}:{port}", folder)
     with Serving(server.address, server, checkpoints=server if folder else None) as serving:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elasticjob.trainer.checkpoint import part as blocks
-from elasticjob.trainer.checkpoint import rest
+from elasticjob.trainer.checkpoint import rest, rows
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.sources import Stored
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
@@ -89,6 +89,8 @@ class Saved:
         self.heads = [self._source.head(number) for number in range(self._source.parts)]
         plain = rest.is_plain(self.heads[0].rest)
         self._rest = (rest.decode if plain else decoded)(self.heads[0].rest)
+        if rows.is_store(self._rest):
+            self._rest, self.heads = rows.of_tables(self.heads)
         self._pieces = pieces_of(self.heads)
 
     def described(self) -> Any:

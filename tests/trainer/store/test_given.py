@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -81,3 +82,15 @@ def test_gradients_of_a_row_that_comes_often_are_added_in_float64() -> None:
         exact = np.stack([given[ids == each].astype(np.float64).sum(axis=0) for each in range(3)])
         assert found.tolist() == [0, 1, 2]
         np.testing.assert_allclose(sums, exact, rtol=2**-24)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_tensors_of_torch_are_taken_whatever_their_floats_and_graph(kind: torch.dtype) -> None:
+    tensor = torch.full((2, DIM), 1.5, dtype=kind).requires_grad_()
+    assert summed(USERS, torch.tensor([7, 8]), tensor)[1].tolist() == [[1.5] * DIM] * 2
+
+
+def test_tensors_of_torch_that_numpy_does_not_take_are_refused_with_the_table() -> None:
+    for tensor in (torch.ones(2, DIM).to_sparse(), torch.ones(2, DIM, device="meta")):
+        with pytest.raises(StoreError, match=r"table users: gradients: .*give a dense matrix"):
+            summed(USERS, [7, 8], tensor)

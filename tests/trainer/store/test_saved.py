@@ -11,10 +11,11 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+import torch
 
 from elasticjob.api.rpc.parameters import Kept
 from elasticjob.api.rpc.shards import Dataset, Position
-from elasticjob.cli.commands.checkpoint import show
+from elasticjob.cli.commands.checkpoint import export, show
 from elasticjob.cli.errors import Exit
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
@@ -86,6 +87,33 @@ def test_any_number_of_servers_reads_what_others_wrote(tmp_path: Path, where: st
             fsspec.filesystem("memory").rm("/store", recursive=True)
 
 
+def test_tables_are_exported_whole(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(str(saved), tmp_path / "all.pt")
+    state = torch.load(tmp_path / "all.pt")
+    assert {name: [*each] for name, each in state.items()} == {
+        "seen": ["ids", "values"],
+        "a/b": ["ids", "values", "state"],
+    }
+    for name, given in state.items():
+        ids, values = read(saved, name)
+        order = given["ids"].argsort()
+        assert given["ids"][order].tolist() == ids.tolist()
+        assert given["values"][order].tolist() == values.tolist()
+    assert state["a/b"]["state"].shape == (200, 7)
+    assert show(str(saved)) == Exit.DONE
+    assert "values  float32  200×3" in capsys.readouterr().out
+
+
+def test_a_table_without_rows_is_exported(tmp_path: Path) -> None:
+    parts = Partitions(
+        (Slab(USERS).part(range(PARTITIONS)),), {each: Counted() for each in range(PARTITIONS)}
+    )
+    files = Files(tmp_path / "kept")
+    files.commit(1, files.write(1, parts, ()))
+    export(files.where, tmp_path / "all.pt")
+    assert torch.load(tmp_path / "all.pt")["a/b"]["values"].shape == (0, 3)
+
+
 def torn(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
 
@@ -94,6 +122,40 @@ def flipped(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("part", [0, 40])
+def test_a_part_that_stays_missing_is_damage(tmp_path: Path, saved: Path, part: int) -> None:
+    """Until then it is trouble, which changes nothing: storage may show it late."""
+    seconds = [0.0]
+    files = Files(shutil.copytree(saved, tmp_path / "kept"), patience=120.0, clock=lambda: seconds[0])
+    [path] = (tmp_path / "kept").glob(f"step-000000002/part-{part:05d}-*")
+    path.unlink()
+    for now in (0.0, 119.0):
+        seconds[0] = now
+        with pytest.raises(Trouble, match=f"part-{part:05d}"):
+            list(files.read(2, range(PARTITIONS)))
+    seconds[0] = 120.0
+    with pytest.raises(Damaged, match=f"missing, for 120 s: .*part-{part:05d}"):
+        list(files.read(2, range(PARTITIONS)))
+    newest = files.newest()
+    assert newest
+    assert newest.number == (2 if part else 1)
+
+
+def test_a_start_waits_for_a_missing_part_and_takes_the_older_checkpoint(tmp_path: Path, saved: Path) -> None:
+    seconds = [0.0]
+    files = Files(shutil.copytree(saved, tmp_path / "kept"), clock=lambda: seconds[0])
+    [path] = (tmp_path / "kept").glob("step-000000002/part-00000-*")
+    path.unlink()
+
+    def pause(given: float) -> None:
+        seconds[0] += given
+
+    with Server("127.0.0.1", 0, token="secret", files=files) as server:
+        found = Checkpointed(server, files, pause).found()
+    assert found
+    assert (found.number, seconds) == (1, [120.0])
 
 
 def foreign(path: Path) -> None:
@@ -183,7 +245,7 @@ def test_the_command_line_shows_and_verifies_them(
     assert show(folder, verify=True, as_json=True) == Exit.DONE
     told = json.loads(capsys.readouterr().out)
     assert [(each["step"], each["condition"]) for each in told["checkpoints"]] == [(1, "whole"), (2, "whole")]
-    assert [each["name"] for each in told["state"]["tables"]] == ["seen", "a/b"]
+    assert [*told["state"]] == ["seen", "a/b"]
     flipped(next(tmp_path.glob("kept/step-000000002/part-00063-*")))
     assert show(folder, verify=True) == Exit.FAILED
     assert "step 2" in (out := capsys.readouterr().out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Place:
 
     def serve(self, index: int) -> ExitStack:
         """Return a server that runs until the stack is closed."""
-        stack, files = ExitStack(), Files(self.kept)
+        stack, files = ExitStack(), Files(self.kept, patience=0.0)
         server = stack.enter_context(Server("127.0.0.1", 0, token="secret", files=files))
         checkpoints, way = Checkpointed(server, files), self.way(f"ps-{index}")
         stack.enter_context(
@@ -132,10 +133,18 @@ def tear(folder: Path, part: int) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("part", [0, 13])
-def test_values_go_back_to_the_older_checkpoint_if_the_newest_is_damaged(tmp_path: Path, part: int) -> None:
+def remove(folder: Path, part: int) -> None:
+    """Remove a part of a checkpoint."""
+    [path] = folder.glob(f"part-{part:05d}-*")
+    path.unlink()
+
+
+@pytest.mark.parametrize(("part", "harm"), [(0, tear), (13, tear), (13, remove)])
+def test_values_go_back_to_the_older_checkpoint_if_the_newest_is_damaged(
+    tmp_path: Path, part: int, harm: Callable[[Path, int], None]
+) -> None:
     place, made = Place(tmp_path), 0
-    with consuming(tmp_path, DATA, []):
+    with consuming(tmp_path, DATA, []) as job:
         servers = [place.serve(0), place.serve(1)]
         with place.store("w-0") as store:
             for batch in store.batches(10):
@@ -143,13 +152,15 @@ def test_values_go_back_to_the_older_checkpoint_if_the_newest_is_damaged(tmp_pat
                 if made in (2, 4):
                     newest = saved(place, store, made // 2)[-1]
                 if made == 6:
-                    tear(newest, part)
+                    harm(newest, part)
                     for each in servers:
                         each.close()
                     servers = [place.serve(0), place.serve(1)]
                 push(batch)
+        told = [each["message"] for each in job.status()["findings"]]
         for each in servers:
             each.close()
+    assert part == 0 or any(f"part-{part:05d}-" in each and "is damaged" in each for each in told)
     assert (newest / "manifest.json.damaged").exists()
     assert made == DATA.size // 10 + 5
     assert place.counts() == [1.0] * DATA.size
@@ -175,6 +186,21 @@ def test_the_next_job_begins_with_the_older_checkpoint_if_the_newest_is_damaged(
     assert made == [12, 10, 0]
 
 
+def test_a_worker_that_leaves_its_loop_by_break_saves_though_another_is_the_first(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with consuming(tmp_path, DATA, []), place.serve(0), place.store("w-0") as first:
+        while not first._following.is_chief:
+            threading.Event().wait(0.02)
+        with place.store("w-1") as store:
+            for made, batch in enumerate(store.batches(10), start=1):
+                push(batch)
+                if made == 2:
+                    break
+            assert first._following.is_chief
+            assert not list(place.kept.iterdir())
+        assert sum(place.counts()) == 20
+
+
 def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with consuming(tmp_path, DATA, []) as job, place.serve(0), place.store("w-0") as store:
@@ -194,6 +220,16 @@ def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
     assert "ps-0: checkpoint 2 is not written: " in told[0]["message"]
     assert place.counts() == [1.0] * DATA.size
     assert not list(place.kept.glob("*/*.tmp"))
+
+
+def test_rows_are_pulled_before_the_first_batch(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with consuming(tmp_path, DATA, []), place.serve(0):
+        with place.store("w-0") as store:
+            assert store.pull("seen", [3, 4]).tolist() == [[0.0], [0.0]]
+            assert sum(len(batch.records) for batch in store.batches(40)) == DATA.size
+        with pytest.raises(RuntimeError, match="train within a `with` block"):
+            place.store("w-1").pull("seen", [3])
 
 
 def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from elasticjob.trainer.tensorflow import (
     files,
     from_model_fn,
     predict_of,
+    serve,
 )
 from elasticjob.trainer.tensorflow.compat import start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import draw
@@ -635,6 +636,12 @@ class Layers:
 def test_a_model_that_cannot_follow_servers_is_refused(wrong: Callable[[], Any], sentence: str) -> None:
     with pytest.raises((TypeError, ValueError), match=sentence):
         draw(wrong, 2, "worker0")
+
+
+def test_a_server_that_is_asked_for_help_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        serve.main(["--help"])
+    assert (ended.value.code, "[folder]" in capsys.readouterr().out) == (0, True)
 
 
 def test_a_keras_model_is_no_model_function() -> None:

@@ -13,7 +13,7 @@ rank = int(os.environ["ELASTICJOB_INDEX"])
 width = -1 if args.wrong else 1
 tables = [Table("seen" if not is_other() else "others", width, SGD(1.0), Zeros())]
 data = dataset(shard=2 * args.batch, batch=args.batch)
-with Store(tables, data, save_every=0.2) as store:
+with Store(tables, data, save_every=args.seconds_between_saves) as store:
     say(begins=0, rank=rank)
     for number, batch in enumerate(store.batches(args.batch), start=1):
         at("before", number, rank)

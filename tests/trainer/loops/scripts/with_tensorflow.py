@@ -33,7 +33,7 @@ def model():
 
 
 data = dataset(shard=2 * args.batch)
-with Servers(model, data, checkpoint=args.folder / "kept", save_every=0.2) as servers:
+with Servers(model, data, checkpoint=args.folder / "kept", save_every=args.seconds_between_saves) as servers:
     say(begins=0, rank=rank)
     for records, step in servers.steps(batch=args.batch):
         at("before", number + 1, rank, whole=True)
