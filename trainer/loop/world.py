@@ -112,7 +112,7 @@ class State(Protocol[W_contra]):
 
 
 class Backend(Protocol[W]):
-    """What is made anew for each world, around the state that a worker has."""
+    """The framework's process group or devices, made anew for each world; they keep the worker's state."""
 
     def peers(self, place: Enter) -> W:
         """Return the workers of a world, which is not open yet."""
