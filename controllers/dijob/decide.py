@@ -19,7 +19,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.dijob.seen import Seen, stays_for_its_logs
 from elasticjob.controllers.dijob.status import Step, step
-from elasticjob.controllers.kueue.dijobs import is_gated, is_leaving, life_of, opened, role_of
+from elasticjob.controllers.kueue.kinds.dijob import is_gated, is_leaving, life_of, opened, role_of
 from elasticjob.controllers.parts.owners import controlled_by
 from elasticjob.controllers.passes.plan import (
     AS_SPECIFIED,

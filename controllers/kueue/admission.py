@@ -10,7 +10,7 @@ from datetime import datetime
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds import Jobs
+from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.quota import needs
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload

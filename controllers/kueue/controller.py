@@ -9,7 +9,7 @@ from typing import Final
 
 from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
-from elasticjob.controllers.kueue.kinds import Jobs
+from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
 from elasticjob.controllers.kueue.workload import (
     PRIORITY_CLASS_KIND,

@@ -13,9 +13,9 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
-from elasticjob.controllers.kueue.giving import claimed, crowds, giving
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
+from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from elasticjob.controllers.kueue.demand import Demand
-from elasticjob.controllers.kueue.giving import CANNOT
+from elasticjob.controllers.kueue.reclaim import CANNOT
 from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
 from elasticjob.kube.objects.conditions import is_true
 

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds import wanted
+from elasticjob.controllers.kueue.kinds.elasticjob import wanted
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of

@@ -9,7 +9,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds import wanted
+from elasticjob.controllers.kueue.kinds.elasticjob import wanted
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, sizes_of
 

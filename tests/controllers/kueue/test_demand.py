@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.kueue.demand import Demand
-from elasticjob.controllers.kueue.kinds import demand_of
+from elasticjob.controllers.kueue.kinds.elasticjob import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import job, resource, template

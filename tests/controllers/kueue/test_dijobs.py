@@ -23,8 +23,8 @@ from elasticjob.api.v1alpha1.kueue import (
 from elasticjob.controllers.dijob.decide import Terms, decide
 from elasticjob.controllers.dijob.seen import Seen
 from elasticjob.controllers.dijob.status import ADMITTED, status_of, step
-from elasticjob.controllers.kueue.dijobs import asked_by, demand_of, life_of, opened, role_of
 from elasticjob.controllers.kueue.grant import Grant, Place, places_of
+from elasticjob.controllers.kueue.kinds.dijob import asked_by, demand_of, life_of, opened, role_of
 from elasticjob.controllers.kueue.workload import UNCONSTRAINED, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.kinds import Manifest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elasticjob.api.resources import Resources
-from elasticjob.controllers.kueue.giving import claimed, crowds, giving
 from elasticjob.controllers.kueue.quota import market
+from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
 from elasticjob.controllers.kueue.workload import COHORT, Cohort, Workload
 from tests.kit.controllers.build import NOW
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, workload

@@ -15,7 +15,7 @@ from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import role_of
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.install import install
-from elasticjob.controllers.kueue.dijobs import is_gated
+from elasticjob.controllers.kueue.kinds.dijob import is_gated
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client

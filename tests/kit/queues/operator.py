@@ -20,7 +20,7 @@ from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
 from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
-from elasticjob.controllers.kueue.kinds import ElasticJobs
+from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters

@@ -1,0 +1,1 @@
+"""The kinds of jobs that a queue admits, a module each."""
