@@ -12,7 +12,6 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
-from elasticjob.controllers.kueue.quota import needs
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.crd.model import CustomResource
@@ -67,9 +66,9 @@ class Admission:
         queue = self.queues.cluster_queue(job.key, demand.queue)
         found = {}
         for role in demand.roles:
-            need, left, count = needs([role.pods(1)]), market, 0
+            pods, left, count = (role.pods(1),), market, 0
             while queue not in crowded and count < MOST_LOOKED_AT:
-                if (amounts := left.assignment(queue, need)) is None:
+                if (amounts := left.fitting(queue, pods)) is None:
                     break
                 left, count = left.with_use(queue, amounts), count + 1
             found[role.name] = count

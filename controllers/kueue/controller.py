@@ -92,7 +92,7 @@ class QueueReconciler:
             lives,
             market=look.market,
             queue=queue,
-            giving=frozenset(name for namespace, name in look.giving if namespace == key.namespace),
+            reclaim=look.reclaim,
             crowded=queue in look.crowded,
             priority=priority,
             unknown_class=unknown,

@@ -65,7 +65,7 @@ class Role:
 
     def pods(self, count: int) -> PodSet:
         """Return so many pods of this role, to count what they ask for."""
-        return PodSet(name=self.name, count=count, template=self.template)
+        return PodSet(self.name, count, self.template, _topology(self.template))
 
     @property
     def required(self) -> str:

@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
-from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
+from elasticjob.controllers.kueue.reclaim import Reclaim, claimed, crowds, reclaim, without_slices
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,
@@ -54,7 +54,7 @@ class Look(NamedTuple):
     others wait, so that no job grows; and when that may change by time alone."""
 
     market: Market
-    giving: frozenset[tuple[str, str]]
+    reclaim: Reclaim
     crowded: frozenset[str]
     again: timedelta | None
 
@@ -74,7 +74,7 @@ class Queues:
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0
-    _last: Look = field(default_factory=lambda: Look(Market(), frozenset(), frozenset(), None))
+    _last: Look = field(default_factory=lambda: Look(Market(), Reclaim(), frozenset(), None))
 
     def __post_init__(self) -> None:
         self.workloads.add_index(JOB, _job)
@@ -132,15 +132,17 @@ class Queues:
         believed = LOOK * max(1, len(self.workloads) // MANY)
         if self._looked is None or not timedelta(0) <= now - self._looked < believed:
             every, found, cohorts = self.workloads.list(), self.clusters.list(), self.cohorts.list()
-            now_used = market(found, every, cohorts)
+            flavors = self.flavors.list()
+            used = market(found, every, cohorts, flavors)
             local = {(q.metadata.namespace, q.metadata.name): q for q in self.locals.list()}
 
             def queue_of(each: Workload) -> str:
                 return cluster_queue_of(each, local)
 
-            given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
-            crowded = crowds(now_used, market(found, (), cohorts), every, queue_of, now)
-            self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
+            wanted = reclaim(used, every, queue_of, now) if self.gives_back else Reclaim()
+            most = without_slices(used, every) if self.gives_back else market(found, (), cohorts, flavors)
+            crowded = crowds(used, most, every, queue_of, now)
+            self._last = Look(claimed(used, every, queue_of), wanted, crowded, wanted.again)
             self._looked, self._version = now, self.workloads.version
         elif self._version != self.workloads.version:  # there is news that this look has not
             left = believed - (now - self._looked)

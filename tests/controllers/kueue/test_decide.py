@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,8 @@ from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Reclaimable, Workload
+from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
+from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, ROOM_FOR, Reclaimable, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
@@ -26,7 +28,14 @@ READY = {"PodsReady": "Started"}
 ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
-def seen(given: Demand | None, *workloads: Workload, lives: tuple[Any, ...] = (), **more: Any) -> Seen:
+def seen(
+    given: Demand | None,
+    *workloads: Workload,
+    lives: tuple[Any, ...] = (),
+    rooms: Room | None = None,
+    **more: Any,
+) -> Seen:
+    more |= {"reclaim": Reclaim(rooms={"w": rooms})} if rooms else {}
     known: Market = market([cluster_queue("all", "4")], workloads)
     return Seen(given, workloads, lives, market=known, queue="all", **more)
 
@@ -78,6 +87,8 @@ FOURS = demand(6, 2, unit=2)
 ELSEWHERE = demand(elsewhere=True, ready=True)
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
+SERVED = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": (NOW - JUDGED).isoformat()})})
+IN_VAIN = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": ""})})
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
 OWNER = OwnerReference("elastic.iml.github.io/v1alpha1", "ElasticJob", "digits", "job-1")
 OWNED = msgspec.structs.replace(admitted("made").metadata, owner_references=[OWNER])
@@ -198,11 +209,23 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
                 demand(2),
                 admitted(true=READY),
                 admitted(ONE),
-                giving=frozenset({ONE}),
+                reclaim=Reclaim({("ml", ONE): "w/1"}),
                 lives=BOTH,
             ),
             [f"base {HELD}", f"slice 1 {GIVEN_BACK}"],
         ),
+    ],
+    rules.remember_for_whom_slices_are_given_back: [
+        (
+            "others wait",
+            seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w"})),
+            [f"base {ROOM_FOR}"],
+        ),
+        ("its room is there, in vain", seen(demand(), SERVED, rooms=Room.FREE), [f"base {ROOM_FOR}"]),
+        ("its room has been taken", seen(demand(), SERVED, rooms=Room.TAKEN), []),
+        ("slices still leave", seen(demand(), SERVED, rooms=Room.COMING), [f"base {ROOM_FOR}"]),
+        ("it does not wait any more", seen(demand(), SERVED), [f"base {ROOM_FOR}"]),
+        ("it was in vain", seen(demand(), IN_VAIN, rooms=Room.VAIN), []),
     ],
     rules.ask_for_more: [
         (
