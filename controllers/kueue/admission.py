@@ -9,7 +9,7 @@ from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.grant import Grant, flavors_of
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
@@ -64,11 +64,12 @@ class Admission:
             return None
         demand, (market, _, crowded, _) = self.jobs.demand(job), self.queues.look(now)
         queue = self.queues.cluster_queue(job.key, demand.queue)
-        found = {}
+        mine, found = self.queues.of(job.key, job.metadata.uid), {}
         for role in demand.roles:
-            pods, left, count = (role.pods(1),), market, 0
+            keep = {} if demand.mixed else flavors_of(role.name, mine)
+            pods, left, count = (role.pods(1, market.labels(keep.values())),), market, 0
             while queue not in crowded and count < MOST_LOOKED_AT:
-                if (amounts := left.fitting(queue, pods)) is None:
+                if (amounts := left.fitting(queue, pods, keep)) is None:
                     break
                 left, count = left.with_use(queue, amounts), count + 1
             found[role.name] = count

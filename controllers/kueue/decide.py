@@ -15,6 +15,7 @@ from typing import Final
 
 from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market
 from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
 from elasticjob.controllers.kueue.workload import (
@@ -339,13 +340,15 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
 def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:
     """New slices of a role, as far as quota is idle."""
     market, used = seen.market, {number_of(each) for each in seen.slices}
+    keep = {} if demand.mixed else flavors_of(role.name, (*((seen.base,) if seen.base else ()), *seen.slices))
+    where = {**market.labels(keep.values()), **seen.domains.get(role.name, {})}
     free = (number for number in range(1, len(used) + missing + 1) if number not in used)
     made: list[Create] = []
     asked = 0
     while missing >= role.unit:
         count = min(role.step, missing - missing % role.unit)
-        wanted = demand.slice_workload(role, next(free), count, seen.priority, seen.domains.get(role.name))
-        amounts = market.fitting(seen.queue, (role.pods(count),))
+        wanted = demand.slice_workload(role, next(free), count, seen.priority, where)
+        amounts = market.fitting(seen.queue, (role.pods(count, where),), keep)
         if amounts is None:
             break
         market = market.with_use(seen.queue, amounts)

@@ -61,17 +61,27 @@ class Market:
         """Return how much more of a flavour of a resource a queue can get."""
         return self.tree.available(self.queues[queue], cell, self.used)
 
-    def fitting(self, queue: str, pod_sets: Iterable[PodSet]) -> Amounts | None:
-        """Return what pods would be given by a queue now, set after set; None where one does not fit."""
-        left, found = self, dict[Cell, Number]()
+    def fitting(
+        self, queue: str, pod_sets: Iterable[PodSet], keep: Mapping[str, str] | None = None
+    ) -> Amounts | None:
+        """Return what pods would be given by a queue now, set after set; None where one does not fit.
+
+        `keep`: the flavours of resources that they are to have. Kueue chooses; with others they do not fit.
+        """
+        left, found, kept = self, dict[Cell, Number](), keep or {}
         for each in pod_sets:
             usable = self._usable(queue, each) if self.flavors else None
             amounts = left.assignment(queue, needs((each,)), usable)
-            if amounts is None:
+            if amounts is None or any(kept.get(name, flavor) != flavor for flavor, name in amounts):
                 return None
             left = left.with_use(queue, amounts)
             found |= {cell: found.get(cell, 0) + value for cell, value in amounts.items()}
         return found
+
+    def labels(self, flavors: Iterable[str]) -> dict[str, str]:
+        """Return the labels of the machines of flavours."""
+        known = (self.flavors.get(name, _PLAIN).node_labels for name in flavors)
+        return {name: value for labels in known for name, value in labels.items()}
 
     def _usable(self, queue: str, pods: PodSet) -> frozenset[str]:
         own = self.queues.get(queue)

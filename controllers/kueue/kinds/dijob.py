@@ -98,6 +98,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         queue=queue_of(job),
         roles=tuple(roles),
         priority_class=next((each for each in classes if each[1]), ("", "")),
+        mixed=True,  # they are placed one by one
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",

@@ -24,7 +24,7 @@ from elasticjob.controllers.kueue.workload import (
 )
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import NOW
-from tests.kit.controllers.queued import BASE, admitted, cluster_queue, workload
+from tests.kit.controllers.queued import BASE, admitted, cluster_queue, flavored, workload
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,7 @@ def test_a_flavour_is_given_to_pods_that_its_machines_take(pod: Manifest, machin
 
 def test_a_topology_is_given_to_whom_asks_for_it() -> None:
     both = [flavor("f", topologyName="racks"), flavor("g")]
-    queue = cluster_queue("all", "4")
-    [group] = queue.spec.resource_groups
-    [first] = group.flavors
-    groups = [replace(group, flavors=[first, replace(first, name="g")])]
-    found = market([replace(queue, spec=replace(queue.spec, resource_groups=groups))], [], flavors=both)
+    found = market([flavored("all", {"f": "4", "g": "4"})], [], flavors=both)
     [plain] = of().spec.pod_sets
     assert found.fitting("all", [plain]) == {("g", "cpu"): 1}
     assert found.fitting("all", [replace(plain, topology_request={"required": "rack"})]) == {("f", "cpu"): 1}
