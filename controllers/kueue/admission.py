@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.controllers.kueue.demand import Demand
 from elasticjob.controllers.kueue.grant import Grant, flavors_of
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
@@ -33,7 +34,10 @@ class Admission:
         """Return what its queue gives to a job; None for a job that is in no queue."""
         if job is None or not self.queues.admits(job):
             return None
-        return self.queues.grant(self.jobs.demand(job))
+        return self.queues.grant(self._demand(job))
+
+    def _demand(self, job: CustomResource) -> Demand:
+        return replace(self.jobs.demand(job), queue=self.queues.queue(job))
 
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
@@ -62,7 +66,7 @@ class Admission:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
         if not self.queues.admits(job):
             return None
-        demand, (market, _, crowded, _) = self.jobs.demand(job), self.queues.look(now)
+        demand, (market, _, crowded, _) = self._demand(job), self.queues.look(now)
         queue = self.queues.cluster_queue(job.key, demand.queue)
         mine, found = self.queues.of(job.key, job.metadata.uid), {}
         for role in demand.roles:

@@ -262,7 +262,7 @@ def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterat
     if seen.base is None:
         return
     before = remembered(seen.base)
-    current = after_a_look(before, seen.reclaim.rooms, now) | {mark: now for mark in seen.reclaimed.values()}
+    current = after_a_look(before, seen.reclaim, now) | dict.fromkeys(seen.reclaimed.values(), now)
     if current != before:
         text = json.dumps({mark: at.isoformat() if at else "" for mark, at in current.items()})
         change = {"metadata": {"annotations": {ROOM_FOR: text if current else None}}}

@@ -118,7 +118,9 @@ def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tupl
 def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
     """Return the flavour of each resource that the first admitted pods of a role have."""
     for each in sorted(workloads, key=lambda w: (is_slice(w), number_of(w))):
-        assigned = each.status.admission.pod_set_assignments if each.admitted and each.status.admission else ()
+        assigned = (
+            each.status.admission.pod_set_assignments if each.admitted and each.status.admission else ()
+        )
         if found := next((a.flavors for a in assigned if a.name == role), None):
             return found
     return {}

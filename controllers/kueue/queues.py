@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
-from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
@@ -38,15 +38,6 @@ SLICES: Final = "slices"
 LOOK: Final = timedelta(seconds=1)
 """How long one look at all queues is believed, for each thousand Workloads."""
 MANY: Final = 1000
-
-
-def queue_of(job: CustomResource) -> str:
-    """Return the LocalQueue that a job names, "" for none."""
-    named = job.metadata.labels.get(QUEUE_NAME, "")
-    if named or not isinstance(job, ElasticJob):
-        return named
-    scheduling = job.spec.run_policy.scheduling
-    return scheduling.queue if scheduling.gang is Gang.NONE else ""
 
 
 class Look(NamedTuple):
@@ -87,9 +78,17 @@ class Queues:
 
     def admits(self, job: CustomResource) -> bool:
         """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
-        if not self.on or not queue_of(job):
+        if not self.on or not self.queue(job):
             return False
         return not isinstance(job, ElasticJob) or is_ours(job) or job.spec.managed_by == MULTIKUEUE
+
+    def queue(self, job: CustomResource) -> str:
+        """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
+        if not (isinstance(job, ElasticJob) and job.spec.suspend):
+            mine = self.of(job.key, job.metadata.uid)
+            if base := next((each for each in mine if each.reserved and not is_slice(each)), None):
+                return base.spec.queue_name
+        return queue_of(job)
 
     def of(self, key: Key, uid: str = "") -> tuple[Workload, ...]:
         """Return the Workloads of a job; those of an earlier job of its name have another owner."""

@@ -214,14 +214,18 @@ def _queue(found: ClusterQueue) -> Queue:
 
 
 def _takes(flavor: ResourceFlavorSpec, pods: PodSet, *, topology: bool) -> bool:
-    """Whether pods may have a flavour, as Kueue decides it: selectors of labels that it has not do not count."""
+    """Whether pods may have a flavour, as Kueue decides it: a selector of labels that it has not is met."""
     if topology and bool(pods.topology_request) != bool(flavor.topology_name):
         return False
     spec: Manifest = pods.template.get("spec") or {}
     affinity: Manifest = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get(REQUIRED) or {}
     terms = [
-        {"matchExpressions": [e for e in term.get("matchExpressions") or () if e.get("key") in flavor.node_labels]}
+        {
+            "matchExpressions": [
+                e for e in term.get("matchExpressions") or () if e.get("key") in flavor.node_labels
+            ]
+        }
         for term in required.get("nodeSelectorTerms") or ()
     ]
     if not all(each["matchExpressions"] for each in terms):  # an alternative that any flavour meets

@@ -1,12 +1,12 @@
-"""Which slices are given back for Workloads that wait: for those that would then be admitted, and no more. Pure.
+"""Which slices are given back for Workloads that wait: for those that are admitted then, and no more. Pure.
 
 Kueue takes slices back itself where its policies let it preempt. This is for where they do not: whoever waits
 is more important than nodes beyond a job's minimum. Of the jobs that could give, the one with the most slices
 gives its youngest, so that they give evenly.
 
-Kueue has more rules than are known here. So the bases remember for which Workload slices were given back
-(ROOM_FOR). One that has its room for JUDGED and is not admitted is in vain: nobody makes room for it, nor waits
-for it, until it or its queue changes.
+Kueue has more rules than are known here. So the bases remember for which Workloads slices were given back
+(ROOM_FOR). One that has its room for JUDGED, and is not admitted, is in vain: until it or its queue changes,
+nobody makes room for it, and no growth waits for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_SERVED: Final = 8
 FORGOTTEN: Final = timedelta(seconds=30)
 """How long a Workload that would fit keeps others from growing: Kueue does not admit it, for its reasons."""
 TOGETHER: Final = timedelta(seconds=10)
-"""How long jobs give back for a Workload once the first has; and how often it is looked whether slices leave."""
+"""How long jobs give back for a Workload once the first has; the time between two looks at what leaves."""
 JUDGED: Final = timedelta(seconds=30)
 """How long a Workload may take to be admitted once its room is there."""
 CANNOT: Final = frozenset({"Inadmissible", "Misconfigured", "Suspended"})
@@ -111,6 +111,8 @@ class Reclaim:
     slices: Mapping[tuple[str, str], str] = field(default_factory=dict)
     rooms: Mapping[str, Room] = field(default_factory=dict)
     """By the marks of the Workloads that wait although room was made for them."""
+    waiting: frozenset[str] = frozenset()
+    """The marks of all Workloads that wait."""
     again: timedelta | None = None
 
 
@@ -149,13 +151,14 @@ def reclaim(market: Market, workloads: Iterable[Workload], queue_of: QueueOf, no
         most = most.with_use(one.queue, amounts)
         usable = [each for each in usable if each not in slices]
         chosen |= {(s.workload.metadata.namespace, s.workload.metadata.name): one.mark for s in slices}
-    return Reclaim(chosen, rooms, again)
+    marks = frozenset(_mark(each, market, queue_of) for each in every if _waits(each))
+    return Reclaim(chosen, rooms, marks, again)
 
 
 def claims(
     market: Market, workloads: Iterable[Workload], queue_of: QueueOf, now: datetime
 ) -> tuple[Claim, ...]:
-    """Return the Workloads that wait for quota, the most important first; of a strict queue, the first alone."""
+    """Return the Workloads that wait for quota, the most important first; of a strict queue, its head."""
     found, closed = list[Claim](), set[str]()
     for each in sorted(filter(_waits, workloads), key=_order):
         queue = queue_of(each)
@@ -165,7 +168,7 @@ def claims(
         if own.strict:
             closed.add(queue)
         if _quota_helps(each):
-            found.append(Claim(each, queue, _mark(each, own.generation), age))
+            found.append(Claim(each, queue, _mark(each, market, queue_of), age))
     return tuple(found)
 
 
@@ -186,19 +189,19 @@ def remembered(base: Workload) -> dict[str, datetime | None]:
     return {mark: moment(at) for mark, at in found.items() if not at or moment(at)}
 
 
-def after_a_look(
-    before: Attempts, rooms: Mapping[str, Room], now: datetime
-) -> dict[str, datetime | None]:
+def after_a_look(before: Attempts, look: Reclaim, now: datetime) -> dict[str, datetime | None]:
     """Return what a base remembers from now on: nothing of Workloads that do not wait any more."""
-    found: dict[str, datetime | None] = {}
-    for mark, at in before.items():
-        room = rooms.get(mark)
-        if room is Room.VAIN or (room is Room.FREE and at is not None and now - at >= JUDGED):
-            found[mark] = None
-        elif room is not None:
-            late = room is Room.COMING and at is not None and now - at >= TOGETHER
-            found[mark] = now if late else at
-    return found
+    return {
+        mark: at and _judged(at, look.rooms.get(mark), now)
+        for mark, at in before.items()
+        if mark in look.waiting
+    }
+
+
+def _judged(at: datetime, room: Room | None, now: datetime) -> datetime | None:
+    if room is Room.VAIN or (room is Room.FREE and now - at >= JUDGED):
+        return None
+    return now if room is Room.COMING and now - at >= TOGETHER else at
 
 
 def claimed(market: Market, workloads: Iterable[Workload], queue_of: QueueOf) -> Market:
@@ -238,7 +241,7 @@ def without_slices(market: Market, workloads: Iterable[Workload]) -> Market:
 
 
 def _may_go_on(room: Room, since: timedelta) -> bool:
-    """Whether slices are given back for a Workload for which some were: by others too, or since it lost them."""
+    """Whether more is given back for a Workload: by other jobs at the same time, or when its room is taken."""
     return since < TOGETHER or (room is Room.TAKEN and since >= JUDGED)
 
 
@@ -318,9 +321,14 @@ def _age(workload: Workload, now: datetime) -> timedelta:
     return min([*ages, *([now - later] if later else [])], default=timedelta(0))
 
 
-def _mark(workload: Workload, generation: int) -> str:
+def _mark(workload: Workload, market: Market, queue_of: QueueOf) -> str:
     """Return what tells a Workload from itself after a change, an admission, or a change of its queue."""
-    about, evicted = workload.metadata, workload.condition(EVICTED)
+    about, evicted, own = (
+        workload.metadata,
+        workload.condition(EVICTED),
+        market.queues.get(queue_of(workload)),
+    )
+    generation = own.generation if own else 0
     at = evicted.last_transition_time if evicted and evicted.status == "True" else None
     return f"{about.uid}/{about.generation}/{generation}/{at.isoformat() if at else ''}"
 

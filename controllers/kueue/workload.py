@@ -29,7 +29,7 @@ HELD: Final = "elasticjob.dlrover/grows-after"
 """On the base: when the job may grow again."""
 
 ROOM_FOR: Final = "elasticjob.dlrover/room-made-for"
-"""On the base: for which Workloads slices were given back, and when; no time for those that it did not help."""
+"""On the base: for which Workloads slices were given back, and when; no time where that was in vain."""
 
 QUOTA_RESERVED, ADMITTED, EVICTED, FINISHED = "QuotaReserved", "Admitted", "Evicted", "Finished"
 PODS_READY, REQUEUED = "PodsReady", "Requeued"

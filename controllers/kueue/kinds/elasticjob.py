@@ -14,10 +14,9 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS
+from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names

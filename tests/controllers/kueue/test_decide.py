@@ -35,7 +35,7 @@ def seen(
     rooms: Room | None = None,
     **more: Any,
 ) -> Seen:
-    more |= {"reclaim": Reclaim(rooms={"w": rooms})} if rooms else {}
+    more |= {"reclaim": Reclaim(rooms={"w": rooms}, waiting=frozenset({"w"}))} if rooms else {}
     known: Market = market([more.pop("cluster_queue", cluster_queue("all", "4"))], workloads)
     return Seen(given, workloads, lives, market=known, queue="all", **more)
 
@@ -240,12 +240,22 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ),
         (
             "what is idle is of another flavour than the base",
-            seen(demand(3), admitted(true=READY), lives=RUNS, cluster_queue=flavored("all", {"f": "1", "g": "4"})),
+            seen(
+                demand(3),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
+            ),
             [],
         ),
         (
             "some is of that of the base",
-            seen(demand(4), admitted(true=READY), lives=RUNS, cluster_queue=flavored("all", {"f": "2", "g": "4"})),
+            seen(
+                demand(4),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "2", "g": "4"}),
+            ),
             ["+slice 1 1 -1"],
         ),
         (
@@ -430,7 +440,9 @@ def test_the_server_itself_is_asked_before_the_place_of_a_pod_that_has_succeeded
 
 def test_growth_names_the_machines_of_the_flavour_that_the_base_has() -> None:
     labels = {"f": {"gpu": "a100"}, "g": {"gpu": "h100"}}
-    gpus = [FLAVOR.convert({"metadata": {"name": f}, "spec": {"nodeLabels": has}}) for f, has in labels.items()]
+    gpus = [
+        FLAVOR.convert({"metadata": {"name": f}, "spec": {"nodeLabels": has}}) for f, has in labels.items()
+    ]
     found = seen(demand(2), admitted(true=READY), lives=RUNS)
     known = market([flavored("all", {"g": "4", "f": "4"})], found.workloads, flavors=gpus)
     [made] = [a for a in decide(replace(found, market=known), NOW).actions if isinstance(a, Create)]

@@ -168,7 +168,9 @@ def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None
 
     assert crowded(workload("w", 3, job="", age=9)) == {"all", "near"}
     assert crowded(workload("w", 5, job="")) == set()  # more than there ever is
-    assert crowded(workload("w", 4, job=""), admitted(BASE)) == set()  # before others end, growth costs it nothing
+    assert (
+        crowded(workload("w", 4, job=""), admitted(BASE)) == set()
+    )  # before others end, growth costs it nothing
     assert crowded(workload("w", 3, job=""), admitted(BASE), admitted(ONE, 3)) == {"all", "near"}
     assert crowded(workload(ONE)) == set()  # growth crowds nobody out
     assert crowded(workload("w", 2, job="", age=9)) == {"all", "near"}  # about to be admitted
@@ -224,7 +226,9 @@ SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
         ({}, {"topologyName": "racks"}, True),  # a queue of nothing else gives topologies unasked
     ],
 )
-def test_a_flavour_is_given_to_pods_that_its_machines_take(pod: Manifest, machines: Manifest, fits: bool) -> None:
+def test_a_flavour_is_given_to_pods_that_its_machines_take(
+    pod: Manifest, machines: Manifest, fits: bool
+) -> None:
     found = market([cluster_queue("all", "4")], [], flavors=[flavor("f", **machines)])
     assert (found.fitting("all", of(pod).spec.pod_sets) is not None) == fits
 
@@ -235,7 +239,9 @@ def test_a_topology_is_given_to_whom_asks_for_it() -> None:
     [plain] = of().spec.pod_sets
     assert found.fitting("all", [plain]) == {("g", "cpu"): 1}
     assert found.fitting("all", [replace(plain, topology_request={"required": "rack"})]) == {("f", "cpu"): 1}
-    assert found.fitting("all", [plain, replace(plain, count=4)]) is None  # the sets of a Workload, one after another
+    assert (
+        found.fitting("all", [plain, replace(plain, count=4)]) is None
+    )  # the sets of a Workload, one after another
 
 
 def says(reason: str, message: str = "") -> Workload:
@@ -260,7 +266,11 @@ UNASSIGNED = "couldn't assign flavors to pod set worker: "
         (cluster_queue("all", "2"), of({"nodeSelector": {"zone": "b"}}), set()),
         (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "insufficient unused quota for cpu"), {TWO}),
         (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "flavor f not found"), set()),
-        (cluster_queue("all", "2"), says("Pending", "workload namespace doesn't match ClusterQueue selector"), set()),
+        (
+            cluster_queue("all", "2"),
+            says("Pending", "workload namespace doesn't match ClusterQueue selector"),
+            set(),
+        ),
         (cluster_queue("all", "2"), says("ExceedsMaxQuota"), set()),
         (cluster_queue("all", "2"), says("Pending", "Pending the preemption of 1 workload(s)"), set()),
     ],
@@ -281,12 +291,16 @@ def test_behind_the_first_of_a_strict_queue_nobody_is_served_and_nobody_grows() 
 
 def test_eight_hopeless_workloads_starve_nobody() -> None:
     hopeless = [workload(f"h{n}", 9, job="", priority=5) for n in range(20)]
-    vain = [workload(f"v{n}", 0, job="", priority=5) for n in range(20)]  # which fit, and Kueue does not admit
-    assert reclaimed([cluster_queue("all", "2")], [*ELASTIC, *hopeless, *vain, workload("w", job="")]) == {TWO}
+    vain = [
+        workload(f"v{n}", 0, job="", priority=5) for n in range(20)
+    ]  # which fit, and Kueue does not admit
+    assert reclaimed([cluster_queue("all", "2")], [*ELASTIC, *hopeless, *vain, workload("w", job="")]) == {
+        TWO
+    }
 
 
 def test_a_workload_is_served_once_unless_others_take_its_room() -> None:
-    """In the order of the story: seconds, what holds quota, when room was made; the room, what is given back."""
+    """Seconds, what holds quota, when room was made: what became of the room, and what is given back."""
     queues = [cluster_queue("all", "2")]
     story: list[tuple[float, list[Workload], float | None, Room | None, set[str]]] = [
         (0, ELASTIC, None, None, {TWO}),
@@ -305,7 +319,9 @@ def test_a_workload_is_served_once_unless_others_take_its_room() -> None:
         every, now = [base, *holding, w], NOW + timedelta(seconds=later)
         found = reclaim(market(queues, every), every, in_all, now)
         assert (found.rooms.get(mark), {name for _, name in found.slices}) == (room, given), later
-        crowded = crowds(market(queues, every), without_slices(market(queues, every), every), every, in_all, now)
+        crowded = crowds(
+            market(queues, every), without_slices(market(queues, every), every), every, in_all, now
+        )
         assert bool(crowded) == (room is not Room.VAIN), later
     changed = replace(w, metadata=replace(w.metadata, generation=2))
     assert reclaimed(queues, [base, *ELASTIC, changed]) == {TWO}
