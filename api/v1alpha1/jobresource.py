@@ -135,6 +135,9 @@ class JobResourceStatus(Part):
     room: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
     """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
 
+    quota: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
+    """For how many more nodes of each role a queue of Kueue has idle quota; nothing where the job is in none."""
+
     machine: Resource = {}
     """The most cores and memory that a machine has left for a node of the job, then."""
 
