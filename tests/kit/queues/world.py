@@ -12,6 +12,7 @@ from benchmarks.chaos import quota
 from benchmarks.chaos.quota import is_true
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import (
     CLUSTER_QUEUE,
@@ -31,6 +32,8 @@ from tests.kit.queues.operator import Operator
 from tests.kit.queues.server import Server
 
 TEAM: Final = "ml"
+SPOT: Final = "spot"
+TOLERATION: Final = {"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}
 
 
 class Broken(AssertionError):
@@ -59,15 +62,31 @@ class World:
         for name in ("n1", "n2", "n3"):
             self.server.put(NODE, node(name))
         self.server.put(FLAVOR, queues.flavor())
+        self.server.put(FLAVOR, spot_flavor())
         for name in ("a", "b"):
-            more: Manifest = {"cohort": "c"}
-            made = queues.cluster_queue(name, {"cpu": str(self.chance.randint(2, 5))}, **more)
-            if self.chance.random() < 0.3:
-                made["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "1"
-            self.server.put(CLUSTER_QUEUE, made)
+            self.server.put(CLUSTER_QUEUE, self._queue(name))
             self.server.put(LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
         self.server.put(WORKLOAD_PRIORITY_CLASS, queues.priority("high", 10))
         self._checks = True
+
+    def _queue(self, name: str) -> Manifest:
+        """A ClusterQueue as administrators make them: flavors, limits, strategy, policies."""
+        chance = self.chance
+
+        def quota(flavor: str) -> Manifest:
+            found = {"name": "cpu", "nominalQuota": str(chance.randint(2, 5))}
+            found |= {"borrowingLimit": "1"} if chance.random() < 0.3 else {}
+            found |= {"lendingLimit": "1"} if chance.random() < 0.2 else {}
+            return {"name": flavor, "resources": [found]}
+
+        flavors = chance.choice((("default",),) * 3 + (("default", SPOT), (SPOT, "default")))
+        made = queues.cluster_queue(name, {"cpu": "0"}, cohort="c")
+        spec = made["spec"]
+        spec["resourceGroups"][0]["flavors"] = [quota(flavor) for flavor in flavors]
+        spec |= {"queueingStrategy": "StrictFIFO"} if chance.random() < 0.2 else {}
+        if chance.random() < 0.2:  # as Kueue has it where a queue says nothing
+            spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
+        return made
 
     # what follows from each change
 
@@ -90,7 +109,7 @@ class World:
         found = quota.breaches(
             self.server.every(POD),
             self.server.every(WORKLOAD),
-            self.kueue.queues().values(),
+            self.kueue.cells().values(),
             self.excused,
         )
         for each in found:
@@ -261,11 +280,21 @@ class World:
             self.excused.add(name)
         self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
 
-    def come(self, name: str, queue: str, cpu: int, priority: int) -> None:
+    def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
         """A plain Workload of someone else."""
         if self.server.found(WORKLOAD, name, TEAM) is None:
             made = queues.workload(name, TEAM, queue, cpu, {"cpu": "1"}, priority=priority)
+            if spot:
+                made["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [TOLERATION]
             self.server.put(WORKLOAD, made)
+
+    def autoscale(self, name: str, replicas: int) -> None:
+        """An autoscaler writes the JobResource's scale subresource."""
+        if found := self.server.found(JOBRESOURCE, name, TEAM):
+            roles = found["spec"]["replicaResourceSpecs"]
+            worker = {**roles["worker"], "replicas": replicas}
+            sizes = {**roles, "worker": worker}
+            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicaResourceSpecs": sizes})
 
     def go(self, name: str) -> None:
         if found := self.server.found(WORKLOAD, name, TEAM):
@@ -308,6 +337,13 @@ class World:
             self.server.remove(POD, pod)
 
 
+def spot_flavor() -> Manifest:
+    """Machines that only pods that tolerate it get."""
+    made = queues.flavor(SPOT, {"pool": SPOT})
+    made["spec"]["nodeTaints"] = [{"key": SPOT, "value": "true", "effect": "NoSchedule"}]
+    return made
+
+
 def node(name: str) -> Manifest:
     conditions = [{"type": "Ready", "status": "True"}]
     return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"cpu": "64"}}}
@@ -323,12 +359,13 @@ def job(
     unit: int = 1,
     master: bool = False,
     priority: str = "",
+    spot: bool = False,
 ) -> Manifest:
     container = {"name": "main", "image": "trainer", "resources": {"requests": {"cpu": "1"}}}
     worker: Manifest = {
         "replicas": replicas,
         "minReplicas": least,
-        "template": {"spec": {"containers": [container]}},
+        "template": {"spec": {"containers": [container], **({"tolerations": [TOLERATION]} if spot else {})}},
     }
     worker |= {} if most is None else {"maxReplicas": most}
     labels = {"kueue.x-k8s.io/queue-name": queue}
