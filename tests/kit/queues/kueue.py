@@ -234,7 +234,13 @@ class Kueue:
         return best
 
     def _mode(
-        self, workload: Manifest, queue: str, flavor: str, amount: Number, market: Market, counted: list[Manifest]
+        self,
+        workload: Manifest,
+        queue: str,
+        flavor: str,
+        amount: Number,
+        market: Market,
+        counted: list[Manifest],
     ) -> Mode:
         if amount > market.capacity(queue, flavor):
             return Mode.NO_FIT

@@ -35,7 +35,8 @@ class Market:
     def borrows(self, queue: str, flavors: Iterable[str], more: Mapping[str, Number] | None = None) -> bool:
         """Whether a queue has more than its own of one of the flavors, or would have with `more`."""
         return any(
-            self.used.get((queue, flavor), 0) + (more or {}).get(flavor, 0) > self.cells[queue, flavor].nominal
+            self.used.get((queue, flavor), 0) + (more or {}).get(flavor, 0)
+            > self.cells[queue, flavor].nominal
             for flavor in flavors
             if (queue, flavor) in self.cells
         )

@@ -305,11 +305,10 @@ class World:
         assert found is not None
         self.server.change(kind, found, spec={**found["spec"], "stopPolicy": policy})
 
-    def resize_queue(self, name: str, cpu: int) -> None:
-        """Give a queue other quota, without a limit on what it borrows."""
-        found = self.server.found(CLUSTER_QUEUE, name)
+    def set_queue(self, made: Manifest) -> None:
+        """Give a ClusterQueue another spec."""
+        found = self.server.found(CLUSTER_QUEUE, made["metadata"]["name"])
         assert found is not None
-        made = queues.cluster_queue(name, {"cpu": str(cpu)}, cohort="c")
         self.server.change(CLUSTER_QUEUE, found, spec=made["spec"])
 
     def lose(self, machine: str) -> None:
