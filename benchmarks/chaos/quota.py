@@ -57,7 +57,7 @@ def breaches(
 ) -> list[str]:
     """Return what is wrong, in sentences; `excused` are names of Workloads."""
     held = {each["metadata"]["name"]: each for each in workloads}
-    live = [p for p in pods if _phase(p) not in ENDED and workload_of(p) not in excused]
+    live = [p for p in pods if _holds_resources(p) and workload_of(p) not in excused]
     found = [sentence for pod in live if (sentence := _homeless(pod, held.get(workload_of(pod))))]
     used = dict[tuple[str, str], Number]()
     counts = Counter[tuple[str, str]]()
@@ -112,8 +112,9 @@ def workload_of(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(WORKLOAD_OF, ""))
 
 
-def _phase(pod: Object) -> str:
-    return str(pod.get("status", {}).get("phase", ""))
+def _holds_resources(pod: Object) -> bool:
+    """Whether a pod has not ended, and is not behind a gate."""
+    return pod.get("status", {}).get("phase") not in ENDED and not pod["spec"].get("schedulingGates")
 
 
 def holds(workload: Object) -> bool:

@@ -105,6 +105,6 @@ def assigned(pod_set: Manifest, flavor: str, amount: Number) -> Manifest:
     return {
         "name": pod_set["name"],
         "flavors": {RESOURCE: flavor},
-        "resourceUsage": {RESOURCE: str(amount)},
+        "resourceUsage": {RESOURCE: f"{int(amount * 1000)}m"},
         "count": pod_set["count"],
     }

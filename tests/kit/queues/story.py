@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.chaos.quota import holds, is_true, told
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -44,6 +45,8 @@ async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
             raise _broken(world, seed, "at rest", wrong)
         for each in world.jobs():
             world.server.remove(ELASTICJOB, each)
+        for each in world.server.every(DIJOB):
+            world.server.remove(DIJOB, each)
         for each in world.foreign():
             world.go(each["metadata"]["name"])
         await _rest(world, seed)
@@ -118,7 +121,33 @@ def at_rest(world: World) -> list[str]:
     if not wrong:
         for each in world.jobs():
             wrong += _about(world, each)
+        for each in world.server.every(DIJOB):
+            wrong += _about_players(world, each)
     return wrong
+
+
+def _about_players(world: World, found: Manifest) -> list[str]:
+    """Return what is wrong with a DIJob."""
+    name = found["metadata"]["name"]
+    every = _of(world, name)
+    bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
+    if found.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        mine = [each for each in every if holds(each)]
+        return [f"DIJob {name} is over, and {_names(mine)} hold quota"] if mine else []
+    if len(bases) != 1:
+        return [f"DIJob {name} has the bases {_names(bases)}"]
+    [base] = bases
+    if not base["spec"].get("active", True):
+        return []
+    if not holds(base):
+        stands = _is_next(world, base) and _fits(world, base, with_slices=True)
+        return [f"DIJob {name} waits, though quota for it is idle or surplus: {told(base)}"] if stands else []
+    players = [each for each in world.players() if each["metadata"]["name"].startswith(f"{name}-")]
+    gated = [each for each in players if each["spec"].get("schedulingGates")]
+    crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
+    if gated and not crowded and _fits(world, _slice(base, 1, role="coordinator")):
+        return [f"{len(gated)} players of DIJob {name} wait, though quota is idle"]
+    return []
 
 
 def _about(world: World, found: Manifest) -> list[str]:
@@ -179,9 +208,9 @@ def _about_size(
     return wrong
 
 
-def _slice(base: Manifest, count: int) -> Manifest:
+def _slice(base: Manifest, count: int, role: str = "worker") -> Manifest:
     """What a job would ask for to grow by so many nodes."""
-    [workers] = (each for each in base["spec"]["podSets"] if each["name"] == "worker")
+    [workers] = (each for each in base["spec"]["podSets"] if each["name"] == role)
     return {**base, "spec": {**base["spec"], "podSets": [{**workers, "count": count}]}}
 
 
@@ -308,6 +337,25 @@ def _autoscale(world: World) -> None:
     world.autoscale(_any(world, JOBRESOURCE), world.chance.randint(1, 7))
 
 
+def _play(world: World) -> None:
+    world.play(f"d{world.chance.randint(0, 1)}", world.chance.choice("ab"))
+
+
+def _add_players(world: World) -> None:
+    if name := _any(world, DIJOB):
+        world.add_players(name, world.chance.randint(1, 3))
+
+
+def _remove_player(world: World) -> None:
+    if found := world.players():
+        world.delete_pod(world.chance.choice(found)["metadata"]["name"])
+
+
+def _end_play(world: World) -> None:
+    if found := world.server.every(DIJOB):
+        world.server.remove(DIJOB, world.chance.choice(found))
+
+
 def _change_pods(world: World) -> None:
     """An admission webhook of others changes what pods ask for, or does so no more."""
     world.server.halves = not world.server.halves
@@ -386,6 +434,10 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     ("hopeless Workloads come", _hopeless),
     *(("an autoscaler resizes", _autoscale),) * 2,
     ("a webhook changes pods", _change_pods),
+    ("a DIJob arrives", _play),
+    *(("players come", _add_players),) * 2,
+    ("a player goes", _remove_player),
+    ("a DIJob is deleted", _end_play),
     ("a Workload is deactivated or activated", _activate),
     ("a queue stops", _stop),
     *(("the queues go on", _go_on),) * 2,

@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.chaos import quota
 from benchmarks.chaos.quota import is_true
+from elasticjob.api.diengine import names as di
+from elasticjob.api.diengine import pods
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -184,9 +189,10 @@ class World:
         if new is None:
             return
         name, uid = new["metadata"]["name"], new["metadata"]["uid"]
-        if old is None:
+        waited = old is None or old["spec"].get("schedulingGates")
+        if waited and not new["spec"].get("schedulingGates"):
             self._later(0.05, 2, self._starts, name, uid)
-        elif "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
+        if old and "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
             self._later(0.05, 4, self._leaves, name, uid)
 
     def _pod(self, name: str, uid: str) -> Manifest | None:
@@ -250,6 +256,28 @@ class World:
     def arrive(self, made: Manifest) -> None:
         if self.server.found(ELASTICJOB, made["metadata"]["name"], TEAM) is None:
             self.server.put(ELASTICJOB, made)
+
+    # a DIJob, and what di-server does
+
+    def play(self, name: str, queue: str) -> None:
+        """A DIJob comes."""
+        if self.server.found(DIJOB, name, TEAM) is None:
+            self.server.put(DIJOB, dijob(name, queue))
+
+    def add_players(self, name: str, count: int) -> None:
+        """Its coordinator, which runs, asks for collectors."""
+        found = self.server.found(DIJOB, name, TEAM)
+        mine = [p for p in self.server.every(POD) if p["metadata"]["name"] == di.coordinator(name)]
+        if found and [p["status"]["phase"] for p in mine] == ["Running"]:
+            made = DIJOB.decode(msgspec.json.encode(found))
+            for number in range(count):
+                one = f"{name}-collector-{self.server.version}-{number}"
+                template = found["spec"]["collector"]["template"]
+                self.server.put(POD, pods.pod(made, di.Role.COLLECTOR, one, pods.Server(), template))
+
+    def players(self) -> list[Manifest]:
+        """The collectors that are there."""
+        return [p for p in self.server.every(POD) if "-collector-" in p["metadata"]["name"]]
 
     def change_job(self, name: str, **spec: Any) -> None:
         if found := self.server.found(ELASTICJOB, name, TEAM):
@@ -373,6 +401,15 @@ def job(
     spec |= {} if unit == 1 else {"nodeUnit": unit}
     spec |= {} if master else {"distributionStrategy": "Local"}
     return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
+
+
+def dijob(name: str, queue: str) -> Manifest:
+    """A coordinator; what it asks di-server for comes later."""
+    container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    role = {"template": {"spec": {"containers": [container]}}}
+    about = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
+    return {"metadata": about, "spec": spec}
 
 
 def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:
