@@ -78,7 +78,7 @@ class QueueReconciler:
         lives = () if gone and not mine else self.jobs.lives(key, None, now)
         if gone or job is None:
             return Seen(None, mine, lives), job
-        demand = self.jobs.demand(job)
+        demand = replace(self.jobs.demand(job), queue=self.queues.queue(job))
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
         if demand.prebuilt and (made := self.queues.prebuilt(demand)):
             mine = (made, *mine)
@@ -92,7 +92,7 @@ class QueueReconciler:
             lives,
             market=look.market,
             queue=queue,
-            giving=frozenset(name for namespace, name in look.giving if namespace == key.namespace),
+            reclaim=look.reclaim,
             crowded=queue in look.crowded,
             priority=priority,
             unknown_class=unknown,
