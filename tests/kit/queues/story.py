@@ -145,7 +145,8 @@ def _about_players(world: World, found: Manifest) -> list[str]:
     players = [each for each in world.players() if each["metadata"]["name"].startswith(f"{name}-")]
     gated = [each for each in players if each["spec"].get("schedulingGates")]
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    if gated and not crowded and _fits(world, _slice(base, 1, role="coordinator")):
+    more = _slice(base, 1, role="coordinator")
+    if gated and not crowded and _is_next(world, more) and _fits(world, more):
         return [f"{len(gated)} players of DIJob {name} wait, though quota is idle"]
     return []
 
@@ -203,7 +204,8 @@ def _about_size(
     if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
         wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    if asked - have >= unit and not crowded and _fits(world, _slice(base, unit)):
+    more = _slice(base, unit)
+    if asked - have >= unit and not crowded and _is_next(world, more) and _fits(world, more):
         wrong.append(f"job {name} has {have} of {asked} nodes, though quota is idle")
     return wrong
 
@@ -211,7 +213,10 @@ def _about_size(
 def _slice(base: Manifest, count: int, role: str = "worker") -> Manifest:
     """What a job would ask for to grow by so many nodes."""
     [workers] = (each for each in base["spec"]["podSets"] if each["name"] == role)
-    return {**base, "spec": {**base["spec"], "podSets": [{**workers, "count": count}]}}
+    about = {**base["metadata"], "creationTimestamp": "9999"}  # it would come after all that wait
+    lower = (base["spec"].get("priority") or 0) - 1
+    spec = {**base["spec"], "podSets": [{**workers, "count": count}], "priority": lower}
+    return {**base, "metadata": about, "spec": spec}
 
 
 def _is_next(world: World, workload: Manifest) -> bool:
@@ -219,8 +224,8 @@ def _is_next(world: World, workload: Manifest) -> bool:
     queue = world.kueue.queue_of(workload)
     if world.kueue.spec(queue).get("queueingStrategy") != "StrictFIFO":
         return True
-    waiting = [each for each in _pending(world) if world.kueue.queue_of(each) == queue]
-    return bool(min(waiting, key=order)["metadata"]["name"] == workload["metadata"]["name"])
+    waiting = (each for each in _pending(world) if world.kueue.queue_of(each) == queue)
+    return all(order(workload) <= order(each) for each in waiting)
 
 
 def wanted(found: Manifest, resource: Manifest) -> int:
