@@ -41,7 +41,7 @@ class Admission:
 
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
-        found = self.queues.of(job.key, job.metadata.uid)
+        found = self.queues.of(job.key, job.metadata.uid) if self.queues.on else ()
         return frozenset(each.metadata.name for each in found if each.leaving)
 
     async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
@@ -86,7 +86,9 @@ def _versions(workloads: Iterable[Workload]) -> dict[str, str]:
 
 def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:
     """Let one pass over a job run at a time, where there are queues."""
-    return admission.queues.turn(admission.jobs.kind.name, key) if admission else nullcontext()
+    if admission is None:
+        return nullcontext()
+    return admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find(key))
 
 
 def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,6 +40,10 @@ LOOK: Final = timedelta(seconds=1)
 MANY: Final = 1000
 
 
+async def _always() -> bool:
+    return True
+
+
 class Look(NamedTuple):
     """All quota, also with what slices wait for as taken; the slices to give back; the ClusterQueues in which
     others wait, so that no job grows; and when that may change by time alone."""
@@ -60,8 +64,15 @@ class Queues:
     flavors: Cache[ResourceFlavor]
     cohorts: Cache[Cohort]
     gives_back: bool = True
+    stays: Callable[[], Awaitable[bool]] = _always
+    """Asks whether the cluster goes on to have Workloads."""
     doubtful: set[tuple[str, Key]] = field(default_factory=set)
     """Jobs, with their kind, of which a pass failed or returned quota: caches may not show what it wrote."""
+    _deleted: set[str] = field(default_factory=set)
+    """The uids of Workloads that somebody deletes, while the kind stays."""
+    _leaves: bool = False
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _asks: int = 0
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0
@@ -70,11 +81,16 @@ class Queues:
     def __post_init__(self) -> None:
         self.workloads.add_index(JOB, _job)
         self.workloads.add_index(SLICES, _kind_of_slice)
+        self.workloads.on_served(self._comes_or_goes)
+
+    def _comes_or_goes(self) -> None:
+        self._leaves = False
+        self._deleted.clear()
 
     @property
     def on(self) -> bool:
-        """Whether the cluster has Kueue."""
-        return self.workloads.served
+        """Whether the cluster has Kueue, and keeps it: a kind that goes away evicts nobody."""
+        return self.workloads.served and not self._leaves
 
     def admits(self, job: CustomResource) -> bool:
         """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
@@ -156,11 +172,13 @@ class Queues:
         return stale
 
     @asynccontextmanager
-    async def turn(self, kind: str, key: Key) -> AsyncIterator[None]:
+    async def turn(self, kind: str, key: Key, job: CustomResource | None) -> AsyncIterator[None]:
         """Let one pass over a job of a kind run at a time, whichever controller it is of.
 
         What one pass returns to the queue, another may otherwise be about to use.
         """
+        if job is not None and job.metadata.deletion_timestamp is None:
+            await self._ask_why_they_go(job)
         if not self.on:
             yield
             return
@@ -178,6 +196,18 @@ class Queues:
                 del self._turns[key]
             else:
                 self._turns[key] = (lock, users - 1)
+
+    async def _ask_why_they_go(self, job: CustomResource) -> None:
+        """A Workload that is deleted is an eviction, unless all are deleted with their definition."""
+        mine, asks = self.of(job.key, job.metadata.uid) if self.on else (), self._asks
+        going = {each.metadata.uid for each in mine if each.metadata.deletion_timestamp is not None}
+        if going <= self._deleted:
+            return
+        async with self._asking:
+            if self.on and asks == self._asks:  # no answer that was asked for since
+                self._asks += 1
+                self._leaves = not await self.stays()
+        self._deleted |= going
 
 
 def jobs_with_slices(workloads: Cache[Workload], kind: str) -> Iterator[Key]:

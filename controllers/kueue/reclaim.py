@@ -241,7 +241,7 @@ def without_slices(market: Market, workloads: Iterable[Workload]) -> Market:
 
 
 def _may_go_on(room: Room, since: timedelta) -> bool:
-    """Whether more is given back for a Workload: by other jobs at the same time, or when its room is taken."""
+    """Whether more is given back for a Workload: by other jobs meanwhile, or when its room is taken."""
     return since < TOGETHER or (room is Room.TAKEN and since >= JUDGED)
 
 

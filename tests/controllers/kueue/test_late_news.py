@@ -16,6 +16,7 @@ from elasticjob.kube.objects.views import POD
 from hack.cluster.queues import cluster_queue
 from tests.kit.queues.kueue import reserved
 from tests.kit.queues.loop import run
+from tests.kit.queues.operator import KUEUES
 from tests.kit.queues.world import TEAM, World, job
 
 Scene = Callable[[World], Awaitable[None]]
@@ -163,3 +164,29 @@ def test_a_workload_that_kueue_does_not_admit_costs_a_job_its_growth_once() -> N
         assert shrunk == 1
 
     play(scene, a=4, b=1)
+
+
+def test_jobs_run_on_where_kueue_is_uninstalled_and_are_queued_when_it_is_back() -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 3, 1, None, master=True))
+        world.arrive(job("j1", "b", 2, 1, None))
+        await asyncio.sleep(60)
+        before = {each["metadata"]["uid"] for each in world.server.every(POD)}
+        world._checks = False  # they have no quota now
+        world.uninstall_kueue()
+        await asyncio.sleep(30)
+        assert world.server.every(WORKLOAD) == []  # no finalizer keeps the definition
+        assert world.operator
+        for kind in KUEUES:
+            world.operator.watches[kind.resource].lose()
+        await asyncio.sleep(60)
+        assert {each["metadata"]["uid"] for each in world.server.every(POD)} >= before
+        assert all(each["status"]["phase"] == "Running" for each in world.jobs())
+
+        world.server.uninstalled = False
+        for kind in KUEUES:
+            world.operator.watches[kind.resource].find()
+        await asyncio.sleep(30)
+        assert len(world.server.every(WORKLOAD)) == 2
+
+    play(scene, a=3, b=3)

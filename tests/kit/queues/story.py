@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
 
-from benchmarks.chaos.quota import holds, is_true, told
+from benchmarks.chaos.quota import flavors, holds, is_true, request, told
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -145,8 +145,7 @@ def _about_players(world: World, found: Manifest) -> list[str]:
     players = [each for each in world.players() if each["metadata"]["name"].startswith(f"{name}-")]
     gated = [each for each in players if each["spec"].get("schedulingGates")]
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    more = _slice(base, 1, role="coordinator")
-    if gated and not crowded and _is_next(world, more) and _fits(world, more):
+    if gated and not crowded and _would_grow(world, base, 1, "coordinator"):
         return [f"{len(gated)} players of DIJob {name} wait, though quota is idle"]
     return []
 
@@ -204,19 +203,20 @@ def _about_size(
     if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
         wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    more = _slice(base, unit)
-    if asked - have >= unit and not crowded and _is_next(world, more) and _fits(world, more):
+    if asked - have >= unit and not crowded and _would_grow(world, base, unit, "worker"):
         wrong.append(f"job {name} has {have} of {asked} nodes, though quota is idle")
     return wrong
 
 
-def _slice(base: Manifest, count: int, role: str = "worker") -> Manifest:
-    """What a job would ask for to grow by so many nodes."""
-    [workers] = (each for each in base["spec"]["podSets"] if each["name"] == role)
-    about = {**base["metadata"], "creationTimestamp": "9999"}  # it would come after all that wait
+def _would_grow(world: World, base: Manifest, count: int, role: str) -> bool:
+    """Whether Kueue would admit so many pods like those of a role now, of the same flavor, after all that wait."""
+    [pods] = (each for each in base["spec"]["podSets"] if each["name"] == role)
+    about = {**base["metadata"], "creationTimestamp": "9999"}
     lower = (base["spec"].get("priority") or 0) - 1
-    spec = {**base["spec"], "podSets": [{**workers, "count": count}], "priority": lower}
-    return {**base, "metadata": about, "spec": spec}
+    more = {**base, "metadata": about, "spec": {**base["spec"], "priority": lower}}
+    idle = world.kueue.market(world.kueue.counted())
+    left = idle.available(world.kueue.queue_of(base), flavors(base)[role])
+    return _is_next(world, more) and left >= request(pods["template"]["spec"]) * count
 
 
 def _is_next(world: World, workload: Manifest) -> bool:
