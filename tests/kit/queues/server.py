@@ -34,13 +34,10 @@ class Server:
         self.writes = 0
         self.away = False
         self.webhook_away = False
-<<<<<<< HEAD
         self.halves = False
         """Whether a webhook of others halves what pods ask for."""
-=======
         self.uninstalled = False
         """Whether the definition of Workloads is deleted."""
->>>>>>> w-reclaim
         self.trouble = 0.0
         """How likely a request fails."""
         self._born = 0

@@ -244,6 +244,7 @@ def _pending(world: World) -> list[Manifest]:
         each
         for each in world.server.every(WORKLOAD)
         if not is_true(each, "QuotaReserved")
+        and each["metadata"]["name"] not in world.kueue.refused
         and each["spec"].get("active", True)
         and SLICE not in each["metadata"].get("labels", {})
         and not is_true(each, "Finished")
@@ -340,6 +341,19 @@ def _hopeless(world: World) -> None:
 
 def _autoscale(world: World) -> None:
     world.autoscale(_any(world, JOBRESOURCE), world.chance.randint(1, 7))
+
+
+def _change_queue(world: World) -> None:
+    """A user names another queue, where no webhook refuses it."""
+    if found := world.server.found(ELASTICJOB, _any(world, ELASTICJOB), TEAM):
+        labels = {**found["metadata"]["labels"], "kueue.x-k8s.io/queue-name": world.chance.choice("ab")}
+        world.server.change(ELASTICJOB, found, metadata={**found["metadata"], "labels": labels})
+
+
+def _refuse(world: World) -> None:
+    """Kueue does not admit a Workload for a reason that cannot be read."""
+    if found := world.foreign():
+        world.kueue.refused.add(world.chance.choice(found)["metadata"]["name"])
 
 
 def _play(world: World) -> None:
@@ -439,6 +453,8 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     ("hopeless Workloads come", _hopeless),
     *(("an autoscaler resizes", _autoscale),) * 2,
     ("a webhook changes pods", _change_pods),
+    ("a user names another queue", _change_queue),
+    ("Kueue refuses a Workload", _refuse),
     ("a DIJob arrives", _play),
     *(("players come", _add_players),) * 2,
     ("a player goes", _remove_player),
