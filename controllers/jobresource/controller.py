@@ -22,7 +22,7 @@ from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Note, Plan
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Action, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.passes.status_pace import News
@@ -92,7 +92,7 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        least = budget(seen, now)
+        least = None if any(map(_is_needed, plan.actions)) else budget(seen, now)
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
         status = describe(seen, plan, now, room, least).manifest()
@@ -154,6 +154,11 @@ class NodesReconciler:
             masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
             largest=self.caches.largest(job, lives) if job else {},
         )
+
+
+def _is_needed(action: Action) -> bool:
+    """Whether this is a pod of a node that the job is to have: it counts in the pass that sees it."""
+    return isinstance(action, Create) and not action.optional
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:
