@@ -15,7 +15,7 @@ from elasticjob.controllers.jobresource import request
 from elasticjob.controllers.jobresource.budget import budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
-from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.jobresource.status import describe, newly_altered
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
@@ -95,7 +95,8 @@ class NodesReconciler:
         least = None if any(map(_is_needed, plan.actions)) else budget(seen, now)
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
-        status = describe(seen, plan, now, room, least).manifest()
+        described = describe(seen, plan, now, room, least)
+        status = described.manifest()
         began = seen.resource.metadata.creation_timestamp if plan.reason == CONVERGING else None
         if left := self.rush.wait(began, now):
             return Result.again(plan.again_by(left).again_in)
@@ -111,6 +112,8 @@ class NodesReconciler:
                 status = describe(seen, plan, now, room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
+        if note := newly_altered(seen.resource.status, described):
+            self.applier.tell(about, note)
         return Result.again(plan.again_in)
 
     async def answer(self, resource: JobResource) -> Result:
