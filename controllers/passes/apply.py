@@ -267,16 +267,15 @@ class Applier:
             await self._client.merge_patch(
                 POD, action.pod, patch, namespace, subresource="resize", strategic=True
             )
+            note = {names.RESOURCE: names.written(action.resource)}
         except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
-            await self._mark_refused(namespace, action)
+            note = {names.RESIZE: "refused"}
         except (Invalid, Forbidden) as error:
             log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
-            await self._mark_refused(namespace, action)
-
-    async def _mark_refused(self, namespace: str, action: Resize) -> None:
-        patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
+            note = {names.RESIZE: "refused"}
+        about = {"metadata": {"uid": action.uid, "annotations": note}}
         try:
-            await self._client.merge_patch(POD, action.pod, patch, namespace)
+            await self._client.merge_patch(POD, action.pod, about, namespace)
         except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
             return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -88,12 +88,16 @@ def deletion(life: Life, *, as_seen: bool = False) -> Delete:
 
 @dataclass(frozen=True)
 class Resize:
-    """Change the resources of a running container; where the server refuses, mark the pod for replacement."""
+    """Change the resources of a running container, and write for which resource of its node.
+
+    Where the server refuses, the pod is marked for replacement.
+    """
 
     pod: str
     uid: str
     container: str
     resources: Manifest
+    resource: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy,
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
@@ -104,6 +105,20 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
             "NodesRunning",
             "2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x",
         ),
+    ),
+    "a drain that has to wait": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")))),
+        (
+            "Running",
+            "True",
+            "NodesRunning",
+            "2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an eviction "
+            "until another worker is ready",
+        ),
+    ),
+    "one that does not": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
+        ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
     ),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
@@ -292,6 +307,12 @@ def test_numbers() -> None:
     assert (found.workers, found.replicas, found.restarts) == ("1/4", 2, 3)
     assert found.selector == "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker"
     assert found.observed_generation == 1
+
+
+def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
+    facts = {"completedIndexes": {"worker": "0,2-3"}, "failedIndexes": {"worker": "1"}}
+    found = status(seen(resource_=resource({"worker": 4}, status=facts), lives=())).replica_statuses
+    assert (found["worker"].succeeded, found["worker"].failed) == (3, 1)
 
 
 @pytest.mark.parametrize(
