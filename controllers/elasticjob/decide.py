@@ -261,9 +261,9 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
-    if seen.names_from not in (None, seen.job.metadata.uid):
-        parts = (pod_names(seen.job), *parts)  # which is refused: the job begins once that Service is gone
     last = [job_resource(seen.job, start.gang, seen.grant)]
+    if seen.names_from not in (None, seen.job.metadata.uid):
+        last.append(pod_names(seen.job))  # which is in the way: the job begins once that Service is gone
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)

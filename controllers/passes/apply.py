@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Container, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
-from elasticjob.controllers.passes.observe import read_metadata
+from elasticjob.controllers.passes.observe import Caches, read_metadata
 from elasticjob.controllers.passes.plan import (
     LATER,
     NAME_TAKEN,
@@ -29,6 +30,7 @@ from elasticjob.controllers.passes.plan import (
     Resize,
     refusal,
 )
+from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder, reference
 from elasticjob.kube.crd.model import CustomResource
@@ -42,7 +44,7 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta, OwnerReference
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ log = logging.getLogger(__name__)
 class InTheWay(Exception):
     """An object of a wanted name has another owner; without `found`, it was gone again a moment later."""
 
-    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | None) -> None:
+    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | Meta | None) -> None:
         super().__init__(
             f"{kind.name} {name} exists and is not owned by this object: it is created once that one is gone"
         )
@@ -74,10 +76,13 @@ class Behind(Exception):
 class Applier:
     """Writes for one controller, under its own field manager."""
 
-    def __init__(self, client: Client, recorder: Recorder, manager: str) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, manager: str, caches: Caches | None = None
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._manager = manager
+        self._caches = caches
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(self, owner: CustomResource, plan: Plan, *, refused: str = "") -> Plan:
@@ -102,9 +107,11 @@ class Applier:
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
         """Carry out `plan` for `owner`: groups in order, the members of a group at once, then events.
 
-        Raises the first error of a group after all its members were tried: InTheWay, Behind, ApiError,
-        Unreachable.
+        Nothing is written while the caches show what is in the way of a later group. Raises the first error
+        of a group after all its members were tried: InTheWay, Behind, ApiError, Unreachable.
         """
+        for action in chain.from_iterable(plan.groups[1:]):
+            self._expect_no_other(action)
         for group in plan.groups:
             await _together(self._do(owner, action) for action in group)
         for note in plan.notes:
@@ -171,6 +178,7 @@ class Applier:
         return frozenset(need for need, about in pairs if isinstance(about, ObjectMeta) and not about.uid)
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
+        self._expect_no_other(action)
         async with self._slots:
             match action:
                 case Create(kind, manifest, optional=True):
@@ -198,6 +206,14 @@ class Applier:
                 case Patch():
                     await self._patch(owner.metadata.namespace, action)
 
+    def _expect_no_other(self, action: Action) -> None:
+        """Raise InTheWay where the caches show another owner's object of the name: the server would refuse."""
+        if self._caches and isinstance(action, Create | CreateOrApply):
+            metadata = action.manifest["metadata"]
+            found = self._caches.meta(action.kind, Key(metadata["namespace"], metadata["name"]))
+            if found and not _is_controlled_alike(metadata, found.owner_references or ()):
+                raise InTheWay(action.kind, metadata["name"], found)
+
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
         """Apply a manifest; returns False if the object of a status is gone.
 
@@ -223,9 +239,8 @@ class Applier:
         except AlreadyExists:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
-            ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
             owners = found.metadata.owner_references if found else ()
-            if ours.isdisjoint(owner.uid for owner in owners if owner.controller or of_any_owner):
+            if not _is_controlled_alike(metadata, owners, by_any=of_any_owner):
                 there = found.metadata if found else None
                 raise InTheWay(kind, metadata["name"], there) from None
             return found.metadata.uid if found else ""
@@ -284,6 +299,14 @@ class Applier:
 def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges them to null, which it refuses."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
+
+
+def _is_controlled_alike(
+    wanted: Manifest, owners: Iterable[OwnerReference | Owner], *, by_any: bool = False
+) -> bool:
+    """Whether one of `owners` controls the wanted object, too; `by_any`: or owns it."""
+    ours = {owner["uid"] for owner in wanted.get("ownerReferences", []) if owner.get("controller")}
+    return not ours.isdisjoint(owner.uid for owner in owners if owner.controller or by_any)
 
 
 async def _together(writes: Iterable[Awaitable[T]]) -> list[T]:

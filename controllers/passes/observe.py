@@ -167,6 +167,10 @@ class Caches:
             for meta in made.metas(OWNER, _owner_key(kind.name, key)):
                 yield made.kind, meta
 
+    def meta(self, kind: Kind[Any], key: Key) -> Meta | None:
+        """Return the metadata of an object that is made for jobs; None where no cache shows it."""
+        return next((cache.meta(key) for cache in self._made if cache.kind == kind), None)
+
     @property
     def _made(self) -> tuple[Cache[Any], ...]:
         """The kinds that are made for jobs, as far as they are cached."""

@@ -296,7 +296,10 @@ def test_numbers() -> None:
 
 
 def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_are_gone() -> None:
-    before: Manifest = {"workers": "1/3", "replicaStatuses": {"worker": {"desired": 3, "succeeded": 1, "failed": 2}}}
+    before: Manifest = {
+        "workers": "1/3",
+        "replicaStatuses": {"worker": {"desired": 3, "succeeded": 1, "failed": 2}},
+    }
     asked = {"worker": role(3, minReplicas=1)}
     for left in ((), (ended(0, code=0),), (ended(1, 3, restarts_before=3),)):
         found = status(seen(job(asked, status=over("Failed", **before)), resource({"worker": 3}), left))
