@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from elasticjob.api.rpc.brain import job_token
@@ -98,6 +99,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None 
         names.ASKED: names.written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
+        names.MADE_FROM: made_from(job),
         names.NETWORK: written_flag(job.spec.network_policy),
         **remembered_gang(gang),
     }
@@ -118,6 +120,21 @@ def template_amounts(job: ElasticJob) -> dict[str, dict[str, str]]:
         amounts = {**requests, **limits} | {name: requests[name] for name in ("cpu",) if name in requests}
         found |= {role: {name: str(amount) for name, amount in sorted(amounts.items())}} if amounts else {}
     return found
+
+
+def made_from(job: ElasticJob) -> str:
+    """Return the hash of all that nodes are made from, which only changes while a job is suspended.
+
+    A hash of the same spec that differs in another release would restart running jobs.
+    """
+    spec = job.spec
+    fields = {
+        "templates": {role: each.template for role, each in spec.replica_specs.items()},
+        "envs": {name: each.model_dump(by_alias=True, exclude_none=True) for name, each in spec.envs.items()},
+        "nodeUnit": spec.node_unit,
+        "gang": spec.run_policy.scheduling.gang.value,
+    }
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def written_flag(flag: bool) -> str:

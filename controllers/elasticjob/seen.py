@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
+from elasticjob.controllers.elasticjob.objects import made_from
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
@@ -100,6 +101,16 @@ class Seen:
         """The amounts in the templates when they were last looked at; None if that is not known."""
         annotations = self.resource.metadata.annotations if self.resource else {}
         return decoded(annotations.get(names.TEMPLATES), AMOUNTS)
+
+    @property
+    def made_from(self) -> str:
+        """The hash of what the present nodes are made from; "" if that is not known."""
+        return self.resource.metadata.annotations.get(names.MADE_FROM, "") if self.resource else ""
+
+    @cached_property
+    def outdated(self) -> bool:
+        """Whether the nodes are made from something else than the job says now."""
+        return self.made_from not in ("", made_from(self.job))
 
     @property
     def has_network_policy(self) -> bool:

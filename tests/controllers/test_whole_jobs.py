@@ -406,6 +406,25 @@ async def test_somebody_elses_job_is_not_touched(site: Site) -> None:
     assert not any(name.startswith("theirs") for name in site.pods())
 
 
+async def test_a_world_has_nodes_of_one_template(site: Site) -> None:
+    """A job that was suspended, changed and resumed while no operator looked kept old pods beside new ones."""
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    old, worlds = {pod.metadata.uid for pod in site.pods().values()}, set[frozenset[bool]]()
+
+    def look(_: object) -> None:
+        alive = [pod for pod in site.pods().values() if pod.status.phase in ("Pending", "Running")]
+        worlds.add(frozenset(pod.metadata.uid in old for pod in alive))
+
+    site.operator.cache(POD).subscribe(look)
+    made = {"metadata": {"annotations": {names.MADE_FROM: "another template"}}}
+    await site.client.merge_patch(JOBRESOURCE, "digits", made, site.namespace)
+    await site.client.delete(POD, "digits-worker-1", site.namespace)
+    await site.until(lambda: len(site.running()) == 2 and frozenset({False}) in worlds)
+    assert frozenset({True, False}) not in worlds
+    assert site.job().status.restarts == 0
+
+
 async def test_restarts_of_the_operator_change_nothing(site: Site, stage: Stage) -> None:
     await site.apply(local())
     await site.until(lambda: len(site.running()) == 2 and site.job().status.workers == "2/2")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.v1alpha1.checks.changes import what_nodes_are_made_from_stays
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, RESTARTS_SPENT
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob import objects
 from elasticjob.controllers.elasticjob.decide import decide
@@ -17,6 +19,7 @@ from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.sizes import remembered
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
@@ -308,6 +311,26 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "=JobResource suspend True",
         ),
     ],
+    rules.free_everything_of_another_template: [
+        (running(resource_=resource(made_from="another")), "TemplateChanged", "=JobResource suspend True"),
+        (
+            running(resource_=resource(made_from="another", suspend=True)),
+            "TemplateChanged",
+        ),  # its nodes leave, and tell the master
+        (
+            running(resource_=resource(made_from="another", suspend=True), lives=(ended(0, code=143),)),
+            "TemplateChanged",
+            "-Pod digits-master-0",
+        ),
+        (
+            running(
+                resource_=resource(made_from="another", suspend=True),
+                masters=(),
+                lives=(life(0, terminating=True),),
+            ),
+            "TemplateChanged",
+        ),
+    ],
     rules.ask_for_the_masters_address: [
         (seen(masters=(), address=""), "AddressAsked", "+Service digits-master"),
     ],
@@ -371,6 +394,13 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.resume: [
         (running(resource_=resource(suspend=True)), "JobResumed", FOLLOWS),
+        (
+            running(
+                resource_=resource(made_from="another", suspend=True), masters=(), lives=(ended(0, code=143),)
+            ),
+            "JobResumed",
+            FOLLOWS,
+        ),
         (
             running(together("required"), resource_=resource(suspend=True), served={VOLCANO}),
             "JobResumed",
@@ -651,6 +681,7 @@ def test_the_users_size_travels_in_a_manual_plan() -> None:
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "7",
         "elasticjob.dlrover/template-resources": '{"worker": {"cpu": "100m", "memory": "512Mi"}}',
+        "elasticjob.dlrover/made-from": objects.made_from(job()),
         "elasticjob.dlrover/network-policy": "true",
     }
 
@@ -794,6 +825,48 @@ def test_the_end_of_a_failed_job_says_failed() -> None:
     assert [(note.reason, note.sentence) for note in plan.notes] == [
         ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
     ]
+
+
+MADE_ANEW = [
+    job({"worker": {"replicas": 2, "template": template("1Gi")}}),
+    job({"worker": role(), "evaluator": role(1)}),
+    job(envs={"LR": {"value": "0.1"}}),
+    job(nodeUnit=2),
+    job(runPolicy={"scheduling": {"gang": "volcano"}}),
+]
+LEFT_ALONE = [
+    job({"worker": role(4, restartCount=7)}),
+    job(suspend=True),
+    job(runPolicy={"activeDeadlineSeconds": 60, "scheduling": {"queue": "a"}}),
+]
+
+
+@pytest.mark.parametrize("new", [*MADE_ANEW, *LEFT_ALONE])
+def test_what_may_change_only_while_a_job_is_suspended_is_what_its_nodes_are_made_from(new: Any) -> None:
+    refused = bool(list(what_nodes_are_made_from_stays(job(), new)))
+    assert refused is (new in MADE_ANEW)
+    assert (objects.made_from(new) != objects.made_from(job())) is refused
+
+
+def test_a_new_release_reads_what_nodes_are_made_from_as_the_last_one_did() -> None:
+    """Another hash would restart all running jobs."""
+    easydl = ELASTICJOB.convert(
+        {
+            "metadata": {"name": "a"},
+            "spec": {"image": "a:1", "command": "python a.py", "worker": {"replicas": 2}},
+        }
+    )
+    found = [objects.made_from(each) for each in (job(envs={"LR": {"value": "0.1"}}), together(), easydl)]
+    assert found == ["c505f62902c78d97", "684aa5d709be4502", "9162893f1d5a2dc8"]
+
+
+def test_a_jobresource_of_an_earlier_release_learns_what_its_nodes_are_made_from() -> None:
+    for known, expected in (
+        (resource(), objects.made_from(job())),
+        (resource(made_from="another"), "another"),
+    ):
+        written = remembered(running(resource_=known)).manifest
+        assert written["metadata"]["annotations"][names.MADE_FROM] == expected
 
 
 def test_a_gang_that_is_as_it_should_be_is_left_alone() -> None:
