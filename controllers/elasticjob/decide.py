@@ -33,6 +33,10 @@ from elasticjob.controllers.elasticjob.sizes import (
     wishes,
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.elasticjob.upkeep import (
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
+)
 from elasticjob.controllers.nodes.drains import leaves_in
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
@@ -280,7 +284,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
-    last = [job_resource(seen.job, start.gang, seen.grant)]
+    last = [job_resource(seen.job, start.gang, seen.grant, seen.fresh_token)]
     if seen.names_from not in (None, seen.job.metadata.uid):
         last.append(pod_names(seen.job))  # which is in the way: the job begins once that Service is gone
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
@@ -450,6 +454,8 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     wait_for_a_gang_scheduler,
     ask_for_the_masters_address,
     make_what_is_missing,
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
     follow_the_network_policy,
     follow_the_templates,
     resume,

@@ -35,9 +35,11 @@ from elasticjob.kube.objects.views import (
 RBAC = "rbac.authorization.k8s.io"
 
 
-def address(job: ElasticJob) -> Create:
-    """Return the Service that gives the master its address; it selects no pod before it is aimed."""
-    return _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+def address(job: ElasticJob, ip: str = "") -> Create:
+    """Return the Service that gives the master its address, which is `ip` if given; it selects no pod yet."""
+    made = _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+    made.manifest["spec"] |= {"clusterIP": ip} if ip else {}
+    return made
 
 
 def aimed(job: ElasticJob, uid: str) -> Patch:
@@ -80,10 +82,12 @@ def network_policy(job: ElasticJob, scrapers: Sequence[Mapping[str, str]]) -> Cr
     return _make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers))
 
 
-def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None = None) -> Create:
+def job_resource(
+    job: ElasticJob, gang: Gang | None = None, grant: Grant | None = None, token: str = ""
+) -> Create:
     """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan.
 
-    A job in a queue begins with what that gives.
+    A job in a queue begins with what that gives. `token` is that of the job's pods.
     """
     sizes = {}
     for role, count in asked(job).items():
@@ -100,6 +104,7 @@ def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None 
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
         names.MADE_FROM: made_from(job),
+        names.TOKEN: fingerprint(token),
         names.NETWORK: written_flag(job.spec.network_policy),
         **remembered_gang(gang),
     }
@@ -135,6 +140,11 @@ def made_from(job: ElasticJob) -> str:
         "gang": spec.run_policy.scheduling.gang.value,
     }
     return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def fingerprint(token: str) -> str:
+    """Return what tells a token from another one, and does not tell it."""
+    return sha256(token.encode()).hexdigest()[:16]
 
 
 def written_flag(flag: bool) -> str:

@@ -21,6 +21,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes import rules
+from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.json import JsonReader
 from elasticjob.sizing.exits import ExitReason
 
@@ -43,6 +44,8 @@ class Seen:
     address: str | None = None  # of the master, "" while it has none; None: it is not asked for beforehand
     unaimed: str = ""  # the uid of the master's Service as long as it selects no pod
     names_from: str | None = None  # the uid of whose Service has the job's name; None: there is no Service
+    known_address: str = ""  # of the master, as its nodes know it; only where it has none any more
+    absent: tuple[Create, ...] = ()  # of the objects that no cache shows, where they were looked up
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property

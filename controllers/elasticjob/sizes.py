@@ -91,6 +91,7 @@ class Kept:
     gang: Gang | None
     templates: Mapping[str, Mapping[str, str]]
     made_from: str
+    token: str
     network: bool
     suspend: bool
 
@@ -104,6 +105,7 @@ class Kept:
             gang=seen.gang,
             templates=template_amounts(seen.job) if known is None else known,
             made_from=seen.made_from or made_from(seen.job),
+            token=resource.metadata.annotations.get(names.TOKEN, "") if resource else "",
             network=seen.has_network_policy,
             suspend=resource.spec.suspend if resource else seen.job.spec.suspend,
         )
@@ -143,6 +145,7 @@ def kept(seen: Seen, **changes: Any) -> Apply:
             names.ASKED_AT: str(now.generation),
             names.TEMPLATES: written_amounts(now.templates),
             names.MADE_FROM: now.made_from,
+            **({names.TOKEN: now.token} if now.token else {}),
             names.NETWORK: written_flag(now.network),
             **({names.GANG: ""} if had_gang else {}),
             **remembered_gang(now.gang),

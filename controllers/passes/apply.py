@@ -47,6 +47,7 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta, OwnerReference
 
 T = TypeVar("T")
+M = TypeVar("M", Create, CreateOrApply)
 
 AT_ONCE: Final = 32
 """Writes of a controller that are in flight at the same time."""
@@ -167,15 +168,23 @@ class Applier:
         """Return which ConfigMaps and Secrets, as in `Life.needs`, the server does not have."""
         kinds = {kind.name: kind for kind in (CONFIG_MAP, SECRET)}
         asked = sorted({need for need in needs if need.partition(" ")[0] in kinds})[:MOST_LOOKED_UP]
-        found = await asyncio.gather(
-            *(
-                read_metadata(self._client, kinds[kind], name, namespace)
-                for kind, _, name in (need.partition(" ") for need in asked)
-            ),
-            return_exceptions=True,
-        )
-        pairs = zip(asked, found, strict=True)
-        return frozenset(need for need, about in pairs if isinstance(about, ObjectMeta) and not about.uid)
+        parts = (need.partition(" ") for need in asked)
+        lacking = await self._lacks(((kinds[kind], name) for kind, _, name in parts), namespace)
+        return frozenset(need for need, lacks in zip(asked, lacking, strict=True) if lacks)
+
+    async def absent(self, made: Iterable[M]) -> tuple[M, ...]:
+        """Return those of the objects of a job that the server does not have."""
+        objects = tuple(made)
+        about = [each.manifest["metadata"] for each in objects]
+        named = ((each.kind, metadata["name"]) for each, metadata in zip(objects, about, strict=True))
+        lacking = await self._lacks(named, about[0]["namespace"] if about else "")
+        return tuple(each for each, lacks in zip(objects, lacking, strict=True) if lacks)
+
+    async def _lacks(self, named: Iterable[tuple[Kind[Any], str]], namespace: str) -> list[bool]:
+        """Whether the server says of each object that it is not there."""
+        reads = (read_metadata(self._client, kind, name, namespace) for kind, name in named)
+        found = await asyncio.gather(*reads, return_exceptions=True)
+        return [isinstance(about, ObjectMeta) and not about.uid for about in found]
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
         self._expect_no_other(action)
@@ -184,7 +193,7 @@ class Applier:
                 case Create(kind, manifest, optional=True):
                     try:
                         await self._create(kind, manifest)
-                    except Forbidden as error:  # a quota: the pass comes again
+                    except (Forbidden, Invalid) as error:  # a quota, or an address that another has
                         self.tell(owner, Note(refusal(error.message), error.message))
                 case Create(kind, manifest, handed_on=handed_on):
                     await self._create(kind, manifest, of_any_owner=handed_on)
@@ -207,7 +216,7 @@ class Applier:
                     await self._patch(owner.metadata.namespace, action)
 
     def _expect_no_other(self, action: Action) -> None:
-        """Raise InTheWay where the caches show another owner's object of the name: the server would refuse."""
+        """Raise InTheWay where the caches show an object of the name that has another owner."""
         if self._caches and isinstance(action, Create | CreateOrApply):
             metadata = action.manifest["metadata"]
             found = self._caches.meta(action.kind, Key(metadata["namespace"], metadata["name"]))

@@ -21,6 +21,11 @@ from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.sizes import remembered
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.elasticjob.upkeep import (
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
+    unwatched,
+)
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
@@ -29,6 +34,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
+from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import (
     Action,
     Apply,
@@ -40,6 +46,7 @@ from elasticjob.controllers.passes.plan import (
     Patch,
 )
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
+from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET, OwnerReference
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
     LONG_AGO,
@@ -148,7 +155,8 @@ def ends(words: str, code: int = 0) -> Any:
 def written(action: Action) -> str:
     match action:
         case Create(kind, manifest):
-            return f"+{kind.name} {manifest['metadata']['name']}"
+            ip = (manifest.get("spec") or {}).get("clusterIP", "None")
+            return f"+{kind.name} {manifest['metadata']['name']}" + (f" at {ip}" if ip != "None" else "")
         case Delete(kind, name, _, grace):
             return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
         case DeleteOwned(kind, name):
@@ -175,6 +183,7 @@ FOUNDATION = {
     "+RoleBinding digits-master",
     "+Service digits-master",
 }
+ONES_THAT_COST_MORE = {"+ServiceAccount digits-master", "+Service digits-master"}
 LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
@@ -196,6 +205,14 @@ def without_policy(**more: Any) -> Any:
     made = resource(**more)
     made.metadata.annotations[names.NETWORK] = "false"
     return made
+
+
+def lacking(*objects_: str, token: str = "t0ken", **more: Any) -> Seen:
+    """A running job some of whose objects others have deleted."""
+    known = more.pop("resource_", None) or resource()
+    known.metadata.annotations.setdefault(names.TOKEN, objects.fingerprint(token))
+    given = running(more.pop("job_", None), resource_=known, **more)
+    return replace(given, absent=tuple(each for each in unwatched(given) if written(each) in objects_))
 
 
 FOLLOWS = "=JobResource suspend False"
@@ -356,6 +373,25 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(together(), masters=()), "GangUnavailable"),
         (seen(together("coscheduling"), masters=(), served={VOLCANO}), "GangUnavailable"),
         (running(together("required"), resource_=resource(suspend=True)), "GangUnavailable"),
+    ],
+    give_the_masters_address_back: [
+        (running(address=""), "ObjectsMadeAgain", "+Service digits-master"),
+        (
+            running(address="", known_address="10.0.0.1"),
+            "ObjectsMadeAgain",
+            "+Service digits-master at 10.0.0.1",
+            "+Service digits-master",
+        ),
+    ],
+    make_again_what_was_deleted: [
+        *((lacking(each), "ObjectsMadeAgain", each) for each in sorted(FOUNDATION - ONES_THAT_COST_MORE)),
+        (lacking("+ServiceAccount digits-master"), "ObjectsMadeAgain", "-Pod digits-master-0"),
+        (lacking("+Secret digits-token", "+Role digits-master", token="old"), "TokenLost", FOLLOWS),
+        (
+            lacking("+PodGroup digits", job_=together(), resource_=grouped(2)),
+            "ObjectsMadeAgain",
+            "+PodGroup digits",
+        ),
     ],
     rules.follow_the_network_policy: [
         (
@@ -533,6 +569,15 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
 
 def test_every_rule_has_a_row() -> None:
     assert ROWS.keys() == set(rules.RULES)
+
+
+def test_every_object_that_no_cache_shows_is_looked_up() -> None:
+    given = replace(running(), provision=replace(PROVISION, brain_key=b"key"))
+    found = {(each.kind, each.manifest["metadata"]["name"]) for each in unwatched(given)}
+    owned = set(unfollowed(OwnerReference("", "ElasticJob", "digits", "job-1")))
+    assert found == owned - {(POD_DISRUPTION_BUDGET, "digits")}  # which the pass over the pods looks up
+    for rests in (job(suspend=True), job(status=over()), job(metadata={"deletionTimestamp": at(NOW)})):
+        assert unwatched(running(rests)) == ()
 
 
 def test_a_plan_that_was_made_but_not_remembered_counts() -> None:
