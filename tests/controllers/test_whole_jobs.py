@@ -15,7 +15,7 @@ from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes import upkeep
 from elasticjob.kube.errors import TooManyRequests
-from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
@@ -43,7 +43,7 @@ open(os.environ["ELASTICJOB_TERMINATION_LOG"], "w").write(json.dumps(words))
 
 
 AIMED = {"digits": True, "digits-master": True}
-OWNED = [
+OWNED: list[tuple[Kind[Any], str]] = [
     (SERVICE, "digits-master"),
     (SERVICE, "digits"),
     (CONFIG_MAP, "digits-master-state"),
