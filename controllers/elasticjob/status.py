@@ -325,14 +325,17 @@ def _workers(picture: Picture) -> str:
 
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:
+    """The nodes of a role by state; those that had ended when the job was over, also without their pods."""
     nodes = [node for node in picture.seen.wanted if node.role == role]
     latest = [node.latest for node in nodes if node.latest]
+    status = picture.seen.job.status.replica_statuses if is_over(picture.seen.job) else {}
+    before = status.get(role) or ReplicaStatus()
     return ReplicaStatus(
         desired=picture.seen.sizes.get(role, 0),
         pending=sum(life.alive and not life.running and not life.terminating for life in latest),
         active=sum(life.running for life in latest),
-        succeeded=sum(node.succeeded for node in nodes),
-        failed=sum(picture.seen.is_spent(node) for node in nodes),
+        succeeded=max(before.succeeded, sum(node.succeeded for node in nodes)),
+        failed=max(before.failed, sum(picture.seen.is_spent(node) for node in nodes)),
     )
 
 

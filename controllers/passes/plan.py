@@ -27,8 +27,9 @@ LATER: Final = timedelta(seconds=15)
 class Create:
     """Create an object, unless it exists already with the same owner.
 
-    The plan does not depend on an object that is `optional`: a quota may refuse it. One that is `handed_on`
-    to the master may be of a master of an earlier release, which did not name its owner as the controller.
+    The plan does not depend on an object that is `optional`: the server may refuse it. One that is
+    `handed_on` to the master may be of a master of an earlier release, which did not name its owner as the
+    controller.
     """
 
     kind: Kind[Any]

@@ -108,6 +108,11 @@ def life_changed(caches: Caches) -> Predicate:
     return _differs(relevant)
 
 
+def has_gone(change: Change) -> bool:
+    """Whether an object is no longer there."""
+    return change.new is None
+
+
 def address_changed(pods: Cache[Pod]) -> Predicate:
     """Return the predicate: a pod came or went, or has an IP now."""
     return _differs(lambda item: bool(pods.view(item).status.pod_ip))

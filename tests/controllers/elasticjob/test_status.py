@@ -17,6 +17,7 @@ from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
     LONG_AGO,
@@ -313,6 +314,19 @@ def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
     facts = {"completedIndexes": {"worker": "0,2-3"}, "failedIndexes": {"worker": "1"}}
     found = status(seen(resource_=resource({"worker": 4}, status=facts), lives=())).replica_statuses
     assert (found["worker"].succeeded, found["worker"].failed) == (3, 1)
+
+
+def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_are_gone() -> None:
+    before: Manifest = {
+        "workers": "1/3",
+        "replicaStatuses": {"worker": {"desired": 3, "succeeded": 1, "failed": 2}},
+    }
+    asked = {"worker": role(3, minReplicas=1)}
+    for left in ((), (ended(0, code=0),), (ended(1, 3, restarts_before=3),)):
+        found = status(seen(job(asked, status=over("Failed", **before)), resource({"worker": 3}), left))
+        counts = found.replica_statuses["worker"]
+        assert (counts.desired, counts.succeeded, counts.failed) == (3, 1, 2)
+        assert found.workers == "1/3"
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     client, now = cast(Client, server), server.clock.now
 
     def applier(manager: str) -> Applier:
-        return Applier(client, cast(Recorder, Nobody()), manager)
+        return Applier(client, cast(Recorder, Nobody()), manager, caches)
 
     orphans, provision = Orphans(client, caches, now), Provision("image", requests={"cpu": "1"})
 

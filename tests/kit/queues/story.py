@@ -209,7 +209,7 @@ def _about_size(
 
 
 def _would_grow(world: World, base: Manifest, count: int, role: str) -> bool:
-    """Whether Kueue would admit so many pods like those of a role now, of the same flavor, after all that wait."""
+    """Whether Kueue would admit so many more pods of a role now, in their flavor, after all that wait."""
     [pods] = (each for each in base["spec"]["podSets"] if each["name"] == role)
     about = {**base["metadata"], "creationTimestamp": "9999"}
     lower = (base["spec"].get("priority") or 0) - 1
