@@ -40,7 +40,7 @@ OF_SERVER: Final = {
     "1.37": ("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
 }
 """The API and the feature gates of each server that is tested."""
-ASKED: Final = {
+ASKED: Final[dict[str, Manifest]] = {
     "1.35": {"podGroups": [{"name": "nodes", "policy": {"gang": {"minCount": 2}}}]},
     "1.37": {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"single": {}}},
 }
