@@ -183,8 +183,8 @@ class JobReconciler:
     def _say_findings(self, job: ElasticJob) -> None:
         """Record an event for each new finding of the job's master: a hang, a loss that is not finite."""
         training = job.status.training
-        for finding in self.news.findings(job.key, training.findings if training else (), self.now()):
-            self.applier.tell(job, Note(finding.reason, finding.message, warning=True))
+        for finding, times in self.news.findings(job.key, training.findings if training else (), self.now()):
+            self.applier.tell(job, Note(finding.reason, finding.message, warning=True, times=times))
 
     def _say_what_holds_it(self, seen: Seen, plan: Plan, now: datetime) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""

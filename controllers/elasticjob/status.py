@@ -340,9 +340,11 @@ def _role(picture: Picture, role: str) -> ReplicaStatus:
 
 
 def _restarts(picture: Picture) -> int:
-    """Replacements after failures and kills; the number never falls when pods or nodes are removed."""
+    """Replacements after failures and kills, and restarts in pods, as the master tells; it never falls."""
+    training = picture.seen.job.status.training
+    inside = (training.restarts if training else None) or 0
     seen = sum(node.replacements for node in picture.seen.nodes.values())
-    return max(picture.seen.job.status.restarts or 0, seen)
+    return max(picture.seen.job.status.restarts or 0, seen + inside)
 
 
 def _start(picture: Picture) -> datetime | None:

@@ -121,7 +121,8 @@ class Applier:
     def tell(self, owner: CustomResource, note: Note) -> None:
         """Record an event about `owner`, and log it."""
         type_: EventType = "Warning" if note.warning else "Normal"
-        self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
+        about = reference(kind_of(owner), owner)
+        self._recorder.event(about, type_, note.reason, note.sentence, note.times)
         log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
 
     async def write_status(

@@ -132,11 +132,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Note:
-    """An event and a log line."""
+    """An event and a log line, about what happened so many times."""
 
     reason: str
     sentence: str
     warning: bool = False
+    times: int = 1
 
 
 @dataclass(frozen=True)

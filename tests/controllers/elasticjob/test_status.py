@@ -368,6 +368,8 @@ def test_the_strategy_is_shown_whether_it_was_written_or_not() -> None:
 def test_restarts_never_fall() -> None:
     assert status(seen(job(status={"restarts": 7}), lives=UP)).restarts == 7
     assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2
+    inside = job(status={"training": {"restarts": 4}})
+    assert status(seen(inside, lives=(life(0, 2), life(1)))).restarts == 6
 
 
 def test_start_is_kept_and_begins_afresh_after_a_suspension() -> None:
