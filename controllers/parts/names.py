@@ -12,7 +12,10 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    MASTER_SUFFIX,
     PS,
+    STATE_SUFFIX,
+    TOKEN_SUFFIX,
     WORKER,
 )
 from elasticjob.api.v1alpha1.order import asked_in
@@ -128,19 +131,19 @@ def generation_of(job: str, plan: str) -> int:
 
 def token(job: str) -> str:
     """Return the name of the Secret that holds the job's bearer token."""
-    return f"{job}-token"
+    return job + TOKEN_SUFFIX
 
 
 def brain_token(job: str) -> str:
     """Return the name of the Secret with the token for Brain: a job may be older than Brain is."""
-    return f"{job}-brain-token"
+    return f"{job}-brain{TOKEN_SUFFIX}"
 
 
 def master(job: str) -> str:
     """Return the name of the master's Service, ServiceAccount, Role and RoleBinding."""
-    return f"{job}-master"
+    return job + MASTER_SUFFIX
 
 
 def master_state(job: str) -> str:
     """Return the name of the ConfigMap with the master's snapshot."""
-    return f"{job}-master-state"
+    return job + STATE_SUFFIX

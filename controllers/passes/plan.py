@@ -173,6 +173,11 @@ class Plan:
         """Return this plan, looking again after `delay` at the latest; None changes nothing."""
         return replace(self, again_in=soonest((self.again_in, delay)))
 
+    def without(self, kind: Kind[Any]) -> Plan:
+        """Return this plan without the creations of a kind, and without its events."""
+        kept = ((a for a in g if not (isinstance(a, Create) and a.kind is kind)) for g in self.groups)
+        return replace(self, groups=tuple(map(tuple, kept)), quiet=True)
+
 
 AS_SPECIFIED = Plan()
 
