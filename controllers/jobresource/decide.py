@@ -12,20 +12,22 @@ from elasticjob.api.readings import END_OF_TIME, after
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
+from elasticjob.controllers.jobresource.facts import with_facts
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.grant import Place as Quota
 from elasticjob.controllers.nodes.drains import Notice, leaves_in
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.out_of_memory import Sizing
-from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.nodes.relaunch import Life, Node, Place, Policy, Standing, nodes
 from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes import rules
 from elasticjob.controllers.passes.conclusions import FAILED, is_over
 from elasticjob.controllers.passes.plan import (
@@ -33,7 +35,9 @@ from elasticjob.controllers.passes.plan import (
     NAME_TAKEN,
     REFUSED,
     Action,
+    Apply,
     Create,
+    Delete,
     Note,
     Plan,
     Resize,
@@ -82,8 +86,6 @@ BLOCKED: Final = frozenset(
 )
 """Reasons of plans for which the nodes are not as the spec says, on purpose."""
 
-Place = tuple[str, int]
-
 
 @dataclass(frozen=True)
 class Seen:
@@ -117,7 +119,7 @@ class Seen:
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
         """The nodes that have a pod, or once failed."""
-        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status.restarts)
+        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status)
 
     @cached_property
     def desired(self) -> Mapping[str, int]:
@@ -180,7 +182,22 @@ class Step:
 
 def decide(seen: Seen, now: datetime) -> Plan:
     """Return the plan of the first rule that applies."""
-    return first(RULES, seen, now).again_by(silence_ends_in(seen.lives, now))
+    return _facts_first(seen, first(RULES, seen, now).again_by(silence_ends_in(seen.lives, now)), now)
+
+
+def _facts_first(seen: Seen, plan: Plan, now: datetime) -> Plan:
+    """Return the plan; what only the last pods of nodes show, and it deletes, is written before."""
+    lasts = (node.latest for node in seen.wanted.values())
+    shown = {life.uid for life in lasts if life and not life.alive}
+    if not any(isinstance(action, Delete) and action.uid in shown for action in plan.actions):
+        return plan
+    about, old = seen.resource.metadata, seen.resource.status
+    status = with_facts(old, seen.wanted.values(), seen.policy, now)
+    if status == old:
+        return plan
+    identity = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
+    write = Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, identity, status=status.manifest()), "status")
+    return replace(plan, groups=((write,), *plan.groups))
 
 
 def differing(seen: Seen, node: Node) -> dict[str, str]:
@@ -468,7 +485,9 @@ def _its_turn(seen: Seen, node: Node) -> bool:
 
 def _is_present(node: Node) -> bool:
     life = node.latest
-    return life is not None and not life.terminating and (life.running or life.ended is not None)
+    if life is None:
+        return node.completed or node.failed
+    return not life.terminating and (life.running or life.ended is not None)
 
 
 def _told(resource: Mapping[str, str]) -> str:

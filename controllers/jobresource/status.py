@@ -10,6 +10,7 @@ from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import BLOCKED, READY, Seen, differing
+from elasticjob.controllers.jobresource.facts import with_facts
 from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.nodes.relaunch import (
     CANNOT_START,
@@ -40,9 +41,8 @@ def describe(
         message=message,
         observed_generation=generation,
     )
-    return JobResourceStatus(
+    status = JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
-        restarts=_restarts(seen),
         room=dict(room.roles) if room else {},
         machine=room.machine.manifest() if room else {},
         min_available=least.least if least else seen.resource.status.min_available,
@@ -50,6 +50,7 @@ def describe(
         conditions=set_condition(seen.resource.status.conditions, condition, now),
         observed_generation=generation,
     )
+    return with_facts(status, seen.wanted.values(), seen.policy, now)
 
 
 def _role(seen: Seen, role: str) -> RoleStatus:
@@ -59,15 +60,6 @@ def _role(seen: Seen, role: str) -> RoleStatus:
         current=sum(life.alive and not life.terminating for life in lives),
         ready=sum(life.ready and not life.terminating for life in lives),
     )
-
-
-def _restarts(seen: Seen) -> dict[str, dict[str, int]]:
-    """Restarts of the wanted nodes that count; a node that was removed and added again starts at 0."""
-    restarts: dict[str, dict[str, int]] = {}
-    for node in seen.wanted.values():
-        if count := node.charged(seen.policy(node.role)):
-            restarts.setdefault(node.role, {})[str(node.index)] = count
-    return restarts
 
 
 def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
@@ -107,6 +99,8 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
         case Standing.SPENT if life and life.ended:
             reason, _ = node.why_spent(seen.policy(node.role))
             return reason, f"{life.name} failed and is not replaced: {life.ended.sentence}"
+        case Standing.SPENT:
+            return POD_FAILED, f"{node.role} {node.index} failed and is not replaced; its pod is gone"
         case Standing.PAUSES | Standing.DUE if life and life.ended:
             failed = "" if life.ended.reason is ExitReason.SUCCEEDED else "failed and "
             return "Restarting", f"{life.name} {failed}will be replaced: {life.ended.sentence}"

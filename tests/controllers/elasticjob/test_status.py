@@ -294,6 +294,12 @@ def test_numbers() -> None:
     assert found.observed_generation == 1
 
 
+def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
+    facts = {"completedIndexes": {"worker": "0,2-3"}, "failedIndexes": {"worker": "1"}}
+    found = status(seen(resource_=resource({"worker": 4}, status=facts), lives=())).replica_statuses
+    assert (found["worker"].succeeded, found["worker"].failed) == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("lives", "restarts"),
     [
