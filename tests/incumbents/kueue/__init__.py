@@ -14,8 +14,8 @@ from tests.incumbents.oracle import DOCS, Oracle
 
 SELECTED: Final = {"matchLabels": {"managed": "yes"}}
 UNTIL_READY: Final = {
-    "timeout": "8s",
-    "recoveryTimeout": "8s",
+    "timeout": "20s",
+    "recoveryTimeout": "20s",
     "blockAdmission": False,
     "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1},
 }
@@ -52,6 +52,7 @@ def _oracle(name: str, settings: Mapping[str, Any]) -> Oracle:
         [each for each in EXPLAINED if any(fnmatchcase(story, each.stories) for story in stories)],
         MASKS,
         unplaced if name == "kueue" else lambda: (),
+        at_once=16,  # they wait more than they compute
     )
 
 
