@@ -262,7 +262,7 @@ def _restarting(picture: Picture) -> Saying:
 
 
 def _suspended(picture: Picture) -> Saying:
-    if not picture.seen.job.spec.suspend:
+    if picture.outcome is not None or not picture.seen.job.spec.suspend:
         return Saying(SUSPENDED, False, "JobResumed", "the job is not suspended")
     if picture.freed:
         return Saying(SUSPENDED, True, "JobSuspended", "the job is suspended and has no pods")

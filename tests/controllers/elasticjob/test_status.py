@@ -240,6 +240,11 @@ def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
     assert decide(seen(lives=(pending(0, since=LONG_AGO), life(1))), NOW).again_in == timedelta(seconds=30)
 
 
+def test_a_job_that_has_ended_is_not_suspended() -> None:
+    given = seen(job(status=over(), suspend=True), masters=(), lives=DONE)
+    assert "Suspended" not in conditions(given)  # its queue admits it no more, either
+
+
 def test_conditions_that_were_never_true_are_not_said() -> None:
     local = job(distributionStrategy="Local")
     assert set(conditions(seen(local, lives=UP))) == {"Created", "Running"}
