@@ -146,7 +146,7 @@ class JobResourceStatus(Part):
     """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
 
     quota: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
-    """For how many more nodes of each role a queue of Kueue has idle quota; nothing where the job is in none."""
+    """Of a job in a queue of Kueue: for how many more nodes of each role quota is idle."""
 
     machine: Resource = {}
     """The most cores and memory that a machine has left for a node of the job, then."""

@@ -190,7 +190,7 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                         await client.delete(CRD, each["metadata"]["name"])
                 for each in await client.list(queues.WORKLOAD, TEAM):
                     if not each["metadata"].get("ownerReferences"):  # others let go of theirs as well
-                        change = {"metadata": {"finalizers": []}}
+                        change: Manifest = {"metadata": {"finalizers": []}}
                         await client.merge_patch(queues.WORKLOAD, each["metadata"]["name"], change, TEAM)
                 await comes_to(client, "5/5", "NotQueued")
                 assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
