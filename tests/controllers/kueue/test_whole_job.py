@@ -188,11 +188,13 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                 for each in await client.list(CRD.untyped()):
                     if each["spec"]["group"] == queues.GROUP:
                         await client.delete(CRD, each["metadata"]["name"])
-                for each in await client.list(queues.WORKLOAD, TEAM):
-                    if not each["metadata"].get("ownerReferences"):  # others let go of theirs as well
-                        change: Manifest = {"metadata": {"finalizers": []}}
-                        await client.merge_patch(queues.WORKLOAD, each["metadata"]["name"], change, TEAM)
-                await comes_to(client, "5/5", "NotQueued")
+                free: Manifest = {"metadata": {"finalizers": []}}
+                for kind in (queues.WORKLOAD, queues.CLUSTER_QUEUE, queues.RESOURCE_FLAVOR):
+                    for each in await client.list(kind):
+                        about = each["metadata"]
+                        if not about.get("ownerReferences"):  # others let go of theirs as well
+                            await client.merge_patch(kind, about["name"], free, about.get("namespace", ""))
+                await comes_to(client, "4/4", "NotQueued")
                 assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
 
                 await asyncio.to_thread(kueue.install)
