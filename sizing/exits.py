@@ -40,20 +40,24 @@ EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so r
 
 @dataclass(frozen=True)
 class Consequence:
-    """Under which restart policies a successor follows, whether it uses the budget and avoids the machine."""
+    """Under which restart policies a successor follows, whether it uses the budget, and where it is placed.
+
+    `elsewhere`: on another machine. `rather_elsewhere`: that, too, if there is one, after a short life.
+    """
 
     relaunch_under: frozenset[RestartPolicy]
     counts: bool
     elsewhere: bool = False
+    rather_elsewhere: bool = False
     fails_job: bool = False
 
 
 CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
     {
         ExitReason.SUCCEEDED: Consequence(frozenset({RestartPolicy.ALWAYS}), counts=False),
-        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False),
+        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False, rather_elsewhere=True),
         ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
-        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False),
+        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False, rather_elsewhere=True),
         ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
         ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
         ExitReason.CANNOT_START: Consequence(ON_ANY_FAILURE, counts=True),
