@@ -26,6 +26,8 @@ class ExitReason(StrEnum):
     TAKEN_AWAY = "TakenAway"  # evicted, preempted, its node shut down
     OOM_KILLED = "OOMKilled"
     KILLED = "Killed"  # SIGKILL or SIGTERM from outside
+    OVER_LIMIT = "OverLimit"  # over one that its template sets: local storage, activeDeadlineSeconds
+    PROBE_FAILED = "ProbeFailed"  # killed by the kubelet because of its template's probe
     RUN_AGAIN = "RunAgain"  # the agent asks for it
     HARDWARE_ERROR = "HardwareError"
     CANNOT_START = "CannotStart"  # no such program, or the runtime cannot run it
@@ -58,6 +60,8 @@ CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
         ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False, rather_elsewhere=True),
         ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
         ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False, rather_elsewhere=True),
+        ExitReason.OVER_LIMIT: Consequence(ON_RETRYABLE, counts=True),
+        ExitReason.PROBE_FAILED: Consequence(ON_RETRYABLE, counts=True),
         ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
         ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
         ExitReason.CANNOT_START: Consequence(ON_ANY_FAILURE, counts=True),
