@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource import request
-from elasticjob.controllers.jobresource.budget import budget, written
+from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe, newly_altered
@@ -38,6 +38,7 @@ from elasticjob.controllers.passes.triggers import (
     settled,
     those_of,
 )
+from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
 from elasticjob.kube.objects.kinds import Key
@@ -60,6 +61,7 @@ class NodesReconciler:
     rooms: Rooms | None = None
     admission: Admission | None = None
     rush: Rush = field(default_factory=Rush)
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -75,6 +77,7 @@ class NodesReconciler:
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
+            self.upkeep.forget(key)
             return Result.done()
         machines = Machines(self.caches.machines)
         seen = replace(seen, lives=await self.applier.confirm(seen.lives, machines))
@@ -102,7 +105,7 @@ class NodesReconciler:
             return Result.again(plan.again_by(left).again_in)
         if held := self.news.hold(key, old, status, now):
             return Result.again(plan.again_by(held).again_in)
-        if seen.job and least and least.least != seen.resource.status.min_available:
+        if seen.job and least and (least.least != old.get("minAvailable") or await self._lost(seen, least)):
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
             if told.reason == NAME_TAKEN and told.obstacle is None:  # that of a predecessor goes soon
                 self.applier.tell(about, Note(told.reason, f"evictions are not held: {told.sentence}", True))
@@ -114,7 +117,7 @@ class NodesReconciler:
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         if note := newly_altered(seen.resource.status, described):
             self.applier.tell(about, note)
-        return Result.again(plan.again_in)
+        return Result.again(plan.again_by(self.upkeep.due_in(key, now)).again_in)
 
     async def answer(self, resource: JobResource) -> Result:
         """Have a request of a user or a tool carried out, and say what became of it."""
@@ -126,6 +129,13 @@ class NodesReconciler:
             status = request.describe(seen, plan, now).manifest()
             await self.applier.write_status(JOBRESOURCE, resource, status, resource.status.manifest())
         return Result.again(plan.again_in)
+
+    async def _lost(self, seen: Seen, least: Budget) -> bool:
+        """Whether others have deleted the job's budget, when that is looked up."""
+        about = seen.resource.metadata
+        if seen.job is None or not self.upkeep.is_due(seen.job.key, about.creation_timestamp, self.now()):
+            return False
+        return bool(await self.applier.absent((written(seen.job, least),)))
 
     def room(self, seen: Seen) -> Room | None:
         """Return how much room the cluster has for a job that may grow; None for others."""

@@ -277,6 +277,13 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     return Plan("Suspended", "the job is suspended", groups=group(deletions), quiet=True)  # the job tells it
 
 
+def make_no_pods_beside_those_of_another_template(seen: Seen, now: datetime) -> Plan | None:
+    """The job's own pass has all its pods leave first."""
+    if seen.job is None or not _of_job(seen, seen.job).outdated:
+        return None
+    return Plan("TemplateChanged", "what nodes are made from has changed: all pods leave first", quiet=True)
+
+
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
     """The master's address is in the environment of each pod."""
     if seen.job is None or not seen.job.spec.needs_master or seen.master:
@@ -301,6 +308,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     clean_up_after_the_end,
     make_no_pods_for_a_job_that_ends,
     free_the_nodes_while_suspended,
+    make_no_pods_beside_those_of_another_template,
     wait_for_the_masters_address,
     converge,
 )

@@ -12,7 +12,10 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    MASTER_SUFFIX,
     PS,
+    STATE_SUFFIX,
+    TOKEN_SUFFIX,
     WORKER,
 )
 from elasticjob.api.v1alpha1.order import asked_in
@@ -41,6 +44,10 @@ ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 TEMPLATES: Final = "elasticjob.dlrover/template-resources"
 """On JobResources: the amounts in the templates that were seen last, as JSON role → name → amount."""
+MADE_FROM: Final = "elasticjob.dlrover/made-from"
+"""On JobResources: the hash of the templates, envs, nodeUnit and gang that the job's nodes are made from."""
+TOKEN: Final = "elasticjob.dlrover/token"
+"""On JobResources: the hash of the token that the job's pods have."""
 NETWORK: Final = "elasticjob.dlrover/network-policy"
 """On JobResources: `true` or `false`, as the job's NetworkPolicy was made or deleted last."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
@@ -126,19 +133,19 @@ def generation_of(job: str, plan: str) -> int:
 
 def token(job: str) -> str:
     """Return the name of the Secret that holds the job's bearer token."""
-    return f"{job}-token"
+    return job + TOKEN_SUFFIX
 
 
 def brain_token(job: str) -> str:
     """Return the name of the Secret with the token for Brain: a job may be older than Brain is."""
-    return f"{job}-brain-token"
+    return f"{job}-brain{TOKEN_SUFFIX}"
 
 
 def master(job: str) -> str:
     """Return the name of the master's Service, ServiceAccount, Role and RoleBinding."""
-    return f"{job}-master"
+    return job + MASTER_SUFFIX
 
 
 def master_state(job: str) -> str:
     """Return the name of the ConfigMap with the master's snapshot."""
-    return f"{job}-master-state"
+    return job + STATE_SUFFIX

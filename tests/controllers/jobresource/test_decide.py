@@ -325,6 +325,9 @@ RULES: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "-worker-0!",
         ),
     ],
+    rules.make_no_pods_beside_those_of_another_template: [
+        (seen(life(0), resource_=resource(made_from="another")), "TemplateChanged")
+    ],
     rules.wait_for_the_masters_address: [(seen(master=""), "WaitingForMaster")],
 }
 
