@@ -9,6 +9,7 @@ from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
@@ -36,10 +37,16 @@ class Admission:
             return None
         return self.queues.grant(self.jobs.demand(job))
 
+    def never(self, job: CustomResource, planned: JobResource) -> str:
+        """Return why its queue could not ever give a job what a plan asks for, "" where it could."""
+        now, then = self.jobs.demand(job), self.jobs.demand(job, planned)
+        return "" if then.base == now.base else self.queues.never(then)
+
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
         found = self.queues.of(job.key, job.metadata.uid)
-        return frozenset(each.metadata.name for each in found if each.leaving)
+        kept = {each.chain for each in found if each.admitted}  # one that was replaced leaves, its pods stay
+        return frozenset(each.chain for each in found if each.leaving and each.chain not in kept)
 
     async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
         """Whether the caches have the pods and Workloads of a job, as far as that is in doubt.

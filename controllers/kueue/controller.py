@@ -11,6 +11,7 @@ from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
+from elasticjob.controllers.kueue.replacement import Holdings
 from elasticjob.controllers.kueue.workload import (
     PRIORITY_CLASS_KIND,
     WORKLOAD,
@@ -82,7 +83,7 @@ class QueueReconciler:
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
         if demand.prebuilt and (made := self.queues.prebuilt(demand)):
             mine = (made, *mine)
-        base = next((each for each in mine if each.metadata.name == demand.base), None)
+        base = Holdings(demand, mine).base
         priority, unknown = base.spec.priority if base is not None else None, ""
         if base is None:
             priority, unknown = await self._priority(demand)

@@ -16,6 +16,7 @@ from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
 from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
+from elasticjob.controllers.kueue.replacement import Holdings, never
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,
@@ -106,13 +107,12 @@ class Queues:
     def grant(self, demand: Demand) -> Grant:
         """Return what the queue gives to a job."""
         every = self.of(demand.key, demand.uid)
-        base = next((each for each in every if each.metadata.name == demand.base), None)
-        start = f"{demand.base}-"
-        slices = [each for each in every if is_slice(each) and each.metadata.name.startswith(start)]
+        found = Holdings(demand, every)
+        base, slices = found.base, found.slices
         flavors = {each.metadata.name: each for each in self.flavors.list()}
         admitted = base is not None and base.admitted and not demand.suspended
         chosen = [base, *sorted(slices, key=lambda s: s.metadata.name)] if base and admitted else []
-        reason, sentence = told(demand, base, slices)
+        reason, sentence = told(demand, base, slices, found.beside)
         return Grant(
             queue=demand.queue,
             admitted=admitted,
@@ -121,6 +121,12 @@ class Queues:
             least={role.name: role.least for role in demand.roles},
             places=tuple(place for each in chosen for place in places_of(each, flavors)),
         )
+
+    def never(self, demand: Demand) -> str:
+        """Return why its queue could not ever give a job what it runs at least, "" where it could."""
+        base = Holdings(demand, self.of(demand.key, demand.uid)).base
+        empty = market(self.clusters.list(), (), self.cohorts.list())
+        return never(empty, self.cluster_queue(demand.key, demand.queue), demand, base)
 
     def cluster_queue(self, key: Key, queue: str) -> str:
         """Return the ClusterQueue behind a queue of a job's namespace, "" if there is none."""

@@ -13,7 +13,7 @@ from elasticjob.api.sizes.need import told as _told
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceSpec
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.api.v1alpha1.sizing import need_of
 from elasticjob.controllers.kueue.grant import Grant
@@ -56,6 +56,11 @@ class Folded:
     """Requests that were not met in full, in words, of roles that keep their number."""
     asked: Mapping[str, int] = field(default_factory=dict)
     """The numbers that were asked for, whatever the queue admits."""
+
+    def applied_to(self, resource: JobResource) -> JobResource:
+        """Return a JobResource with these contents."""
+        spec = {"selector": {"name": resource.spec.selector.name}, **self.manifest()}
+        return resource.model_copy(update={"spec": JobResourceSpec.model_validate(spec)})
 
     def manifest(self) -> dict[str, Any]:
         """The part of a JobResource's spec that plans decide about."""

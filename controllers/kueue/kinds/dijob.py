@@ -46,7 +46,7 @@ class DIJobs:
         """Return a job from memory."""
         return self.jobs.get(key)
 
-    def demand(self, job: DIJob) -> Demand:
+    def demand(self, job: DIJob, planned: object = None) -> Demand:
         """Return what a job asks of its queue."""
         uid = job.metadata.uid
         return demand_of(job, [p for p in self.pods.owned_by(uid) if controller_uid(p.metadata) == uid])

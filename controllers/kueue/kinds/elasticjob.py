@@ -45,8 +45,8 @@ class Jobs(Protocol):
     def find(self, key: Key) -> CustomResource | None:
         """Return a job from memory."""
 
-    def demand(self, job: Any) -> Demand:
-        """Return what a job asks of its queue."""
+    def demand(self, job: Any, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
 
     def selector(self, key: Key) -> str:
         """Return the label selector of a job's pods."""
@@ -77,9 +77,9 @@ class ElasticJobs:
         """Return a job from memory."""
         return self.caches.jobs.get(key)
 
-    def demand(self, job: ElasticJob) -> Demand:
-        """Return what a job asks of its queue."""
-        resource = self.caches.resources.get(job.key)
+    def demand(self, job: ElasticJob, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
+        resource = planned or self.caches.resources.get(job.key)
         if resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         return demand_of(job, resource, self.master)
@@ -145,14 +145,14 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
     asked = wanted(job, resource)
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
-        amounts = _largest(job, role, resource)
+        amounts = largest(job, role, resource)
         template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
-        largest = (range_.largest if range_.largest is not None else most) + spec.spares
+        limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
-        yield Role(role, template, least, most, unit=range_.unit, most=max(largest, most), repeats=repeats)
+        yield Role(role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats)
 
 
 def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
@@ -164,7 +164,7 @@ def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
     return (replace(first, least=least, wanted=max(least, first.wanted)), *roles[1:])
 
 
-def _largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
+def largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
     """Return what plans gave to the nodes of a role: of single nodes that have more, the most of each."""
     specs = resource.spec.replica_resource_specs if resource else {}
     common = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}
