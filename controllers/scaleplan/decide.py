@@ -135,7 +135,7 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
         return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     try:
-        folded = fold(seen.job, seen.resource, plan, seen.grant)
+        folded = fold(seen.job, seen.resource, plan, seen.grant, seen.lives)
     except Impossible as error:
         return ending(IMPOSSIBLE, (End(plan, PlanPhase.FAILED, IMPOSSIBLE, str(error)),), now)
     if why := seen.never(folded.applied_to(seen.resource)):

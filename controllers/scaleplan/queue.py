@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds.elasticjob import largest, wanted
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, sizes_of
+from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, leaving, sizes_of, staying
 
 FOLLOWED: Final = "QueueFollowed"
 
@@ -77,21 +77,10 @@ def _followed(
             continue
         most = grant.most(job, role)
         if size.replicas > most:
-            yield role, _less(size, most, role, grant, lives)
+            kept = staying(size.indices, most, leaving(role, grant, lives))
+            yield role, replace(size, replicas=len(kept), indices=kept)
         elif grant.admitted and size.replicas < (count := min(most, asked.get(role, 0))):
             taken = set(size.indices)
             free = (index for index in range(count + len(taken)) if index not in taken)
             more = [next(free) for _ in range(count - len(taken))]
             yield role, replace(size, replicas=count, indices=tuple(sorted([*size.indices, *more])))
-
-
-def _less(size: Size, most: int, role: str, grant: Grant, lives: tuple[Life, ...]) -> Size:
-    running = {life.index: life.workload for life in lives if life.role == role and not life.over}
-
-    def stays(index: int) -> tuple[bool, bool, int]:
-        """The last of these go first."""
-        found = running.get(index)
-        return found is not None and found not in grant.workloads, found is None, index
-
-    kept = sorted(size.indices, key=stays)[: max(0, most)]
-    return replace(size, replicas=len(kept), indices=tuple(sorted(kept)))
