@@ -277,13 +277,14 @@ def _carry_out(
 
 def _applied(resource: JobResource, folded: Folded, mark: str, asked: Mapping[str, int]) -> Apply:
     """The write of the sizes, with the plan that was folded in last and, in a queue, what is asked for."""
+    sizes = {role: size.replicas for role, size in folded.sizes.items() if size.replicas is not None}
     metadata = {
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
         "annotations": {
             **({names.FOLDED: mark} if mark else {}),
-            **({names.WANTED: names.written(asked)} if asked else {}),
+            **({names.WANTED: names.written(asked), names.SIZES: names.written(sizes)} if asked else {}),
         },
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}

@@ -132,10 +132,22 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
 
 
 def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
-    """Return how many nodes each role should have: as asked last, by plans or else by the user."""
+    """Return how many nodes each role should have: as asked last, by an autoscaler, by plans or by the user.
+
+    An autoscaler writes into the JobResource: what is there and was not written by us is asked for.
+    """
     asked = {role: spec.replicas for role, spec in job.spec.roles.items() if spec.replicas is not None}
-    kept = counts(resource.metadata.annotations.get(names.WANTED)) if resource else {}
-    return asked | {role: count for role, count in kept.items() if role in job.spec.roles}
+    if resource is None:
+        return asked
+    about = resource.metadata.annotations
+    written, kept = counts(about.get(names.SIZES)), counts(about.get(names.WANTED))
+    now = {role: spec.replicas for role, spec in resource.spec.replica_resource_specs.items()}
+    scaled = {
+        role: job.spec.range_of(role).clamp(count)
+        for role, count in now.items()
+        if role in job.spec.roles and count is not None and count != written.get(role, count)
+    }
+    return asked | {role: count for role, count in kept.items() if role in job.spec.roles} | scaled
 
 
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:

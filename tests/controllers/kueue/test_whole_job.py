@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.install import install
@@ -96,6 +97,12 @@ async def nothing_is_used(client: Client) -> bool:
     return used == ["0", "0"] and not left
 
 
+async def scale(client: Client, replicas: int) -> None:
+    """As an autoscaler does."""
+    body = {"spec": {"replicas": replicas}}
+    await client.merge_patch(JOBRESOURCE.untyped(), "digits", body, TEAM, subresource="scale")
+
+
 async def stop(client: Client, policy: str) -> None:
     await client.merge_patch(queues.CLUSTER_QUEUE, "ours", {"spec": {"stopPolicy": policy}}, "")
 
@@ -107,6 +114,12 @@ async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Pa
         await set_up(client)
         async with operator(client):
             await client.create(ELASTICJOB.untyped(), job(5))
+            await comes_to(client, "5/5")
+            await scale(client, 3)
+            await comes_to(client, "3/3")
+            await asyncio.sleep(2)
+            await comes_to(client, "3/3")
+            await scale(client, 5)
             await comes_to(client, "5/5")
             other = queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"})
             await client.create(queues.WORKLOAD, other)
