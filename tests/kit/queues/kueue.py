@@ -45,6 +45,8 @@ class Kueue:
     """Workloads by name as they were when they neither fitted nor preempted."""
     retry: datetime | None = None
     """When they are looked at again."""
+    refused: set[str] = field(default_factory=set)
+    """Workloads that are never admitted, for reasons that are not modelled."""
     _seen: tuple[dict[str, Queue], dict[str, Number]] = field(default_factory=lambda: ({}, {}))
 
     def queues(self) -> dict[str, Queue]:
@@ -143,7 +145,7 @@ class Kueue:
         return moved
 
     def _heads(self, every: Iterable[Manifest]) -> list[Manifest]:
-        waiting = [each for each in every if self._waits(each)]
+        waiting = [e for e in every if self._waits(e) and e["metadata"]["name"] not in self.refused]
         states = {each["metadata"]["name"]: _state(each) for each in waiting}
         self.inadmissible = {n: state for n, state in self.inadmissible.items() if states.get(n) == state}
         self.preemptors = {queue: name for queue, name in self.preemptors.items() if name in states}

@@ -132,6 +132,13 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
+    def uninstall_kueue(self) -> None:
+        """With its definitions all of its objects go, as far as finalizers let them."""
+        self.kueue.up, self.server.uninstalled = False, True
+        for kind in (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR):
+            for each in self.server.every(kind):
+                self.server.remove(kind, each)
+
     def _workload_changed(self, new: Manifest | None) -> None:
         """Others give back what is taken from them, when their pods have left."""
         if new is None:
