@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -70,12 +70,6 @@ class JobReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)
@@ -190,17 +184,17 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
-    caches, queued = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
+    caches, quota = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
             (POD, job_of, any_of(life_changed(caches), address_changed(caches.pods))),
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(caches), machine_changed(caches)),
-            *queued,
+            *quota,
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

@@ -156,7 +156,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(client, queues, admission.jobs, applier(queue.MANAGER), now)
+    reconcile_queue = queue.QueueReconciler(client, admission, applier(queue.MANAGER), now)
     return [
         jobs.controller(reconcile_job, 2),
         nodes.controller(reconcile_nodes, 2),
