@@ -92,7 +92,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     now = operator.clock.now
 
     def applier(manager: str) -> Applier:
-        return Applier(client, operator.recorder, manager)
+        return Applier(client, operator.recorder, manager, caches)
 
     orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
 
