@@ -18,7 +18,7 @@ from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.elasticjob.upkeep import unwatched
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -74,12 +74,6 @@ class JobReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)
@@ -207,10 +201,10 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
-    caches, queued = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
+    caches, quota = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
@@ -218,7 +212,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(caches), machine_changed(caches)),
             (SERVICE, job_of, has_gone),
-            *queued,
+            *quota,
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

@@ -16,7 +16,7 @@ from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe, newly_altered
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
@@ -65,12 +65,6 @@ class NodesReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         asking = self.caches.resources.get(key)
         if asking is not None and is_request(asking):
             return await self.answer(asking)
@@ -190,10 +184,10 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
     def there(key: Key) -> bool:
         return reconcile.caches.resources.meta(key) is not None
 
-    queued = ((WORKLOAD, those_of(there, job_of)),) if reconcile.admission else ()
+    quota = ((WORKLOAD, those_of(there, job_of)),) if reconcile.admission else ()
     return Controller(
         "jobresource",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=JOBRESOURCE,
         watches=(
             (POD, those_of(there, job_of), life_changed(reconcile.caches)),
@@ -202,7 +196,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, those_of(there, job_of_plan)),
             (SCALEPLAN, those_of(there, request_of)),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
-            *queued,
+            *quota,
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,

@@ -22,6 +22,12 @@ TOPOLOGY: Final = {
 }
 UNCONSTRAINED: Final = f"{GROUP}/podset-unconstrained-topology"
 
+REPLACES: Final = f"{GROUP}/workload-slice-replacement-for"
+"""On a Workload: the one, as namespace/name, whose quota it takes over when it is admitted. Kueue asks for
+the difference alone, in the same flavours, and finishes the other one."""
+CHAIN: Final = f"{GROUP}/workload-slice-name"
+"""On a Workload that replaces others: the first of them, which the pods of all of them name."""
+
 GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 """On slices: for whom they are given back. Their quota is free once no pod uses it."""
 
@@ -166,6 +172,16 @@ class Workload(Object, frozen=True):
         gone = about.deletion_timestamp is not None or GIVEN_BACK in about.annotations
         waits = self.spec.active and not gone  # Evicted stays True until it is admitted again
         return waits and not self.reserved and not self.finished
+
+    @property
+    def chain(self) -> str:
+        """The Workload that its pods name: the first of those that replaced each other."""
+        return self.metadata.annotations.get(CHAIN) or self.metadata.name
+
+    @property
+    def replaces(self) -> str:
+        """The Workload that it takes the place of when it is admitted, "" for none."""
+        return self.metadata.annotations.get(REPLACES, "").rpartition("/")[2]
 
     def count(self, pod_set: str) -> int:
         """Return how many pods of a pod set it is for."""

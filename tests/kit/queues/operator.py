@@ -161,12 +161,10 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(client, queues, admission.jobs, applier(queue.MANAGER), now)
+    reconcile_queue = queue.QueueReconciler(client, admission, applier(queue.MANAGER), now)
     found = DIJobCaches(made[DIJOB.resource], caches.pods, caches.services)
     of_dijobs = Admission(queues, DIJobs(found.jobs, caches.pods))
-    reconcile_queue_of_dijobs = queue.QueueReconciler(
-        client, queues, of_dijobs.jobs, applier(queue.MANAGER), now
-    )
+    reconcile_queue_of_dijobs = queue.QueueReconciler(client, of_dijobs, applier(queue.MANAGER), now)
     reconcile_dijobs = dijobs.DIJobReconciler(
         found, applier(dijobs.MANAGER), now, DIServer(), counters.dijobs, admission=of_dijobs
     )
