@@ -19,6 +19,7 @@ from elasticjob.controllers.kueue.workload import (
     ADMITTED,
     EVICTED,
     FINISHED,
+    GATED_BY,
     GIVEN_BACK,
     HELD,
     IN_USE,
@@ -186,6 +187,17 @@ def own_the_prebuilt_base(seen: Seen, now: datetime) -> Iterator[Step]:
         "ownerReferences": [demand.owner],
     }
     yield Step(((_patch(base, {"metadata": about}, versioned=True),),))
+
+
+def open_the_gates_of_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A gate that another controller has taken from the job is open for Kueue as well."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.prebuilt:
+        return
+    left = demand.notes.get(GATED_BY, "")
+    before = base.metadata.annotations.get(GATED_BY, "")
+    if {*filter(None, left.split(","))} < {*filter(None, before.split(","))}:
+        yield Step(((_patch(base, {"metadata": {"annotations": {GATED_BY: left or None}}}),),))
 
 
 def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -359,6 +371,7 @@ RULES: Final[tuple[Rule, ...]] = (
     let_go_of_what_no_job_needs,
     finish_with_the_job,
     own_the_prebuilt_base,
+    open_the_gates_of_the_base,
     pause_with_the_job,
     queue_the_base,
     return_the_quota_of_an_evicted_base,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB
 from elasticjob.controllers.kueue.workload import (
+    GATED_BY,
     IN_USE,
     JOB_UID,
+    PROVISIONING,
     TOPOLOGY,
     UNCONSTRAINED,
     WORKLOAD,
@@ -106,6 +108,8 @@ class Demand:
     """Whether it has ended, and with success; None while it has not."""
     words: str = ""
     """How it ended."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the job for Kueue."""
 
     @cached_property
     def base(self) -> str:
@@ -161,6 +165,7 @@ class Demand:
     ) -> Manifest:
         kind, class_ = self.priority_class
         group = "kueue.x-k8s.io" if kind == "WorkloadPriorityClass" else "scheduling.k8s.io"
+        notes = {key: note for key, note in self.notes.items() if with_class or key != GATED_BY}
         named = (
             {"priorityClassRef": {"group": group, "kind": kind, "name": class_}}
             if class_ and with_class and priority is not None
@@ -176,6 +181,7 @@ class Demand:
                 "labels": self.labels,
                 "finalizers": [IN_USE],
                 "ownerReferences": [self.owner],
+                **({"annotations": notes} if notes else {}),
             },
             "spec": {"queueName": self.queue, "podSets": sets, **named, **value},
         }
@@ -194,6 +200,11 @@ def domains(
         if role.required and (value := labels(placed.get(role.name, "")).get(role.required)):
             found[role.name] = {role.required: value}
     return found
+
+
+def for_kueue(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of a job that its Workloads have as well."""
+    return {k: v for k, v in annotations.items() if k == GATED_BY or k.startswith(PROVISIONING)}
 
 
 def is_slice(workload: Workload) -> bool:

@@ -14,6 +14,10 @@ VERSION: Final = "v1beta2"
 
 PREBUILT: Final = f"{GROUP}/prebuilt-workload-name"
 JOB_UID: Final = f"{GROUP}/job-uid"
+GATED_BY: Final = f"{GROUP}/admission-gated-by"
+"""On jobs and Workloads: the gates that other controllers open before Kueue may admit."""
+PROVISIONING: Final = "provreq.kueue.x-k8s.io/"
+"""The start of annotations for ProvisioningRequests."""
 IN_USE: Final = f"{GROUP}/resource-in-use"
 MULTIKUEUE: Final = f"{GROUP}/multikueue"
 TOPOLOGY: Final = {

@@ -18,7 +18,7 @@ from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems
 from elasticjob.api.diengine.dijob import DIJOB, DIJob, DIJobPhase
 from elasticjob.api.v1alpha1.kueue import POD_SET, PRIORITY_CLASS, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
-from elasticjob.controllers.kueue.demand import Demand, Role, counted
+from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
@@ -101,6 +101,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",
+        notes=for_kueue(job.metadata.annotations),
     )
 
 

@@ -15,7 +15,7 @@ from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Reclaimable, Workload
+from elasticjob.controllers.kueue.workload import GATED_BY, GIVEN_BACK, HELD, Reclaimable, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
@@ -68,6 +68,10 @@ def succeeded(index: int = 0, **more: Any) -> Any:
 
 def with_pod(name: str, index: int = 0) -> Any:
     return life(index, workload=name)
+
+
+def held(gates: str) -> Demand:
+    return demand(notes={GATED_BY: gates})
 
 
 RUNS = (with_pod(BASE),)
@@ -125,6 +129,16 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [],
         ),
         ("it is our own", seen(demand(), admitted()), []),
+    ],
+    rules.open_the_gates_of_the_base: [
+        (
+            "one of two is open",
+            seen(held("b/b"), workload(annotations={GATED_BY: "a/a,b/b"})),
+            [f"base {GATED_BY}"],
+        ),
+        ("all are open", seen(demand(), workload(annotations={GATED_BY: "a/a"})), [f"base {GATED_BY}"]),
+        ("none is open", seen(held("a/a"), workload(annotations={GATED_BY: "a/a"})), []),
+        ("Kueue lets nobody close one", seen(held("a/a"), workload()), []),
     ],
     rules.pause_with_the_job: [
         (

@@ -41,6 +41,14 @@ def test_the_base_is_the_master_and_each_role_at_its_minimum() -> None:
     assert made["metadata"]["ownerReferences"][0]["controller"]
 
 
+def test_kueue_gets_what_others_hold_a_job_back_with_and_what_is_provisioned_for_it() -> None:
+    provisioned = {"provreq.kueue.x-k8s.io/ValidUntilSeconds": "60"}
+    gates = {"kueue.x-k8s.io/admission-gated-by": "example.com/budget"}
+    made = asked(metadata={**QUEUED, "annotations": {**provisioned, **gates, "example.com/mine": "x"}})
+    assert made.base_workload(None)["metadata"]["annotations"] == provisioned | gates
+    assert made.slice_workload(made.roles[1], 1, 1, None)["metadata"]["annotations"] == provisioned
+
+
 def test_what_is_wanted_is_what_was_asked_for_last() -> None:
     found = resource({"worker": 2})
     assert asked(found).roles[1].wanted == 4

@@ -26,15 +26,15 @@ from tests.incumbents.kueue.acts import ANY, Line, act, machine
 from tests.incumbents.kueue.record import Record
 from tests.incumbents.kueue.side import Side
 from tests.incumbents.oracle import INCUMBENT, OURS, Facts, Play, Seen
-from tests.kit.waiting import until
+from tests.kit.waiting import slowness, until
 
 QUIET: Final = 4.0
 """Seconds without a change after which a side is at rest."""
 GROWTH: Final = 25.0
 """The same where a job may grow."""
-LONGEST: Final = 75.0
+LONGEST: Final = 75.0 * slowness()
 """Seconds that two sides which are not alike are given at most."""
-UNLIKE: Final = 20.0
+UNLIKE: Final = 20.0 * slowness()
 """Seconds of rest after which two sides that are not alike stay so: growth pauses for 15 s."""
 
 
