@@ -13,6 +13,7 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.keeping import outlook
+from elasticjob.api.v1alpha1.kueue import ADMITTED, NOT_QUEUED
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
@@ -229,8 +230,8 @@ def _admitted(picture: Picture) -> Saying:
     """Of jobs in a queue: what it gives to the job."""
     grant = picture.seen.grant
     if picture.outcome is not None or grant is None:
-        return Saying("Admitted", False, "NotQueued", "no queue admits the job")
-    return Saying("Admitted", grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
+        return Saying(ADMITTED, False, NOT_QUEUED, "no queue admits the job")
+    return Saying(ADMITTED, grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
 
 
 def _gang(picture: Picture) -> Saying:

@@ -26,6 +26,8 @@ from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 
+FORM: Final = "elasticjob.dlrover/form"
+"""On the base: a hash of all that it is for, but for counts and amounts."""
 SLICE: Final = "elasticjob.dlrover/slice"
 """On Workloads: the role of which it holds nodes beyond the minimum."""
 MOST_SLICES: Final = 32
@@ -65,24 +67,26 @@ class Role:
         extra = max(0, self.most - self.least)
         return self.unit * max(1, -(-extra // (self.unit * MOST_SLICES)))
 
-    def pods(self, count: int) -> PodSet:
-        """Return so many pods of this role, to count what they ask for."""
-        return PodSet(name=self.name, count=count, template=self.template)
+    def pods(self, count: int, where: Mapping[str, str] | None = None) -> PodSet:
+        """Return so many pods of this role, on machines with these labels, as Kueue sees them."""
+        return PodSet(self.name, count, self._on(where), _topology(self.template))
 
     @property
     def required(self) -> str:
         """The label of machines of which the role's pods must all have the same value, "" for none."""
         return str(_topology(self.template).get("required", ""))
 
-    def pod_set(self, count: int, domain: Mapping[str, str] | None = None) -> Manifest:
-        """Return pods of this role as they stand in a Workload, on machines with the labels of `domain`."""
+    def pod_set(self, count: int, where: Mapping[str, str] | None = None) -> Manifest:
+        """Return pods of this role as they stand in a Workload, on machines with these labels."""
         asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
-        template = self.template
-        if domain:
-            spec: Manifest = template["spec"]
-            selector = {**(spec.get("nodeSelector") or {}), **domain}
-            template = {**template, "spec": {**spec, "nodeSelector": selector}}
-        return {"name": self.name, "count": count, "template": template, **asked}
+        return {"name": self.name, "count": count, "template": self._on(where), **asked}
+
+    def _on(self, where: Mapping[str, str] | None) -> Manifest:
+        if not where:
+            return self.template
+        spec: Manifest = self.template["spec"]
+        selector = {**(spec.get("nodeSelector") or {}), **where}
+        return {**self.template, "spec": {**spec, "nodeSelector": selector}}
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class Demand:
     """Whether its pods run in a worker cluster of MultiKueue, and its status comes from there."""
     ready: bool = False
     """Of such a job: whether it runs."""
+    mixed: bool = False
+    """Whether nodes of a role may have different flavours."""
     suspended: bool = False
     ended: bool | None = None
     """Whether it has ended, and with success; None while it has not."""
@@ -116,9 +122,18 @@ class Demand:
         """The name of the Workload of what runs at least; another one for another need."""
         if self.prebuilt:
             return self.prebuilt
-        identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, self._shape))
-        mark = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
-        return f"{self.kind.name.lower()}-{self.key.name}-{mark}"
+        shape = json.dumps([self.queue, list(self.priority_class), [*self._shapes]], sort_keys=True)
+        return f"{self.kind.name.lower()}-{self.key.name}-{self._hash(shape)}"
+
+    @cached_property
+    def form(self) -> str:
+        """A hash of what the base is for: jobs of another form do not run in it, whatever it has room for."""
+        sets = [[name, _without_amounts(asked)] for name, _, asked in self._shapes]
+        return self._hash(json.dumps([self.queue, list(self.priority_class), sets], sort_keys=True))
+
+    def _hash(self, shape: str) -> str:
+        identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, shape))
+        return hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
 
     @property
     def labels(self) -> dict[str, str]:
@@ -130,18 +145,22 @@ class Demand:
         return f"{self.base}-{role}-{number}"
 
     @property
-    def _shape(self) -> str:
+    def _shapes(self) -> Iterator[list[Any]]:
         """What another base is needed for: nothing that a new release of the operator changes by itself."""
         roles = ((each, each.template if each.asked is None else each.asked) for each in self.roles)
-        sets = [[role.name, role.least, asked] for role, asked in roles if role.least]
-        return json.dumps([self.queue, list(self.priority_class), sets], sort_keys=True)
+        yield from ([role.name, role.least, asked] for role, asked in roles if role.least)
 
-    def _base_sets(self) -> Iterator[Manifest]:
-        yield from (role.pod_set(role.least) for role in self.roles if role.least)
+    @property
+    def least(self) -> tuple[PodSet, ...]:
+        """The pods of what runs at least."""
+        return tuple(each.pods(each.least) for each in self.roles if each.least)
 
     def base_workload(self, priority: int | None) -> Manifest:
         """Return the Workload of what runs at least, with the value of its priority class."""
-        return self._workload(self.base, list(self._base_sets()), priority, with_class=True)
+        sets = [role.pod_set(role.least) for role in self.roles if role.least]
+        made = self._workload(self.base, sets, priority, with_class=True)
+        made["metadata"]["annotations"] |= {FORM: self.form}
+        return made
 
     def slice_workload(
         self,
@@ -149,13 +168,13 @@ class Demand:
         number: int,
         count: int,
         priority: int | None,
-        domain: Mapping[str, str] | None = None,
+        where: Mapping[str, str] | None = None,
     ) -> Manifest:
         """Return a Workload of nodes beyond the minimum, which is less important than any minimum.
 
-        `domain`: the labels of the machines among which they must be, since others of the role are.
+        `where`: the labels of the machines among which they must be, since others of the role are.
         """
-        lower, sets = (priority or 0) - 1, [role.pod_set(count, domain)]
+        lower, sets = (priority or 0) - 1, [role.pod_set(count, where)]
         made = self._workload(self.slice(role.name, number), sets, lower, with_class=False)
         made["metadata"]["labels"][SLICE] = role.name
         return made
@@ -181,7 +200,7 @@ class Demand:
                 "labels": self.labels,
                 "finalizers": [IN_USE],
                 "ownerReferences": [self.owner],
-                **({"annotations": notes} if notes else {}),
+                "annotations": notes,
             },
             "spec": {"queueName": self.queue, "podSets": sets, **named, **value},
         }
@@ -234,6 +253,15 @@ def counted(metadata: Manifest, pod: Manifest) -> Manifest:
         spec["initContainers"] = [container(each) for each in pod["initContainers"]]
     kept = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
     return {"metadata": kept, "spec": spec} if kept else {"spec": spec}
+
+
+def _without_amounts(template: Manifest) -> Manifest:
+    """Return a pod template without what its containers ask for."""
+    spec = dict(template.get("spec") or {})
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            spec[name] = [{k: v for k, v in each.items() if k != "resources"} for each in spec[name]]
+    return {**template, "spec": spec}
 
 
 def _topology(template: Manifest) -> Manifest:

@@ -26,11 +26,20 @@ TOPOLOGY: Final = {
 }
 UNCONSTRAINED: Final = f"{GROUP}/podset-unconstrained-topology"
 
+REPLACES: Final = f"{GROUP}/workload-slice-replacement-for"
+"""On a Workload: the one, as namespace/name, whose quota it takes over when it is admitted. Kueue asks for
+the difference alone, in the same flavours, and finishes the other one."""
+CHAIN: Final = f"{GROUP}/workload-slice-name"
+"""On a Workload that replaces others: the first of them, which the pods of all of them name."""
+
 GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 """On slices: for whom they are given back. Their quota is free once no pod uses it."""
 
 HELD: Final = "elasticjob.dlrover/grows-after"
 """On the base: when the job may grow again."""
+
+ROOM_FOR: Final = "elasticjob.dlrover/room-made-for"
+"""On the base: for which Workloads slices were given back, and when; no time where that was in vain."""
 
 QUOTA_RESERVED, ADMITTED, EVICTED, FINISHED = "QuotaReserved", "Admitted", "Evicted", "Finished"
 PODS_READY, REQUEUED = "PodsReady", "Requeued"
@@ -45,6 +54,7 @@ class PodSet(View, frozen=True):
     name: str = "main"
     count: int = 1
     template: Manifest = {}
+    topology_request: Manifest = {}
 
 
 class Assignment(View, frozen=True):
@@ -167,6 +177,16 @@ class Workload(Object, frozen=True):
         waits = self.spec.active and not gone  # Evicted stays True until it is admitted again
         return waits and not self.reserved and not self.finished
 
+    @property
+    def chain(self) -> str:
+        """The Workload that its pods name: the first of those that replaced each other."""
+        return self.metadata.annotations.get(CHAIN) or self.metadata.name
+
+    @property
+    def replaces(self) -> str:
+        """The Workload that it takes the place of when it is admitted, "" for none."""
+        return self.metadata.annotations.get(REPLACES, "").rpartition("/")[2]
+
     def count(self, pod_set: str) -> int:
         """Return how many pods of a pod set it is for."""
         return sum(each.count for each in self.spec.pod_sets if each.name == pod_set)
@@ -214,6 +234,7 @@ class ClusterQueueSpec(View, frozen=True):
     cohort_name: str = ""
     resource_groups: list[ResourceGroup] = []
     stop_policy: str = "None"
+    queueing_strategy: str = "BestEffortFIFO"
 
 
 class ClusterQueue(Object, frozen=True):
@@ -236,9 +257,11 @@ class Cohort(Object, frozen=True):
 
 
 class ResourceFlavorSpec(View, frozen=True):
-    """What pods of a flavour carry to land on its machines."""
+    """What pods of a flavour carry to land on its machines, and which of these let them in."""
 
     node_labels: dict[str, str] = {}
+    node_taints: list[Manifest] = []
+    topology_name: str = ""
     tolerations: list[Manifest] = []
 
 

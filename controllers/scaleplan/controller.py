@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -62,7 +63,10 @@ class PlansReconciler:
         if job is not None and resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         lives = self.caches.lives(resource.metadata.uid, self.now()) if resource and grant else ()
-        return Seen(as_admitted(job, grant) if job else None, resource, plans, grant, lives)
+        seen = Seen(as_admitted(job, grant) if job else None, resource, plans, grant, lives)
+        if job is None or grant is None or self.admission is None:
+            return seen
+        return replace(seen, never=partial(self.admission.never, job))
 
 
 def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:

@@ -14,10 +14,9 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS
+from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -45,8 +44,8 @@ class Jobs(Protocol):
     def find(self, key: Key) -> CustomResource | None:
         """Return a job from memory."""
 
-    def demand(self, job: Any) -> Demand:
-        """Return what a job asks of its queue."""
+    def demand(self, job: Any, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
 
     def selector(self, key: Key) -> str:
         """Return the label selector of a job's pods."""
@@ -77,9 +76,9 @@ class ElasticJobs:
         """Return a job from memory."""
         return self.caches.jobs.get(key)
 
-    def demand(self, job: ElasticJob) -> Demand:
-        """Return what a job asks of its queue."""
-        resource = self.caches.resources.get(job.key)
+    def demand(self, job: ElasticJob, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
+        resource = planned or self.caches.resources.get(job.key)
         if resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         return demand_of(job, resource, self.master)
@@ -124,6 +123,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         priority_class=_class_of(job),
         prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
         elsewhere=not is_ours(job),
+        mixed=about.annotations.get(FLAVORS) == ANY,
         ready=is_true(job.status.conditions, RUNNING),
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,
@@ -133,10 +133,22 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
 
 
 def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
-    """Return how many nodes each role should have: as asked last, by plans or else by the user."""
+    """Return how many nodes each role should have: as asked last, by an autoscaler, by plans or by the user.
+
+    An autoscaler writes into the JobResource: what is there and was not written by us is asked for.
+    """
     asked = {role: spec.replicas for role, spec in job.spec.roles.items() if spec.replicas is not None}
-    kept = counts(resource.metadata.annotations.get(names.WANTED)) if resource else {}
-    return asked | {role: count for role, count in kept.items() if role in job.spec.roles}
+    if resource is None:
+        return asked
+    about = resource.metadata.annotations
+    written, kept = counts(about.get(names.SIZES)), counts(about.get(names.WANTED))
+    now = {role: spec.replicas for role, spec in resource.spec.replica_resource_specs.items()}
+    scaled = {
+        role: job.spec.range_of(role).clamp(count)
+        for role, count in now.items()
+        if role in job.spec.roles and count is not None and count != written.get(role, count)
+    }
+    return asked | {role: count for role, count in kept.items() if role in job.spec.roles} | scaled
 
 
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
@@ -146,14 +158,14 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
     asked = wanted(job, resource)
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
-        amounts = _largest(job, role, resource)
+        amounts = largest(job, role, resource)
         template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
-        largest = (range_.largest if range_.largest is not None else most) + spec.spares
+        limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
-        yield Role(role, template, least, most, unit=range_.unit, most=max(largest, most), repeats=repeats)
+        yield Role(role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats)
 
 
 def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
@@ -165,7 +177,7 @@ def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
     return (replace(first, least=least, wanted=max(least, first.wanted)), *roles[1:])
 
 
-def _largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
+def largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
     """Return what plans gave to the nodes of a role: of single nodes that have more, the most of each."""
     specs = resource.spec.replica_resource_specs if resource else {}
     common = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,19 +16,38 @@ from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GATED_BY, GIVEN_BACK, HELD, Reclaimable, Workload
+from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
+from elasticjob.controllers.kueue.workload import (
+    CHAIN,
+    FLAVOR,
+    GATED_BY,
+    GIVEN_BACK,
+    HELD,
+    REPLACES,
+    ROOM_FOR,
+    AdmissionCheck,
+    Reclaimable,
+    Workload,
+)
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
-from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, workload
+from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, flavored, workload
 
 EVICTED = {"Evicted": "Preempted"}
 READY = {"PodsReady": "Started"}
 ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
-def seen(given: Demand | None, *workloads: Workload, lives: tuple[Any, ...] = (), **more: Any) -> Seen:
-    known: Market = market([cluster_queue("all", "4")], workloads)
+def seen(
+    given: Demand | None,
+    *workloads: Workload,
+    lives: tuple[Any, ...] = (),
+    rooms: Room | None = None,
+    **more: Any,
+) -> Seen:
+    more |= {"reclaim": Reclaim(rooms={"w": rooms}, waiting=frozenset({"w"}))} if rooms else {}
+    known: Market = market([more.pop("cluster_queue", cluster_queue("all", "4"))], workloads)
     return Seen(given, workloads, lives, market=known, queue="all", **more)
 
 
@@ -79,9 +99,25 @@ BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
 PAIR = demand(2, 2)
 FOURS = demand(6, 2, unit=2)
+TWO_CORES: Any = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
 ELSEWHERE = demand(elsewhere=True, ready=True)
+(WORKER,) = demand().roles
+DOUBLED = replace(demand(2), roles=(replace(WORKER, wanted=2, template=TWO_CORES),))
+BESIDE = {REPLACES: f"ml/{BASE}", CHAIN: BASE}
+WAITS = workload(PAIR.base, 2, annotations=BESIDE)
+LARGER = admitted(PAIR.base, 2, annotations=BESIDE)
+LET_GO = ["base let go", "-base"]
+ONLY_BASE = [f"+{DOUBLED.base} 1"]
+WAITS_TOO = workload(
+    f"{DOUBLED.base}-worker-1", slice_=True, annotations={REPLACES: f"ml/{ONE}", CHAIN: ONE}, age=31
+)
+WITH_CHECKS = msgspec.structs.replace(
+    admitted(), status=msgspec.structs.replace(admitted().status, admission_checks=[AdmissionCheck("c")])
+)
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
+SERVED = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": (NOW - JUDGED).isoformat()})})
+IN_VAIN = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": ""})})
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
 OWNER = OwnerReference("elastic.iml.github.io/v1alpha1", "ElasticJob", "digits", "job-1")
 OWNED = msgspec.structs.replace(admitted("made").metadata, owner_references=[OWNER])
@@ -98,10 +134,14 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("a pod of it is left", seen(None, admitted(), lives=RUNS), []),
         ("it is being deleted", seen(None, admitted(deleted=True)), ["base let go"]),
         (
-            "the job asks for something else",
-            seen(demand(2, 2), admitted(), lives=(ended(workload=BASE),)),
+            "the job is in another queue",
+            seen(replace(demand(), queue="b"), admitted(), lives=(ended(workload=BASE),)),
             ["base let go", "-base"],
         ),
+        ("the job asks for less", seen(demand(), admitted(PAIR.base, 2)), []),
+        ("another has taken its place", seen(PAIR, admitted(), LARGER, lives=RUNS), ["base let go", "-base"]),
+        ("one that waits is not needed any more", seen(demand(), admitted(), WAITS, lives=RUNS), LET_GO),
+        ("and where the job leaves", seen(PAIR, admitted(true=EVICTED), WAITS, lives=RUNS), LET_GO),
     ],
     rules.finish_with_the_job: [
         (
@@ -212,13 +252,56 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
                 demand(2),
                 admitted(true=READY),
                 admitted(ONE),
-                giving=frozenset({ONE}),
+                reclaim=Reclaim({("ml", ONE): "w/1"}),
                 lives=BOTH,
             ),
             [f"base {HELD}", f"slice 1 {GIVEN_BACK}"],
         ),
     ],
-    rules.ask_for_more: [
+    rules.remember_for_whom_slices_are_given_back: [
+        (
+            "others wait",
+            seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w"})),
+            [f"base {ROOM_FOR}"],
+        ),
+        ("its room is there, in vain", seen(demand(), SERVED, rooms=Room.FREE), [f"base {ROOM_FOR}"]),
+        ("its room has been taken", seen(demand(), SERVED, rooms=Room.TAKEN), []),
+        ("slices still leave", seen(demand(), SERVED, rooms=Room.COMING), [f"base {ROOM_FOR}"]),
+        ("it does not wait any more", seen(demand(), SERVED), [f"base {ROOM_FOR}"]),
+        ("it was in vain", seen(demand(), IN_VAIN, rooms=Room.VAIN), []),
+    ],
+    rules.ask_for_larger_ones: [
+        ("the base is for less", seen(PAIR, admitted(), lives=RUNS), ["+base 2"]),
+        ("the base is for more", seen(demand(), admitted(PAIR.base, 2), lives=RUNS), []),
+        ("it waits already", seen(PAIR, admitted(), WAITS, lives=RUNS), []),
+        ("the base waits itself", seen(PAIR, workload()), []),
+        (
+            "pods are to have more",
+            seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),
+            [f"+{DOUBLED.base} 1", "+slice 1 1 -1"],
+        ),
+        ("not slices, where others wait", seen(DOUBLED, admitted(), admitted(ONE), crowded=True), ONLY_BASE),
+        ("nor soon after", seen(DOUBLED, HELD_BACK, admitted(ONE), lives=BOTH), ONLY_BASE),
+        ("it has admission checks", seen(PAIR, WITH_CHECKS, lives=RUNS), []),
+    ],
+    rules.withdraw_what_waited_too_long: [
+        (
+            "a slice waits too long",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+        (
+            "a slice waits",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
+            [],
+        ),
+        (
+            "a larger slice waits too long",
+            seen(DOUBLED, admitted(), admitted(ONE), WAITS_TOO, lives=BOTH),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+    ],
+    rules.ask_for_idle_quota: [
         (
             "all of it is idle",
             seen(demand(3), admitted(true=READY), lives=RUNS),
@@ -228,6 +311,36 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             "some of it is idle",
             seen(demand(9, most=9), admitted(true=READY), lives=RUNS),
             [f"+slice {n} 1 -1" for n in (1, 2, 3)],
+        ),
+        (
+            "what is idle is of another flavour than the base",
+            seen(
+                demand(3),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
+            ),
+            [],
+        ),
+        (
+            "some is of that of the base",
+            seen(
+                demand(4),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "2", "g": "4"}),
+            ),
+            ["+slice 1 1 -1"],
+        ),
+        (
+            "the job takes any flavour",
+            seen(
+                demand(3, mixed=True),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
+            ),
+            ["+slice 1 1 -1", "+slice 2 1 -1"],
         ),
         ("in units", seen(FOURS, admitted(FOURS.base, 2, true=READY)), ["+slice 1 2 -1"]),
         ("others wait", seen(demand(3), admitted(true=READY), lives=RUNS, crowded=True), []),
@@ -242,16 +355,8 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ),
         ("its own pods do not start", seen(demand(3), admitted(age=31)), []),
         ("not admitted itself", seen(demand(3), workload()), []),
-        (
-            "a slice waits too long",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
-            [f"base {HELD}", "slice 1 let go", "-slice 1"],
-        ),
-        (
-            "a slice waits",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
-            [],
-        ),
+    ],
+    rules.give_up_the_surplus: [
         (
             "fewer are wanted, and the pod of a slice has room in the base",
             seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
@@ -397,3 +502,15 @@ def test_a_slice_is_asked_for_where_the_base_is() -> None:
 def test_the_server_itself_is_asked_before_the_place_of_a_pod_that_has_succeeded_is_returned() -> None:
     given = seen(demand(), admitted(), lives=(succeeded(workload=BASE),))
     assert frees(decide(given, NOW))
+
+
+def test_growth_names_the_machines_of_the_flavour_that_the_base_has() -> None:
+    labels = {"f": {"gpu": "a100"}, "g": {"gpu": "h100"}}
+    gpus = [
+        FLAVOR.convert({"metadata": {"name": f}, "spec": {"nodeLabels": has}}) for f, has in labels.items()
+    ]
+    found = seen(demand(2), admitted(true=READY), lives=RUNS)
+    known = market([flavored("all", {"g": "4", "f": "4"})], found.workloads, flavors=gpus)
+    [made] = [a for a in decide(replace(found, market=known), NOW).actions if isinstance(a, Create)]
+    [pods] = made.manifest["spec"]["podSets"]
+    assert pods["template"]["spec"]["nodeSelector"] == {"gpu": "a100"}

@@ -35,9 +35,12 @@ def seen(
     grant: Grant | None = None,
     lives: tuple[Life, ...] = (),
     asked: dict[str, int] | None = None,
+    was: dict[str, int] | None = None,
     **made: Any,
 ) -> Seen:
     found = resource(**made)
+    if was:
+        found.metadata.annotations[names.SIZES] = names.written(was)
     if asked:
         found.metadata.annotations[names.WANTED] = msgspec.json.encode(asked).decode()
     return Seen(job_, found, plans, grant, lives)
@@ -166,6 +169,12 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "worker {'replicas': 3}",
         ),
         (
+            "an autoscaler asks for more than is admitted",
+            seen(sizes={"worker": 4}, grant=granted(base=1, one=1), asked={"worker": 2}, was={"worker": 2}),
+            "QueueFollowed",
+            "worker {'replicas': 2}",
+        ),
+        (
             "a job that was evicted begins with its minimum",
             seen(sizes={"worker": 3}, grant=Grant("team", least={"worker": 1})),
             "QueueFollowed",
@@ -234,6 +243,19 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
 
 def test_every_rule_has_a_row() -> None:
     assert ROWS.keys() == set(rules.RULES)
+
+
+def test_what_another_manager_asks_for_is_wanted_like_what_the_spec_asks_for() -> None:
+    """Of an autoscaler: fewer stay fewer, and more wait until the queue admits them."""
+    fewer = seen(sizes={"worker": 2}, was={"worker": 3}, asked={"worker": 3}, grant=granted(base=1, one=2))
+    assert rules.follow_the_queue(fewer, NOW) is None
+    more = seen(sizes={"worker": 4}, was={"worker": 2}, asked={"worker": 2}, grant=granted(base=1, one=1))
+    plan_ = rules.follow_the_queue(more, NOW)
+    assert plan_ is not None
+    (write,) = plan_.actions
+    assert isinstance(write, Apply)
+    kept = write.manifest["metadata"]["annotations"]
+    assert (kept[names.WANTED], kept[names.SIZES]) == ('{"worker": 4}', '{"worker": 2}')
 
 
 def test_an_automatic_plan_for_memory_waits_for_a_manual_one() -> None:

@@ -5,6 +5,7 @@ head         of each queue: the one that has preempted others, then by priority,
 cycle        heads that need not borrow first; one that waits for its victims keeps what it needs
 preemption   only for as much as the queue's own quota: LowerPriority within a queue; reclaimWithinCohort Any,
              from queues that borrow, and not to borrow
+replacement  of a Workload that holds quota: for the difference alone; the other one is finished then
 inadmissible what neither fits nor preempts waits until quota is returned, and a second more
 """
 
@@ -17,7 +18,7 @@ from math import inf
 from typing import Any, Final
 
 from benchmarks.chaos.quota import Number, Queue, holds, is_true, request, usage
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, REPLACES, WORKLOAD
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.queues.server import Server
@@ -44,6 +45,8 @@ class Kueue:
     """Workloads by name as they were when they neither fitted nor preempted."""
     retry: datetime | None = None
     """When they are looked at again."""
+    refused: set[str] = field(default_factory=set)
+    """Workloads that are never admitted, for reasons that are not modelled."""
     _seen: tuple[dict[str, Queue], dict[str, Number]] = field(default_factory=lambda: ({}, {}))
 
     def queues(self) -> dict[str, Queue]:
@@ -120,7 +123,7 @@ class Kueue:
         plans = [self._plan(each, market, counted) for each in self._heads(every)]
         moved, preempted = False, list[Manifest]()
         for _, _, each, victims in sorted(plans, key=lambda plan: plan[:2]):
-            name, queue, asked = each["metadata"]["name"], self.queue_of(each), needs(each)
+            name, queue, asked = each["metadata"]["name"], self.queue_of(each), self._asked(each)
             if victims is None:
                 self.inadmissible[name] = _state(each)
                 if condition(each, "QuotaReserved") != ("False", "Pending"):
@@ -142,7 +145,7 @@ class Kueue:
         return moved
 
     def _heads(self, every: Iterable[Manifest]) -> list[Manifest]:
-        waiting = [each for each in every if self._waits(each)]
+        waiting = [e for e in every if self._waits(e) and e["metadata"]["name"] not in self.refused]
         states = {each["metadata"]["name"]: _state(each) for each in waiting}
         self.inadmissible = {n: state for n, state in self.inadmissible.items() if states.get(n) == state}
         self.preemptors = {queue: name for queue, name in self.preemptors.items() if name in states}
@@ -157,7 +160,7 @@ class Kueue:
         return self.preemptors.get(self.queue_of(workload)) == name
 
     def _plan(self, workload: Manifest, market: _Market, counted: list[Manifest]) -> _Plan:
-        queue, asked = self.queue_of(workload), needs(workload)
+        queue, asked = self.queue_of(workload), self._asked(workload)
         after, victims = market.copy(), list[Manifest]()
         if market.available(queue) < asked:
             victims = self._victims(workload, queue, asked, market, counted)
@@ -175,6 +178,17 @@ class Kueue:
             why = "InClusterQueue" if self.queue_of(victim) == queue else "InCohortReclamation"
             self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
         return bool(fresh)
+
+    def _replaced(self, workload: Manifest) -> Manifest | None:
+        """The Workload whose quota this one takes over (its workloadslicing.go)."""
+        _, _, name = workload["metadata"].get("annotations", {}).get(REPLACES, "").rpartition("/")
+        found = self.server.found(WORKLOAD, name, workload["metadata"]["namespace"]) if name else None
+        same = found and holds(found) and self.queue_of(found) == self.queue_of(workload)
+        return found if same else None
+
+    def _asked(self, workload: Manifest) -> Number:
+        old = self._replaced(workload)
+        return needs(workload) - (usage(old) if old else 0)
 
     def _waits(self, workload: Manifest) -> bool:
         if reserved(workload) or is_true(workload, "Finished") or not workload["spec"].get("active", True):
@@ -199,7 +213,10 @@ class Kueue:
         for type_ in ("Evicted", "Preempted"):
             if condition(workload, type_)[0]:
                 changed[type_] = ("False", "QuotaReserved")
+        old = self._replaced(workload)
         self.tell(workload, admission=admission, **changed)
+        if old is not None:
+            self.tell(old, Finished=("True", "WorkloadSliceReplaced"))
 
     def _victims(
         self, workload: Manifest, queue: str, asked: Number, market: _Market, counted: Iterable[Manifest]

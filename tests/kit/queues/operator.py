@@ -74,6 +74,15 @@ class Watch:
         self._waiting.append((self._last, event))
         loop.call_at(self._last, self._deliver)
 
+    def lose(self) -> None:
+        """The server does not have the kind any more."""
+        self.cache.served = False
+        self.begin([], self.cache.version)
+
+    def find(self) -> None:
+        """The server has the kind again."""
+        self.cache.served = True
+
     def stall(self, seconds: float) -> None:
         """Nothing comes for a while."""
         self._last = max(self._last, asyncio.get_running_loop().time() + seconds)
@@ -136,7 +145,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         return spec
 
     workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
-    queues = Queues(workloads, locals_, clusters, flavors, cohorts)
+    queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=server.has_workloads)
     admission = Admission(queues, ElasticJobs(caches, master))
     counters = Counters(CollectorRegistry())
     served = Served(client, now)

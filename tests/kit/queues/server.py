@@ -33,12 +33,17 @@ class Server:
         self.writes = 0
         self.away = False
         self.webhook_away = False
+        self.uninstalled = False
+        """Whether the definition of Workloads is deleted."""
         self.trouble = 0.0
         """How likely a request fails."""
         self._born = 0
         self._kinds: dict[str, Kind[Any]] = {}
         self._heard: list[Heard] = []
         self._applied: dict[tuple[str, str, str], Manifest] = {}
+
+    async def has_workloads(self) -> bool:
+        return not self.uninstalled
 
     def listen(self, heard: Heard) -> None:
         self._heard.append(heard)
@@ -172,6 +177,8 @@ class Server:
         for field in ("uid", "resourceVersion"):
             if about.get(field, old["metadata"][field]) != old["metadata"][field]:
                 raise Conflict(409, "Conflict", f"{field} differs")
+        if subresource == "resize":
+            raise NotFound(404, "NotFound", "the server has no such subresource")
         given = {subresource: patch[subresource]} if subresource else {**patch}
         if not subresource:
             given.pop("status", None)
@@ -246,6 +253,8 @@ class Server:
             raise ServerError(500, "InternalError", "etcdserver: request timed out")
         if self.webhook_away and kind.resource == WORKLOAD.resource and verb in ("create", "apply", "patch"):
             raise ServerError(500, "InternalError", 'failed calling webhook "vworkload.kb.io"')
+        if self.uninstalled and kind.resource == WORKLOAD.resource and verb == "create":
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
 
     async def _answered(self, kind: Kind[Any], stored: Manifest) -> Any:
         """The way back of an answer, which may be lost."""

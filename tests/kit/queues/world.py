@@ -12,6 +12,7 @@ from benchmarks.chaos import quota
 from benchmarks.chaos.quota import is_true
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import (
     CLUSTER_QUEUE,
@@ -131,6 +132,13 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
+    def uninstall_kueue(self) -> None:
+        """With its definitions all of its objects go, as far as finalizers let them."""
+        self.kueue.up, self.server.uninstalled = False, True
+        for kind in (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR):
+            for each in self.server.every(kind):
+                self.server.remove(kind, each)
+
     def _workload_changed(self, new: Manifest | None) -> None:
         """Others give back what is taken from them, when their pods have left."""
         if new is None:
@@ -247,6 +255,23 @@ class World:
         sizes = {"worker": {"replicas": replicas}}
         spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
         self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
+    def plan_amounts(self, name: str, cpu: int, manual: bool) -> None:
+        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
+        sizes = {"worker": {"resource": {"cpu": str(cpu)}}}
+        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
+        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
+    def autoscale(self, name: str, replicas: int) -> None:
+        """An autoscaler writes through the scale subresource."""
+        if found := self.server.found(JOBRESOURCE, name, TEAM):
+            sizes = found["spec"]["replicaResourceSpecs"]
+            worker = {**sizes["worker"], "replicas": replicas}
+            self.server.change(
+                JOBRESOURCE,
+                found,
+                spec={**found["spec"], "replicaResourceSpecs": {**sizes, "worker": worker}},
+            )
 
     def delete_job(self, name: str) -> None:
         if found := self.server.found(ELASTICJOB, name, TEAM):
