@@ -16,6 +16,8 @@ from elasticjob.controllers.kueue.workload import (
     IN_USE,
     JOB_UID,
     PROVISIONING,
+    SLICE_SIZE,
+    SLICE_TOPOLOGY,
     TOPOLOGY,
     UNCONSTRAINED,
     WORKLOAD,
@@ -78,7 +80,7 @@ class Role:
 
     def pod_set(self, count: int, where: Mapping[str, str] | None = None) -> Manifest:
         """Return pods of this role as they stand in a Workload, on machines with these labels."""
-        asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
+        asked = {"topologyRequest": found} if (found := _topology(self.template, count)) else {}
         return {"name": self.name, "count": count, "template": self._on(where), **asked}
 
     def _on(self, where: Mapping[str, str] | None) -> Manifest:
@@ -264,9 +266,12 @@ def _without_amounts(template: Manifest) -> Manifest:
     return {**template, "spec": spec}
 
 
-def _topology(template: Manifest) -> Manifest:
+def _topology(template: Manifest, count: int = 0) -> Manifest:
     annotations: Manifest = (template.get("metadata") or {}).get("annotations") or {}
     found: Manifest = {word: annotations[name] for name, word in TOPOLOGY.items() if name in annotations}
     if annotations.get(UNCONSTRAINED) == "true":
         found["unconstrained"] = True
+    level, size = annotations.get(SLICE_TOPOLOGY), number(annotations.get(SLICE_SIZE))
+    if level and size > 0 and count and count % size == 0:  # Kueue refuses any other
+        found |= {"podSetSliceRequiredTopology": level, "podSetSliceSize": size}
     return {**found, "podIndexLabel": LABEL_INDEX} if found else {}

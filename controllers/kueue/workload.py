@@ -24,6 +24,9 @@ TOPOLOGY: Final = {
     f"{GROUP}/podset-required-topology": "required",
     f"{GROUP}/podset-preferred-topology": "preferred",
 }
+SLICE_TOPOLOGY: Final = f"{GROUP}/podset-slice-required-topology"
+SLICE_SIZE: Final = f"{GROUP}/podset-slice-size"
+"""How many pods of a pod set must be in one domain of that level."""
 UNCONSTRAINED: Final = f"{GROUP}/podset-unconstrained-topology"
 
 REPLACES: Final = f"{GROUP}/workload-slice-replacement-for"

@@ -44,4 +44,6 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained("manageJobsWithoutQueueName*", "*", SETTINGS),
     Explained("managedJobsNamespaceSelector*", "*", SETTINGS),
     Explained("a LocalQueue called default", "*", SETTINGS),
+    Explained("the label is taken away from one that waits*", "*: *a.*", SETTINGS),
+    Explained("the label is taken away from one that waits*", "*: quota of q", SETTINGS),
 )
