@@ -25,8 +25,7 @@ from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
 from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
-from elasticjob.controllers.kueue.kinds.dijob import DIJobs
-from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
+from elasticjob.controllers.kueue.kinds import KINDS, Sources
 from elasticjob.controllers.kueue.presence import stays
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
@@ -93,7 +92,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     now = operator.clock.now
 
     def applier(manager: str) -> Applier:
-        return Applier(client, operator.recorder, manager)
+        return Applier(client, operator.recorder, manager, caches)
 
     orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
 
@@ -101,7 +100,10 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
         return spec
 
-    admission = Admission(_queues(operator, settings), ElasticJobs(caches, master))
+    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
+    queues, sources = _queues(operator, settings), Sources(caches, found.jobs, master)
+    kinds = [make(sources) for make in KINDS]
+    admissions = {each.kind: Admission(queues, each) for each in kinds}
     reconcile_job = jobs.JobReconciler(
         caches,
         applier(jobs.MANAGER),
@@ -111,23 +113,23 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         now,
         new_token,
         Served(client, now),
-        admission,
+        admissions[ELASTICJOB],
         rush=rush,
     )
     reconcile_nodes = nodes.NodesReconciler(
-        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission, rush=rush
+        caches,
+        applier(nodes.MANAGER),
+        orphans,
+        now,
+        rooms=Rooms(caches),
+        admission=admissions[ELASTICJOB],
+        rush=rush,
     )
-    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(
-        client, admission.queues, admission.jobs, applier(queue.MANAGER), now
+    reconcile_plans = plans.PlansReconciler(
+        caches, applier(plans.MANAGER), counters, now, admissions[ELASTICJOB]
     )
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
-    )
-    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
-    admission_of_dijobs = Admission(admission.queues, DIJobs(found.jobs, caches.pods))
-    reconcile_queue_of_dijobs = queue.QueueReconciler(
-        client, admission.queues, admission_of_dijobs.jobs, applier(queue.MANAGER), now
     )
     reconcile_dijobs = dijobs.DIJobReconciler(
         found,
@@ -137,14 +139,15 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         counters.dijobs,
         settings.di_server_key_file,
         settings.di_graceful,
-        admission_of_dijobs,
+        admissions[DIJOB],
     )
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
-    operator.add(queue.controller(reconcile_queue, settings.concurrency))
+    for each in admissions.values():
+        workloads = queue.QueueReconciler(client, each, applier(queue.MANAGER), now)
+        operator.add(queue.controller(workloads, settings.concurrency))
     operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
-    operator.add(queue.controller(reconcile_queue_of_dijobs, settings.concurrency))
     operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
     return operator
 

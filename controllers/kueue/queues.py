@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
@@ -19,14 +17,12 @@ from elasticjob.controllers.kueue.reclaim import Reclaim, claimed, crowds, recla
 from elasticjob.controllers.kueue.replacement import Holdings, never
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
-    MULTIKUEUE,
     ClusterQueue,
     Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
 )
-from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.controllers.passes.plan import soonest
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.crd.model import CustomResource
@@ -92,20 +88,6 @@ class Queues:
     def on(self) -> bool:
         """Whether the cluster has Kueue, and keeps it: a kind that goes away evicts nobody."""
         return self.workloads.served and not self._leaves
-
-    def admits(self, job: CustomResource) -> bool:
-        """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
-        if not self.on or not self.queue(job):
-            return False
-        return not isinstance(job, ElasticJob) or is_ours(job) or job.spec.managed_by == MULTIKUEUE
-
-    def queue(self, job: CustomResource) -> str:
-        """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
-        if not (isinstance(job, ElasticJob) and job.spec.suspend):
-            mine = self.of(job.key, job.metadata.uid)
-            if base := next((each for each in mine if each.reserved and not is_slice(each)), None):
-                return base.spec.queue_name
-        return queue_of(job)
 
     def of(self, key: Key, uid: str = "") -> tuple[Workload, ...]:
         """Return the Workloads of a job; those of an earlier job of its name have another owner."""

@@ -52,6 +52,14 @@ class DIJobs:
         """Return a job from memory."""
         return self.jobs.get(key)
 
+    def queue(self, job: DIJob) -> str:
+        """Return the LocalQueue that a job names, "" for none."""
+        return queue_of(job)
+
+    def suspended(self, job: DIJob) -> bool:
+        """Whether a job never runs, in a cluster without the webhook."""
+        return bool(problems(job))
+
     def demand(self, job: DIJob, planned: object = None) -> Demand:
         """Return what a job asks of its queue."""
         uid = job.metadata.uid

@@ -1,4 +1,4 @@
-"""The kinds of jobs that a queue admits, one row each: what they ask, and where their pods are."""
+"""ElasticJobs in a queue: the base is the master and each role at its minimum, what is beyond are slices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from elasticjob.api.readings import counts
 from elasticjob.api.resources import NOTHING, Resources, container_requests
@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
-from elasticjob.controllers.kueue.workload import PREBUILT
+from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
@@ -26,41 +26,12 @@ from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.rules import policy
 from elasticjob.controllers.passes.triggers import job_of, life_changed
 from elasticjob.kube.controller.predicates import Predicate
-from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Pod
 
 RUNNING: Final = "Running"
 Template = Callable[[ElasticJob], Manifest]
-
-
-class Jobs(Protocol):
-    """A kind of jobs."""
-
-    @property
-    def kind(self) -> Kind[Any]: ...
-
-    def find(self, key: Key) -> CustomResource | None:
-        """Return a job from memory."""
-
-    def demand(self, job: Any, planned: JobResource | None = None) -> Demand:
-        """Return what a job asks of its queue, or would with another JobResource."""
-
-    def selector(self, key: Key) -> str:
-        """Return the label selector of a job's pods."""
-
-    def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
-        """Return all pods of a job: from memory, or as they were read from the server."""
-
-    def job_of(self, pod: Pod) -> Iterable[Key]:
-        """Return the job of a pod, as a key."""
-
-    def matters(self) -> Predicate:
-        """Return the predicate: a pod changed in a way that its quota depends on."""
-
-    def labels(self, machine: str) -> Mapping[str, str]:
-        """Return the labels of a machine, as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +46,14 @@ class ElasticJobs:
     def find(self, key: Key) -> ElasticJob | None:
         """Return a job from memory."""
         return self.caches.jobs.get(key)
+
+    def queue(self, job: ElasticJob) -> str:
+        """Return the LocalQueue that a job names, here or in the manager cluster of MultiKueue."""
+        return queue_of(job) if is_ours(job) or job.spec.managed_by == MULTIKUEUE else ""
+
+    def suspended(self, job: ElasticJob) -> bool:
+        """Whether the user has suspended a job."""
+        return job.spec.suspend
 
     def demand(self, job: ElasticJob, planned: JobResource | None = None) -> Demand:
         """Return what a job asks of its queue, or would with another JobResource."""

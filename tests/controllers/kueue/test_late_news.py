@@ -13,6 +13,7 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.views import POD
+from hack.cluster.queues import cluster_queue
 from tests.kit.queues.kueue import reserved
 from tests.kit.queues.loop import run
 from tests.kit.queues.operator import KUEUES
@@ -27,7 +28,7 @@ def play(scene: Scene, **quotas: int) -> World:
     async def main() -> World:
         world = World(Random(0))
         for name, amount in quotas.items():
-            world.resize_queue(name, amount)
+            world.set_queue(cluster_queue(name, {"cpu": str(amount)}, cohort="c"))
         world.start()
         try:
             await scene(world)

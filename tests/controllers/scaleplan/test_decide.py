@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from elasticjob.api.resources import Resources
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -49,6 +51,13 @@ def seen(
 def granted(**counts: int) -> Grant:
     """Places for workers, by the name of their Workload."""
     places = tuple(Place(name, "worker", count) for name, count in counts.items())
+    return Grant("team", admitted=True, least={"worker": 1}, places=places)
+
+
+def for_memory(*each: str) -> Grant:
+    """Places for a worker with so much memory each."""
+    amounts = [{"main": Resources.parse({"memory": memory})} for memory in each]
+    places = tuple(Place(f"w{n}", "worker", 1, amounts=found) for n, found in enumerate(amounts))
     return Grant("team", admitted=True, least={"worker": 1}, places=places)
 
 
@@ -111,6 +120,15 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.carry_out_the_next: [
         ("the next is carried out", seen(up()), "ScalePlanStarted", "worker {'replicas': 3}", "up Scaling"),
+        (
+            "the queue could never give so much",
+            replace(
+                seen(plan("up", memory={"worker": "9Gi"})),
+                never=lambda _: "queue team has 8Gi memory at most",
+            ),
+            "Impossible",
+            "up Failed",
+        ),
         (
             "it was folded in, and the pass died",
             seen(up(), sizes={"worker": 3}, folded="up/plan-up"),
@@ -182,6 +200,18 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         ),
     ],
     rules.finish_plans: [
+        (
+            "the queue has not admitted the memory that an optimizer asked for",
+            seen(
+                plan("up", memory={"worker": "2Gi"}, phase="Scaling", started=LONG_AGO),
+                status=READY,
+                resources={"worker": {"memory": "2Gi"}},
+                grant=for_memory("1Gi", "512Mi"),
+            ),
+            "PlansFinished",
+            "worker {'replicas': 2, 'resource': {'memory': '1Gi'}}",
+            "up Failed",
+        ),
         ("all are ready", seen(SCALING, sizes={"worker": 3}, status=READY), "PlansFinished", "up Succeeded"),
         (
             "it took too long",

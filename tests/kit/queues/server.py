@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from elasticjob.api.resources import Amount
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock
@@ -33,6 +34,8 @@ class Server:
         self.writes = 0
         self.away = False
         self.webhook_away = False
+        self.halves = False
+        """Whether a webhook of others halves what pods ask for."""
         self.uninstalled = False
         """Whether the definition of Workloads is deleted."""
         self.trouble = 0.0
@@ -73,6 +76,7 @@ class Server:
             stored["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **stored.get("spec", {})}
         if kind.resource == POD.resource:
             stored["status"] = {"phase": "Pending"}
+            stored["spec"] = _halved(stored["spec"]) if self.halves else stored["spec"]
         return self._store(kind, None, stored)
 
     def change(self, kind: Kind[Any], old: Manifest, part: str = "", **fields: Any) -> Manifest:
@@ -277,6 +281,13 @@ class Server:
                 404, "NotFound", f"{kind.name} {name} not found", {"name": name, "kind": kind.plural}
             )
         return found
+
+
+def _halved(spec: Manifest) -> Manifest:
+    [container] = spec["containers"]
+    amount = Amount.parse(container["resources"]["requests"]["cpu"]).value * 500
+    made = {**container, "resources": {**container["resources"], "requests": {"cpu": f"{int(amount)}m"}}}
+    return {**spec, "containers": [made]}
 
 
 def _check_workload(old: Manifest, new: Manifest) -> None:
