@@ -51,6 +51,10 @@ REQUEUED_AT_ONCE: Final = frozenset({PREEMPTED, "NodeFailures"})
 """Reasons of an eviction after which a Workload is queued again without waiting."""
 
 
+INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount", "podSetGroupName"})
+"""What a topology request may have that asks for none."""
+
+
 class PodSet(View, frozen=True):
     """Pods of one template."""
 
@@ -58,6 +62,11 @@ class PodSet(View, frozen=True):
     count: int = 1
     template: Manifest = {}
     topology_request: Manifest = {}
+
+    @property
+    def wants_topology(self) -> bool:
+        """Whether Kueue is to choose machines: the index that each batch/v1 Job has does not say so."""
+        return bool(self.topology_request.keys() - INDEXES)
 
 
 class Assignment(View, frozen=True):
