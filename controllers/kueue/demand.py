@@ -32,6 +32,8 @@ FORM: Final = "elasticjob.dlrover/form"
 """On the base: a hash of all that it is for, but for counts and amounts."""
 SLICE: Final = "elasticjob.dlrover/slice"
 """On Workloads: the role of which it holds nodes beyond the minimum."""
+CLASS: Final = "WorkloadPriorityClass"
+"""The kind of classes that may change while a Workload holds quota; a PriorityClass is its pods'."""
 MOST_SLICES: Final = 32
 """Of a role, where each of them has one nodeUnit; a larger role has larger ones."""
 _PLACED: Final = (
@@ -131,7 +133,9 @@ class Demand:
     def form(self) -> str:
         """A hash of what the base is for: jobs of another form do not run in it, whatever it has room for."""
         sets = [[name, _without_amounts(asked)] for name, _, asked in self._shapes]
-        return self._hash(json.dumps([self.queue, list(self.priority_class), sets], sort_keys=True))
+        kind = self.priority_class[0]
+        class_ = [] if kind in ("", CLASS) else list(self.priority_class)
+        return self._hash(json.dumps([self.queue, class_, sets], sort_keys=True))
 
     def _hash(self, shape: str) -> str:
         identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, shape))
@@ -185,7 +189,7 @@ class Demand:
         self, name: str, sets: list[Manifest], priority: int | None, *, with_class: bool
     ) -> Manifest:
         kind, class_ = self.priority_class
-        group = "kueue.x-k8s.io" if kind == "WorkloadPriorityClass" else "scheduling.k8s.io"
+        group = "kueue.x-k8s.io" if kind == CLASS else "scheduling.k8s.io"
         notes = {key: note for key, note in self.notes.items() if with_class or key != GATED_BY}
         named = (
             {"priorityClassRef": {"group": group, "kind": kind, "name": class_}}

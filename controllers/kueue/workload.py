@@ -118,10 +118,18 @@ class RequeueState(View, frozen=True):
     requeue_at: datetime | None = None
 
 
+class ClassRef(View, frozen=True):
+    """The class from which a Workload has its priority."""
+
+    kind: str = ""
+    name: str = ""
+
+
 class WorkloadSpec(View, frozen=True):
     """What is asked for."""
 
     queue_name: str = ""
+    priority_class_ref: ClassRef | None = None
     priority: int | None = None
     active: bool = True
     pod_sets: list[PodSet] = []

@@ -98,6 +98,14 @@ def test_another_base_is_needed_where_what_runs_at_least_changes(changed: Demand
     assert (changed.base != asked().base) is another
 
 
+def test_a_job_stays_in_its_base_whatever_its_workload_priority_class() -> None:
+    forms = {
+        asked(metadata={"labels": {**QUEUED["labels"], **classed}}).form
+        for classed in ({}, *({"kueue.x-k8s.io/priority-class": name} for name in ("low", "high")))
+    }
+    assert len(forms) == 1
+
+
 def test_many_nodes_are_asked_for_in_few_slices() -> None:
     [_, worker] = asked(maxReplicas=100).roles
     assert worker.step == 4
