@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.controllers.kueue.admission import Admission, queued
-from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
+from elasticjob.controllers.kueue.decide import Seen, changes_class, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
@@ -101,7 +101,7 @@ class QueueReconciler:
             mine = (made, *mine)
         base = Holdings(demand, mine).base
         priority, unknown = base.spec.priority if base is not None else None, ""
-        if base is None:
+        if base is None or changes_class(demand, base):
             priority, unknown = await self._priority(demand)
         seen = Seen(
             demand,

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment
-from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market
 from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
@@ -24,6 +24,7 @@ from elasticjob.controllers.kueue.workload import (
     CHAIN,
     EVICTED,
     FINISHED,
+    GATED_BY,
     GIVEN_BACK,
     HELD,
     IN_USE,
@@ -239,6 +240,38 @@ def own_the_prebuilt_base(seen: Seen, now: datetime) -> Iterator[Step]:
         "ownerReferences": [demand.owner],
     }
     yield Step(((_patch(base, {"metadata": about}, versioned=True),),))
+
+
+def open_the_gates_of_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A gate that another controller has taken from the job is open for Kueue as well."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.prebuilt:
+        return
+    left = demand.notes.get(GATED_BY, "")
+    before = base.metadata.annotations.get(GATED_BY, "")
+    if {*filter(None, left.split(","))} < {*filter(None, before.split(","))}:
+        yield Step(((_patch(base, {"metadata": {"annotations": {GATED_BY: left or None}}}),),))
+
+
+def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Another WorkloadPriorityClass of a job is at once that of its base; its slices stay one lower."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.prebuilt:
+        return
+    changes = changes_class(demand, base)
+    value = seen.priority if changes else base.spec.priority
+    if changes and value is not None:  # else there is no such class
+        to = {"priorityClassRef": {"name": demand.priority_class[1]}, "priority": value}
+        yield Step(((_patch(base, {"spec": to}),),))
+    if value is not None:
+        late = (each for each in seen.slices if each.spec.priority not in (None, value - 1))
+        yield Step((tuple(_patch(each, {"spec": {"priority": value - 1}}) for each in late),))
+
+
+def changes_class(demand: Demand, base: Workload) -> bool:
+    """Whether a job names another class than its base; Kueue lets nobody add or remove one."""
+    (kind, name), ref = demand.priority_class, base.spec.priority_class_ref
+    return ref is not None and kind == ref.kind == CLASS and ref.name != name
 
 
 def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -485,6 +518,8 @@ RULES: Final[tuple[Rule, ...]] = (
     let_go_of_what_no_job_needs,
     finish_with_the_job,
     own_the_prebuilt_base,
+    open_the_gates_of_the_base,
+    have_the_priority_of_the_class,
     pause_with_the_job,
     queue_the_base,
     return_the_quota_of_an_evicted_base,

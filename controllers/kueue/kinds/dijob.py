@@ -25,7 +25,7 @@ from elasticjob.api.v1alpha1.kueue import (
     WORKLOAD_OF,
     queue_of,
 )
-from elasticjob.controllers.kueue.demand import Demand, Role, counted
+from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
@@ -116,6 +116,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",
+        notes=for_kueue(job.metadata.annotations),
     )
 
 

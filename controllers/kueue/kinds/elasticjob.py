@@ -16,7 +16,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPo
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
 from elasticjob.api.v1alpha1.placing import sized
-from elasticjob.controllers.kueue.demand import Demand, Role, counted
+from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -107,6 +107,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,
         words=condition.message if condition and ended else "",
+        notes=for_kueue(job.metadata.annotations),
     )
 
 

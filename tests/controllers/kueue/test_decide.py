@@ -20,6 +20,7 @@ from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
 from elasticjob.controllers.kueue.workload import (
     CHAIN,
     FLAVOR,
+    GATED_BY,
     GIVEN_BACK,
     HELD,
     REPLACES,
@@ -51,6 +52,7 @@ def seen(
 
 
 BASES = {demand(3, least, **more).base for least, more in ((1, {}), (2, {}), (2, {"unit": 2}))}
+BASES.add(demand(priority_class=("WorkloadPriorityClass", "high")).base)
 
 
 def short(name: str) -> str:
@@ -77,6 +79,8 @@ def written(action: Action) -> str:
             return f"{short(name)} let go"
         case Patch(_, name, _, {"metadata": {"annotations": found}, **rest}):
             return f"{short(name)} {' '.join(found)}{rest.get('spec', '')}"
+        case Patch(_, name, _, {"spec": spec}):
+            return f"{short(name)}{spec}"
         case _:
             raise AssertionError(action)
 
@@ -87,6 +91,18 @@ def succeeded(index: int = 0, **more: Any) -> Any:
 
 def with_pod(name: str, index: int = 0) -> Any:
     return life(index, workload=name)
+
+
+IMPORTANT = demand(priority_class=("WorkloadPriorityClass", "high"))
+
+
+def classed(name: str, priority: int) -> Workload:
+    ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": name}
+    return admitted(IMPORTANT.base, priority=priority, priorityClassRef=ref, slice_=False)
+
+
+def held(gates: str) -> Demand:
+    return demand(notes={GATED_BY: gates})
 
 
 RUNS = (with_pod(BASE),)
@@ -164,6 +180,30 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [],
         ),
         ("it is our own", seen(demand(), admitted()), []),
+    ],
+    rules.open_the_gates_of_the_base: [
+        (
+            "one of two is open",
+            seen(held("b/b"), workload(annotations={GATED_BY: "a/a,b/b"})),
+            [f"base {GATED_BY}"],
+        ),
+        ("all are open", seen(demand(), workload(annotations={GATED_BY: "a/a"})), [f"base {GATED_BY}"]),
+        ("none is open", seen(held("a/a"), workload(annotations={GATED_BY: "a/a"})), []),
+        ("Kueue lets nobody close one", seen(held("a/a"), workload()), []),
+    ],
+    rules.have_the_priority_of_the_class: [
+        (
+            "another class",
+            seen(IMPORTANT, classed("low", 1), admitted(ONE, priority=0), priority=9),
+            ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"],
+        ),
+        ("the same one", seen(IMPORTANT, classed("high", 9), admitted(ONE, priority=8), priority=9), []),
+        ("it had none: Kueue lets nobody add one", seen(IMPORTANT, admitted(priority=0), priority=9), []),
+        (
+            "there is no such class",
+            seen(IMPORTANT, classed("low", 1), unknown_class="WorkloadPriorityClass high"),
+            [],
+        ),
     ],
     rules.pause_with_the_job: [
         (
