@@ -10,7 +10,7 @@ from typing import Any, Final
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
-from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.parts.owners import is_part
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Pod
@@ -47,13 +47,8 @@ class Pods:
     @classmethod
     def of(cls, job: DIJob, found: Iterable[Pod]) -> Pods:
         """Return the pods of a job, out of pods among which there may be others."""
-        uid, namespace = job.metadata.uid, job.metadata.namespace
         ours = (
-            pod
-            for pod in found
-            if controller_uid(pod.metadata) == uid
-            and pod.metadata.namespace == namespace  # anybody may write anything into ownerReferences
-            and pod.metadata.deletion_timestamp is None
+            pod for pod in found if is_part(pod.metadata, job) and pod.metadata.deletion_timestamp is None
         )
         return cls(job, tuple(sorted(ours, key=_age)))
 
