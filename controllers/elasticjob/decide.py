@@ -33,6 +33,10 @@ from elasticjob.controllers.elasticjob.sizes import (
     wishes,
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.elasticjob.upkeep import (
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
+)
 from elasticjob.controllers.nodes.drains import leaves_in
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
@@ -67,7 +71,6 @@ from elasticjob.controllers.passes.rules import (
 )
 from elasticjob.kube.objects.conditions import TRUE, find
 from elasticjob.kube.objects.views import NETWORK_POLICY
-from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
 VERDICT: Final = timedelta(seconds=30)
@@ -196,7 +199,7 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if seen.job.spec.suspend:
         return None
     leader = next((node for node in seen.wanted if (node.role, node.index) == seen.job.spec.leader), None)
-    if leader is not None and _has_succeeded(leader) and not seen.job.spec.needs_master:
+    if leader is not None and leader.succeeded and not seen.job.spec.needs_master:
         message = f"{leader.role} {leader.index} has succeeded (successPolicy ChiefOrWorker0)"
         return _end(Outcome(True, "PodsSucceeded", message))
     since = _all_ended_at(seen, now)
@@ -230,14 +233,33 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.job.spec.suspend:
         return None
-    lone = not any(life.alive for life in seen.lives)
-    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
-    going = tuple(deletion(life, as_seen=True) for life in ends)
-    actions: tuple[Action, ...] = (*suspension(seen), *going)
+    actions: tuple[Action, ...] = (*suspension(seen), *_masters_that_go(seen))
     follow = () if actions else (follow_the_templates, follow_the_users_sizes)
     if asked_for := next((plan for rule in follow if (plan := rule(seen, now))), None):
         return asked_for
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
+
+
+def free_everything_of_another_template(seen: Seen, now: datetime) -> Plan | None:
+    """All pods are gone before the first one of another template: a world has nodes of one.
+
+    A job may be suspended, changed and resumed while no operator looks, or faster than its pods leave.
+    """
+    if not seen.outdated or seen.resource is None:
+        return None
+    stop = () if seen.resource.spec.suspend else (kept(seen, suspend=True),)
+    actions: tuple[Action, ...] = (*stop, *_masters_that_go(seen))
+    if not actions and all(life.over for life in (*seen.lives, *seen.masters)):
+        return None
+    sentence = "what nodes are made from has changed: all pods leave, and the job begins anew"
+    return Plan("TemplateChanged", sentence, groups=group(actions))
+
+
+def _masters_that_go(seen: Seen) -> tuple[Delete, ...]:
+    """The deletions of masters whose nodes are gone, and of those that hear them no more."""
+    lone = not any(life.alive for life in seen.lives)
+    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
+    return tuple(deletion(life, as_seen=True) for life in ends)
 
 
 def _foundation(seen: Seen) -> tuple[Create, ...]:
@@ -261,9 +283,9 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
+    last = [job_resource(seen.job, start.gang, seen.grant, seen.fresh_token)]
     if seen.names_from not in (None, seen.job.metadata.uid):
-        parts = (pod_names(seen.job), *parts)  # which is refused: the job begins once that Service is gone
-    last = [job_resource(seen.job, start.gang, seen.grant)]
+        last.append(pod_names(seen.job))  # which is in the way: the job begins once that Service is gone
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)
@@ -427,9 +449,12 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     fail_when_restarts_are_spent,
     complete_by_the_pods,
     free_everything_when_suspended,
+    free_everything_of_another_template,
     wait_for_a_gang_scheduler,
     ask_for_the_masters_address,
     make_what_is_missing,
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
     follow_the_network_policy,
     follow_the_templates,
     resume,
@@ -455,7 +480,7 @@ def _training(seen: Seen) -> list[Node]:
 def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
     """Return since when all nodes that train have succeeded or failed for good, and a master could say so."""
     training = _training(seen)
-    if not training or not all(_has_succeeded(node) or seen.is_spent(node) for node in training):
+    if not training or not all(node.succeeded or seen.is_spent(node) for node in training):
         return None
     lives = [node.latest for node in training]
     times = [life.ended.at for life in lives if life and life.ended and life.ended.at]
@@ -470,7 +495,7 @@ def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
 def _failed_last(seen: Seen, training: Sequence[Node]) -> Node | None:
     """Return a node that failed for good when another one had succeeded already."""
     ends = [(node, node.latest.ended.at) for node in training if node.latest and node.latest.ended]
-    first = min((at for node, at in ends if at and _has_succeeded(node)), default=None)
+    first = min((at for node, at in ends if at and node.succeeded), default=None)
     late = (node for node, at in ends if first and at and at >= first and seen.is_spent(node))
     return next(late, None)
 
@@ -492,6 +517,7 @@ def _unless_a_role_never_ran(seen: Seen, outcome: Outcome, now: datetime) -> Out
     """
     lives = [life for node in seen.wanted for life in node.lives]
     ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
+    ran |= {node.role for node in seen.wanted if node.succeeded or node.failed}
     idle = sorted(CRITICAL & {life.role for life in lives} - ran)
     if not outcome.succeeded or not idle:
         return outcome
@@ -513,8 +539,8 @@ def deadline_in(seen: Seen, now: datetime) -> timedelta | None:
 
 def _pending_since(seen: Seen, now: datetime) -> datetime | None:
     """Return since when no node has run; None while a node runs, or has ended and is replaced."""
-    latest = [node.latest for node in seen.wanted]
-    if seen.job.spec.suspend or any(life and (life.running or life.ended) for life in latest):
+    tried = (n.succeeded or (n.latest and (n.latest.running or n.latest.ended)) for n in seen.wanted)
+    if seen.job.spec.suspend or any(tried):
         return None
     start, running = seen.job.status.start_time, find(seen.job.status.conditions, "Running")
     if start is None or running is None or running.status == TRUE or running.last_transition_time is None:
@@ -579,11 +605,6 @@ def _last_failure(seen: Seen) -> str:
     failed.sort(key=lambda life: life.ended.at.timestamp() if life.ended and life.ended.at else 0.0)
     last = failed[-1] if failed else None
     return f"the last: {last.name}, {last.ended.sentence}" if last and last.ended else "their pods are gone"
-
-
-def _has_succeeded(node: Node) -> bool:
-    end = node.latest.ended if node.latest and not node.latest.terminating else None
-    return end is not None and end.reason is ExitReason.SUCCEEDED
 
 
 def _master_note(seen: Seen, name: str) -> Note:

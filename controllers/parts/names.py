@@ -30,6 +30,10 @@ RELEASED: Final = "elasticjob.dlrover/released"
 """On pods, by the master: the training no longer uses it."""
 RESIZE: Final = "elasticjob.dlrover/resize"
 """On pods: `refused` where the server would not resize it in place, so that it is replaced."""
+RESOURCE: Final = "elasticjob.dlrover/resource"
+"""On pods: the resource that its node was to have when it was made, or resized, as JSON name → amount.
+
+Admission may have made another of it."""
 STANDS_IN: Final = "elasticjob.dlrover/stands-in"
 """On pods: the index of the node whose machine is about to leave, for which the pod was made beforehand."""
 ASKED: Final = "elasticjob.dlrover/asked"
@@ -38,6 +42,10 @@ ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 TEMPLATES: Final = "elasticjob.dlrover/template-resources"
 """On JobResources: the amounts in the templates that were seen last, as JSON role → name → amount."""
+MADE_FROM: Final = "elasticjob.dlrover/made-from"
+"""On JobResources: the hash of the templates, envs, nodeUnit and gang that the job's nodes are made from."""
+TOKEN: Final = "elasticjob.dlrover/token"
+"""On JobResources: the hash of the token that the job's pods have."""
 NETWORK: Final = "elasticjob.dlrover/network-policy"
 """On JobResources: `true` or `false`, as the job's NetworkPolicy was made or deleted last."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
@@ -54,9 +62,9 @@ FRAMEWORK: Final = "elasticjob.dlrover/framework"
 MASTER: Final = "master"
 
 
-def written(sizes: Mapping[str, int]) -> str:
-    """Return sizes as they are kept in an annotation."""
-    return json.dumps(dict(sizes), sort_keys=True)
+def written(amounts: Mapping[str, int] | Mapping[str, str]) -> str:
+    """Return sizes, or a resource, as they are kept in an annotation."""
+    return json.dumps(dict(amounts), sort_keys=True)
 
 
 def job_labels(job: str, component: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from elasticjob.api.resources import Bytes
-from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.rpc.environment import MASTER, MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -165,6 +165,10 @@ class Caches:
             for meta in made.metas(OWNER, _owner_key(kind.name, key)):
                 yield made.kind, meta
 
+    def meta(self, kind: Kind[Any], key: Key) -> Meta | None:
+        """Return the metadata of an object that is made for jobs; None where no cache shows it."""
+        return next((cache.meta(key) for cache in self._made if cache.kind == kind), None)
+
     @property
     def _made(self) -> tuple[Cache[Any], ...]:
         """The kinds that are made for jobs, as far as they are cached."""
@@ -181,6 +185,18 @@ class Caches:
         service = self._master_service(job)
         address = service.spec.cluster_ip if service else ""
         return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+    def known_address(self, uid: str) -> str:
+        """Return the IP of the master as a pod of the controller with this uid knows it, "" without one."""
+        pods = (self.pods.fitting(item) for item in self.pods.items_owned_by(uid))
+        known = (
+            variable.value
+            for pod in pods
+            for container in (pod.spec.containers if pod else ())
+            for variable in container.env
+            if variable.name == MASTER and variable.value
+        )
+        return next(known, "").rpartition(":")[0]
 
     def unaimed(self, job: ElasticJob) -> str:
         """Return the uid of the Service of the job's master if it selects no pod, else ""."""

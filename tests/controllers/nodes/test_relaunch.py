@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, pause, start
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.views import POD
@@ -59,20 +60,68 @@ def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, st
     assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
 
 
+TOLD = NOW - timedelta(minutes=5)
+
+
 @pytest.mark.parametrize(
-    ("phase", "state", "lingers", "over"),
+    ("case", "node", "restart", "standing"),
     [
-        ("Running", {"running": {}}, False, False),
-        ("Running", {"terminated": {"exitCode": 0}}, True, False),
-        ("Failed", {"terminated": {"exitCode": 0}}, False, True),
+        ("the pod that succeeded is gone", Node("w", 0, completed=True), ON_FAILURE, Standing.DONE),
+        ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
+        ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
+        ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
+        (
+            "deleted after it had succeeded",
+            Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
+            ON_FAILURE,
+            Standing.DONE,
+        ),
+        (
+            "ended well because it was deleted",
+            Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
+            ON_FAILURE,
+            Standing.LEAVES,
+        ),
     ],
 )
-def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, lingers: bool, over: bool) -> None:
+def test_what_a_node_achieved_outlives_its_pods(
+    case: str, node: Node, restart: RestartPolicy, standing: Standing
+) -> None:
+    assert node.standing(Policy(restart, 3), NOW) is standing
+
+
+END: Final = {"terminated": {"exitCode": 0}}
+RUNS: Final[dict[str, Any]] = {"running": {}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "states", "sidecar", "lingers", "over"),
+    [
+        ("Running", {"main": RUNS, "proxy": RUNS}, "", False, False),
+        ("Running", {"main": END, "proxy": RUNS}, "", True, False),
+        ("Running", {"main": END}, "", True, False),  # nothing is known of the other
+        ("Running", {"main": END, "proxy": END}, "", False, True),  # the kubelet says later that it is over
+        ("Running", {"main": END, "proxy": END}, "mesh", True, False),
+        ("Failed", {"main": END}, "", False, True),
+    ],
+)
+def test_a_pod_is_over_when_all_its_containers_are(
+    phase: str, states: dict[str, Any], sidecar: str, lingers: bool, over: bool
+) -> None:
+    sidecars = [{"name": sidecar, "restartPolicy": "Always"}] if sidecar else []
+    statuses = [{"name": name, "state": state} for name, state in states.items()]
     made = POD.convert(
         {
             "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
-            "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]},
-            "status": {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]},
+            "spec": {
+                "containers": [{"name": "proxy"}, {"name": "main"}],
+                "initContainers": [{"name": "first"}, *sidecars],
+            },
+            "status": {
+                "phase": phase,
+                "containerStatuses": statuses,
+                "initContainerStatuses": [{"name": each["name"], "state": RUNS} for each in sidecars],
+            },
         }
     )
     found = life_of(made, machines=())
@@ -208,6 +257,9 @@ def test_restarts_are_the_larger_of_pods_and_status() -> None:
 def test_the_next_life_follows_the_highest_number() -> None:
     assert Node("worker", 0).next_relaunch == 0
     assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
+    assert Node("worker", 0, relaunch=3).next_relaunch == 3
+    assert Node("worker", 0, (life(relaunch=3),)).reached == 3
+    assert Node("worker", 0, (life(relaunch=3, lost=True),)).reached == 4
 
 
 def test_broken_hardware_is_avoided() -> None:
@@ -249,7 +301,9 @@ def test_a_pause_counts_from_the_end() -> None:
 
 
 def test_nodes_are_found_by_pod_and_by_memory() -> None:
-    found = nodes((life(1), ended(0), life(0, 1)), {"worker": {"1": 2, "7": 1}})
+    past = JobResourceStatus(restarts={"worker": {"1": 2, "7": 1}}, completed_indexes={"worker": "7,9-x,x"})
+    found = nodes((life(1), ended(0), life(0, 1)), past)
+    assert {place for place, node in found.items() if node.succeeded} == {("worker", 7)}
     assert {place: (len(node.lives), node.remembered) for place, node in found.items()} == {
         ("worker", 0): (2, 0),
         ("worker", 1): (1, 2),

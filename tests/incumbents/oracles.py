@@ -1,0 +1,13 @@
+"""All incumbents, by the name that `--oracle` has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.incumbents.batch import ORACLE as BATCH
+from tests.incumbents.kueue import ORACLES as KUEUE
+from tests.incumbents.oracle import Oracle
+
+ROWS: Final[tuple[Oracle, ...]] = (BATCH, *KUEUE)
+ORACLES: Final[Mapping[str, Oracle]] = {each.name: each for each in ROWS}
