@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from elasticjob.api.diengine.access import token_of
@@ -36,7 +35,8 @@ class DIJobReconciler:
     now: Callable[[], datetime]
     server: Server
     phases: Phases
-    key_file: Path | None = None
+    key: Callable[[], bytes] = bytes
+    """Returns the key of the tokens of jobs; b"": they have none."""
     graceful: bool = False
     admission: Admission | None = None
     upkeep: Upkeep = field(default_factory=Upkeep)
@@ -62,7 +62,7 @@ class DIJobReconciler:
         return Result.again(plan.again_by(self.upkeep.due_in(key, self.now())).again_in)
 
     def _terms(self, job: DIJob) -> Terms:
-        key = self.key_file.read_bytes().strip() if self.key_file else b""
+        key = self.key()
         token = token_of(key, job.metadata.uid) if key else ""
         return Terms(replace(self.server, tokens=bool(token)), token, self.graceful)
 

@@ -65,7 +65,8 @@ class JobReconciler:
     provision: Provision
     counters: Counters
     now: Callable[[], datetime]
-    new_token: Callable[[], str]
+    token: Callable[[str], str]
+    """Returns the token of the job with a uid."""
     served: Served
     admission: Admission | None = None
     news: News = field(default_factory=News)
@@ -125,7 +126,7 @@ class JobReconciler:
             lives=lives,
             plans=self.caches.plans_of(key),
             provision=self.provision,
-            fresh_token=self.new_token(),
+            fresh_token=self.token(job.metadata.uid),
             address=self.caches.master_address(job),
             unaimed=self.caches.unaimed(job),
             known_address=self.caches.known_address(resource.metadata.uid) if resource and ours else "",

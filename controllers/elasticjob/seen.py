@@ -30,7 +30,7 @@ AMOUNTS: Final = JsonReader(dict[str, dict[str, str]])
 
 @dataclass(frozen=True)
 class Seen:
-    """A job and its objects. `fresh_token` is random, for a job that has none yet."""
+    """A job and its objects. `fresh_token` is for a job that has none yet."""
 
     job: ElasticJob
     resource: JobResource | None = None

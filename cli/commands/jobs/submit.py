@@ -11,6 +11,7 @@ from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Format, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client.code import Code
@@ -185,13 +186,13 @@ async def _print(
     made = objects(code, wanted, namespace=place, unique=letters())
     match format:
         case Format.NAME:
-            typer.echo(made.job["metadata"]["name"])
+            say(made.job["metadata"]["name"])
         case Format.JSON:
             both = {"apiVersion": "v1", "kind": "List", "items": [made.code, made.job]}
-            typer.echo(dumped(both, format), nl=False)
+            hand_over(dumped(both, format), nl=False)
         case _:
             parts = [dumped(each, Format.YAML) for each in (made.code, made.job)]
-            typer.echo("---\n".join(parts), nl=False)
+            hand_over("---\n".join(parts), nl=False)
 
 
 async def _submit(
@@ -212,12 +213,12 @@ async def _submit(
         about = job.metadata
         place = "" if about.namespace == "default" else f" -n {about.namespace}"
         if format is Format.TABLE:
-            typer.echo(f"ElasticJob {about.name} is created in namespace {about.namespace}")
+            say(f"ElasticJob {about.name} is created in namespace {about.namespace}")
         else:
             printed([await client.manifest(about.name)], format, single=True)
         if not follow:
             if format is Format.TABLE:
-                typer.echo(f"follow it: elasticjob logs {about.name}{place} --follow")
+                say(f"follow it: elasticjob logs {about.name}{place} --follow")
             return Exit.DONE
         come_back = f"elasticjob logs {about.name}{place} --follow"
         return await followed(client, about.name, Printing(prefix=True), come_back)

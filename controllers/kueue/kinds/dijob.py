@@ -30,7 +30,7 @@ from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.parts.owners import controlled_by, controller_uid
+from elasticjob.controllers.parts.owners import controlled_by, is_part
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.controller.predicates import Predicate, any_change
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
@@ -62,8 +62,7 @@ class DIJobs:
 
     def demand(self, job: DIJob, planned: object = None) -> Demand:
         """Return what a job asks of its queue."""
-        uid = job.metadata.uid
-        return demand_of(job, [p for p in self.pods.owned_by(uid) if controller_uid(p.metadata) == uid])
+        return demand_of(job, [p for p in self.pods.owned_by(job.metadata.uid) if is_part(p.metadata, job)])
 
     def selector(self, key: Key) -> str:
         """Return the label selector of a job's pods."""

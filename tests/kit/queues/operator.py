@@ -155,7 +155,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     counters = Counters(CollectorRegistry())
     served = Served(client, now)
     reconcile_job = jobs.JobReconciler(
-        caches, applier(jobs.MANAGER), orphans, provision, counters, now, lambda: "token", served, admission
+        caches, applier(jobs.MANAGER), orphans, provision, counters, now, str, served, admission
     )
     reconcile_nodes = nodes.NodesReconciler(
         caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
