@@ -19,6 +19,7 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.elasticjob.upkeep import unwatched
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -126,6 +127,7 @@ class JobReconciler:
         return Seen(
             job=as_admitted(job, grant),
             grant=grant,
+            queueless=queue_of(job) if self.admission and not self.admission.queues.on else "",
             resource=resource,
             masters=self.caches.lives(job.metadata.uid, now),
             lives=lives,

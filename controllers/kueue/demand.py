@@ -95,6 +95,8 @@ class Demand:
     roles: tuple[Role, ...]
     priority_class: tuple[str, str] = ("", "")
     """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
+    longest: int | None = None
+    """How many seconds it may run in all."""
     prebuilt: str = ""
     """The Workload that was made for it beforehand: in a worker cluster of MultiKueue, by the manager's."""
     elsewhere: bool = False
@@ -137,7 +139,9 @@ class Demand:
 
     def base_workload(self, priority: int | None) -> Manifest:
         """Return the Workload of what runs at least, with the value of its priority class."""
-        return self._workload(self.base, list(self._base_sets()), priority, with_class=True)
+        made = self._workload(self.base, list(self._base_sets()), priority, with_class=True)
+        made["spec"] |= {} if self.longest is None else {"maximumExecutionTimeSeconds": self.longest}
+        return made
 
     def slice_workload(
         self,

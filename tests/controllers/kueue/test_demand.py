@@ -41,6 +41,15 @@ def test_the_base_is_the_master_and_each_role_at_its_minimum() -> None:
     assert made["metadata"]["ownerReferences"][0]["controller"]
 
 
+@pytest.mark.parametrize(("written", "seconds"), [("3600", 3600), ("", None), ("0", None), ("1h", None)])
+def test_the_base_alone_may_run_only_so_long(written: str, seconds: int | None) -> None:
+    labels = {**QUEUED["labels"], "kueue.x-k8s.io/max-exec-time-seconds": written}
+    found = asked(metadata={"labels": labels})
+    assert found.base == asked().base
+    assert found.base_workload(None)["spec"].get("maximumExecutionTimeSeconds") == seconds
+    assert "maximumExecutionTimeSeconds" not in found.slice_workload(found.roles[1], 0, 1, None)["spec"]
+
+
 def test_what_is_wanted_is_what_was_asked_for_last() -> None:
     found = resource({"worker": 2})
     assert asked(found).roles[1].wanted == 4
