@@ -67,7 +67,8 @@ def kueue_is_asked_for(job: ElasticJob) -> Iterator[Problem]:
     if QUEUE_NAME in labels and job.spec.suspend:
         yield Problem(
             "spec.suspend",
-            "the job is in no queue until this is false: Kueue does not change it, as it does for its own kinds",
+            "the job is in no queue until this is false: "
+            "Kueue does not change it, as it does for its own kinds",
         )
     if MAX_EXEC_TIME not in labels:
         return
