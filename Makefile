@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ conformance: $(DEV) ## the same requests to devcluster and to the real server; w
 
 dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all that can be observed, compared (20 minutes; FLAGS="--only end,SIG")
 	$(BIN)/python -m tests.dropin $(FLAGS)
+
+incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
+	$(BIN)/python -m tests.incumbents $(FLAGS)
 
 laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
 	$(BIN)/python -m tests.trainer.loops $(FLAGS)

@@ -333,7 +333,7 @@ def life_of(
         moves=number(annotations.get(names.MOVES)),
         created=pod.metadata.creation_timestamp,
         ended=end,
-        lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed"),
+        lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed") and _goes_on(pod),
         running=end is None and bool(status and status.state.running),
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         addressed=bool(pod.status.pod_ip),
@@ -355,6 +355,14 @@ def life_of(
         broken=broken_devices(pod),
         workload=annotations.get(WORKLOAD_OF, ""),
     )
+
+
+def _goes_on(pod: Pod) -> bool:
+    """Whether any container of a pod may still run; the kubelet says seconds later that a pod is over."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ended = {status.name for status in statuses if status.state.terminated}
+    sidecars = (container for container in pod.spec.init_containers if container.restart_policy)
+    return any(container.name not in ended for container in (*pod.spec.containers, *sidecars))
 
 
 def broken_devices(pod: Pod) -> str:

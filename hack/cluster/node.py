@@ -51,9 +51,12 @@ class Refused(RuntimeError):
 
 
 class Node:
-    """The node at `place`. Its audit log has reads as well as writes, since its last start."""
+    """The node at `place`, with `kwok` beside machines that pretend.
 
-    def __init__(self, place: Place, *, say: Say = lambda line: None) -> None:
+    Its audit log has reads as well as writes, since its last start.
+    """
+
+    def __init__(self, place: Place, *, kwok: bool = False, say: Say = lambda line: None) -> None:
         if problem := refusal(place):
             raise Refused(problem)
         place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -64,6 +67,7 @@ class Node:
         self.plane = ControlPlane(
             place.folder / "control-plane",
             scheduler=True,
+            kwok=kwok,
             outlive=True,
             audit_all=True,
             address=place.address,

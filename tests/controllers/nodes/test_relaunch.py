@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -59,20 +59,38 @@ def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, st
     assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
 
 
+END: Final = {"terminated": {"exitCode": 0}}
+RUNS: Final[dict[str, Any]] = {"running": {}}
+
+
 @pytest.mark.parametrize(
-    ("phase", "state", "lingers", "over"),
+    ("phase", "states", "sidecar", "lingers", "over"),
     [
-        ("Running", {"running": {}}, False, False),
-        ("Running", {"terminated": {"exitCode": 0}}, True, False),
-        ("Failed", {"terminated": {"exitCode": 0}}, False, True),
+        ("Running", {"main": RUNS, "proxy": RUNS}, "", False, False),
+        ("Running", {"main": END, "proxy": RUNS}, "", True, False),
+        ("Running", {"main": END}, "", True, False),  # nothing is known of the other
+        ("Running", {"main": END, "proxy": END}, "", False, True),  # the kubelet says later that it is over
+        ("Running", {"main": END, "proxy": END}, "mesh", True, False),
+        ("Failed", {"main": END}, "", False, True),
     ],
 )
-def test_a_pod_is_over_when_all_its_containers_are(phase: str, state: Any, lingers: bool, over: bool) -> None:
+def test_a_pod_is_over_when_all_its_containers_are(
+    phase: str, states: dict[str, Any], sidecar: str, lingers: bool, over: bool
+) -> None:
+    sidecars = [{"name": sidecar, "restartPolicy": "Always"}] if sidecar else []
+    statuses = [{"name": name, "state": state} for name, state in states.items()]
     made = POD.convert(
         {
             "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
-            "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]},
-            "status": {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]},
+            "spec": {
+                "containers": [{"name": "proxy"}, {"name": "main"}],
+                "initContainers": [{"name": "first"}, *sidecars],
+            },
+            "status": {
+                "phase": phase,
+                "containerStatuses": statuses,
+                "initContainerStatuses": [{"name": each["name"], "state": RUNS} for each in sidecars],
+            },
         }
     )
     found = life_of(made, machines=())

@@ -1,0 +1,12 @@
+"""All incumbents, by the name that `--oracle` has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.incumbents.batch import ORACLE as BATCH
+from tests.incumbents.oracle import Oracle
+
+ROWS: Final[tuple[Oracle, ...]] = (BATCH,)
+ORACLES: Final[Mapping[str, Oracle]] = {each.name: each for each in ROWS}
