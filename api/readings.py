@@ -5,8 +5,9 @@ A value that cannot be read counts as absent: it costs at most what it would hav
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Final, TypeVar
 
 import msgspec
@@ -68,6 +69,21 @@ def counts(text: str | None) -> dict[str, int]:
 def by_index(remembered: Mapping[str, int]) -> dict[int, int]:
     """Return numbers by index, without those whose key is no index."""
     return {int(index): count for index, count in remembered.items() if is_number(index)}
+
+
+def indexes(text: str, most: int) -> frozenset[int]:
+    """Return the numbers below `most` in a text such as `0-3,7`; a part that is none counts as absent."""
+    parts = (part.partition("-") for part in text.split(","))
+    bounds = ((first, last if dash else first) for first, dash, last in parts)
+    known = ((int(first), int(last)) for first, last in bounds if is_number(first) and is_number(last))
+    return frozenset(index for first, last in known for index in range(first, min(last + 1, most)))
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as `indexes` reads them, as short as possible."""
+    groups = groupby(enumerate(sorted(numbers)), key=lambda each: each[1] - each[0])
+    runs = ([number for _, number in group] for _, group in groups)
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def span(seconds: float) -> timedelta:

@@ -132,6 +132,16 @@ class JobResourceStatus(Part):
     """Number of failures that count against restartCount, by role and index; nodes that never failed are left
     out."""
 
+    relaunches: Annotated[dict[str, dict[str, int]], Field(max_length=MOST_ROLES)] = {}
+    """The number of the next pod of nodes that had to have another one, by role and index."""
+
+    completed_indexes: Annotated[dict[str, str], Field(max_length=MOST_ROLES)] = {}
+    """Indices of nodes that have succeeded, by role, as a Job's: `0-3,7`. They do not run again, whatever
+    becomes of their pods."""
+
+    failed_indexes: Annotated[dict[str, str], Field(max_length=MOST_ROLES)] = {}
+    """Indices of nodes that failed for good, by role."""
+
     room: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
     """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
 
@@ -145,7 +155,7 @@ class JobResourceStatus(Part):
     """The label selector of the worker pods; read by autoscalers."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """Conditions of the nodes: Ready."""
+    """Conditions of the nodes: Ready, and ResourcesAltered where admission changes what pods ask for."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation for which this status was computed."""

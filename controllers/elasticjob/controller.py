@@ -9,6 +9,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
@@ -19,7 +20,6 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.elasticjob.upkeep import unwatched
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -185,8 +185,8 @@ class JobReconciler:
     def _say_findings(self, job: ElasticJob) -> None:
         """Record an event for each new finding of the job's master: a hang, a loss that is not finite."""
         training = job.status.training
-        for finding in self.news.findings(job.key, training.findings if training else (), self.now()):
-            self.applier.tell(job, Note(finding.reason, finding.message, warning=True))
+        for finding, times in self.news.findings(job.key, training.findings if training else (), self.now()):
+            self.applier.tell(job, Note(finding.reason, finding.message, warning=True, times=times))
 
     def _say_what_holds_it(self, seen: Seen, plan: Plan, now: datetime) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""

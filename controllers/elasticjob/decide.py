@@ -71,7 +71,6 @@ from elasticjob.controllers.passes.rules import (
 )
 from elasticjob.kube.objects.conditions import TRUE, find
 from elasticjob.kube.objects.views import NETWORK_POLICY
-from elasticjob.sizing.exits import ExitReason
 
 KEPT_MASTERS: Final = 3
 VERDICT: Final = timedelta(seconds=30)
@@ -200,7 +199,7 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     if seen.job.spec.suspend:
         return None
     leader = next((node for node in seen.wanted if (node.role, node.index) == seen.job.spec.leader), None)
-    if leader is not None and _has_succeeded(leader) and not seen.job.spec.needs_master:
+    if leader is not None and leader.succeeded and not seen.job.spec.needs_master:
         message = f"{leader.role} {leader.index} has succeeded (successPolicy ChiefOrWorker0)"
         return _end(Outcome(True, "PodsSucceeded", message))
     since = _all_ended_at(seen, now)
@@ -482,7 +481,7 @@ def _training(seen: Seen) -> list[Node]:
 def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
     """Return since when all nodes that train have succeeded or failed for good, and a master could say so."""
     training = _training(seen)
-    if not training or not all(_has_succeeded(node) or seen.is_spent(node) for node in training):
+    if not training or not all(node.succeeded or seen.is_spent(node) for node in training):
         return None
     lives = [node.latest for node in training]
     times = [life.ended.at for life in lives if life and life.ended and life.ended.at]
@@ -497,7 +496,7 @@ def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
 def _failed_last(seen: Seen, training: Sequence[Node]) -> Node | None:
     """Return a node that failed for good when another one had succeeded already."""
     ends = [(node, node.latest.ended.at) for node in training if node.latest and node.latest.ended]
-    first = min((at for node, at in ends if at and _has_succeeded(node)), default=None)
+    first = min((at for node, at in ends if at and node.succeeded), default=None)
     late = (node for node, at in ends if first and at and at >= first and seen.is_spent(node))
     return next(late, None)
 
@@ -519,6 +518,7 @@ def _unless_a_role_never_ran(seen: Seen, outcome: Outcome, now: datetime) -> Out
     """
     lives = [life for node in seen.wanted for life in node.lives]
     ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
+    ran |= {node.role for node in seen.wanted if node.succeeded or node.failed}
     idle = sorted(CRITICAL & {life.role for life in lives} - ran)
     if not outcome.succeeded or not idle:
         return outcome
@@ -540,8 +540,8 @@ def deadline_in(seen: Seen, now: datetime) -> timedelta | None:
 
 def _pending_since(seen: Seen, now: datetime) -> datetime | None:
     """Return since when no node has run; None while a node runs, or has ended and is replaced."""
-    latest = [node.latest for node in seen.wanted]
-    if seen.job.spec.suspend or any(life and (life.running or life.ended) for life in latest):
+    tried = (n.succeeded or (n.latest and (n.latest.running or n.latest.ended)) for n in seen.wanted)
+    if seen.job.spec.suspend or any(tried):
         return None
     start, running = seen.job.status.start_time, find(seen.job.status.conditions, "Running")
     if start is None or running is None or running.status == TRUE or running.last_transition_time is None:
@@ -606,11 +606,6 @@ def _last_failure(seen: Seen) -> str:
     failed.sort(key=lambda life: life.ended.at.timestamp() if life.ended and life.ended.at else 0.0)
     last = failed[-1] if failed else None
     return f"the last: {last.name}, {last.ended.sentence}" if last and last.ended else "their pods are gone"
-
-
-def _has_succeeded(node: Node) -> bool:
-    end = node.latest.ended if node.latest and not node.latest.terminating else None
-    return end is not None and end.reason is ExitReason.SUCCEEDED
 
 
 def _master_note(seen: Seen, name: str) -> Note:

@@ -16,7 +16,6 @@ from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of, possible
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import LATER, Action, Create, CreateOrApply, Note, Plan
-from elasticjob.sizing.exits import ExitReason
 
 GANG_UNAVAILABLE: Final = "GangUnavailable"
 ONE_BY_ONE: Final = "pods are placed one by one"
@@ -96,15 +95,10 @@ def _sizes(seen: Seen) -> dict[str, int]:
     found = {role: seen.job.spec.range_of(role).lowest for role in seen.job.spec.roles} | dict(seen.sizes)
     if not any(_waits(node) for node in seen.wanted):
         return found
-    done = Counter(node.role for node in seen.wanted if _is_done(node))
+    done = Counter(node.role for node in seen.wanted if node.succeeded)
     return {role: count - done[role] for role, count in found.items()}
 
 
 def _waits(node: Node) -> bool:
     life = node.latest
-    return life is None or not (life.running or _is_done(node))
-
-
-def _is_done(node: Node) -> bool:
-    life = node.latest
-    return life is not None and life.ended is not None and life.ended.reason is ExitReason.SUCCEEDED
+    return not node.succeeded and not (life and life.running)

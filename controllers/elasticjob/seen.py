@@ -9,7 +9,7 @@ from typing import Final
 
 from elasticjob.api.readings import counts, decoded, number
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceStatus
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
@@ -71,7 +71,7 @@ class Seen:
     def nodes(self) -> Mapping[tuple[str, int], Node]:
         """The nodes that have a pod, or once failed."""
         lives = rules.ruled_lives(self.job, self.lives)
-        return nodes(lives, self.resource.status.restarts if self.resource else {})
+        return nodes(lives, self.resource.status if self.resource else JobResourceStatus())
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -13,12 +13,13 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.keeping import outlook
+from elasticjob.api.v1alpha1.kueue import ADMITTED, NOT_QUEUED
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import KUEUE_ABSENT, Seen, without_kueue
-from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
+from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.parts.gangs.choice import absence
@@ -27,7 +28,6 @@ from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan
 from elasticjob.controllers.passes.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
-from elasticjob.sizing.exits import ExitReason
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Picture:
         if standing is Standing.LEAVES:
             return Obstacle("Terminating", f"{life.name} is on its way out")
         if life.ended:
-            failed = "" if _succeeded_life(life) else "failed: "
+            failed = "" if node.succeeded else "failed: "
             return Obstacle(life.ended.word, f"{life.name} {failed}{life.ended.sentence}")
         if life.lost:
             return Obstacle("MachineGone", f"{life.name} was lost with {life.machine}")
@@ -229,10 +229,10 @@ def _admitted(picture: Picture) -> Saying:
     """Of jobs in a queue: what it gives to the job."""
     grant = picture.seen.grant
     if picture.outcome is None and picture.seen.queueless:
-        return Saying("Admitted", False, KUEUE_ABSENT, without_kueue(picture.seen), always=True)
+        return Saying(ADMITTED, False, KUEUE_ABSENT, without_kueue(picture.seen), always=True)
     if picture.outcome is not None or grant is None:
-        return Saying("Admitted", False, "NotQueued", "no queue admits the job")
-    return Saying("Admitted", grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
+        return Saying(ADMITTED, False, NOT_QUEUED, "no queue admits the job")
+    return Saying(ADMITTED, grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
 
 
 def _gang(picture: Picture) -> Saying:
@@ -264,7 +264,7 @@ def _restarting(picture: Picture) -> Saying:
 
 
 def _suspended(picture: Picture) -> Saying:
-    if not picture.seen.job.spec.suspend:
+    if picture.outcome is not None or not picture.seen.job.spec.suspend:
         return Saying(SUSPENDED, False, "JobResumed", "the job is not suspended")
     if picture.freed:
         return Saying(SUSPENDED, True, "JobSuspended", "the job is suspended and has no pods")
@@ -314,11 +314,12 @@ def _workers(picture: Picture) -> str:
     """
     seen, outcome = picture.seen, picture.outcome
     counted = {WORKER} if WORKER in seen.job.spec.roles else set(seen.job.spec.roles)
-    latest = [node.latest for node in seen.wanted if node.role in counted and node.latest]
+    nodes = [node for node in seen.wanted if node.role in counted]
     wanted = sum(size for role, size in seen.sizes.items() if role in counted)
-    running = sum(life.running for life in latest) if outcome is None or outcome.succeeded else 0
+    ends_well = outcome is None or outcome.succeeded
+    running = sum(bool(node.latest and node.latest.running) for node in nodes) if ends_well else 0
     if outcome is not None:
-        running += sum(_succeeded_life(life) for life in latest)
+        running += sum(node.succeeded for node in nodes)
     if is_over(seen.job):
         before = (seen.job.status.workers or "").partition("/")[0]
         running = max(running, number(before))
@@ -335,19 +336,17 @@ def _role(picture: Picture, role: str) -> ReplicaStatus:
         desired=picture.seen.sizes.get(role, 0),
         pending=sum(life.alive and not life.running and not life.terminating for life in latest),
         active=sum(life.running for life in latest),
-        succeeded=max(before.succeeded, sum(_succeeded_life(life) for life in latest)),
+        succeeded=max(before.succeeded, sum(node.succeeded for node in nodes)),
         failed=max(before.failed, sum(picture.seen.is_spent(node) for node in nodes)),
     )
 
 
-def _succeeded_life(life: Life) -> bool:
-    return life.ended is not None and life.ended.reason is ExitReason.SUCCEEDED and not life.terminating
-
-
 def _restarts(picture: Picture) -> int:
-    """Replacements after failures and kills; the number never falls when pods or nodes are removed."""
+    """Replacements after failures and kills, and restarts in pods, as the master tells; it never falls."""
+    training = picture.seen.job.status.training
+    inside = (training.restarts if training else None) or 0
     seen = sum(node.replacements for node in picture.seen.nodes.values())
-    return max(picture.seen.job.status.restarts or 0, seen)
+    return max(picture.seen.job.status.restarts or 0, seen + inside)
 
 
 def _start(picture: Picture) -> datetime | None:

@@ -15,14 +15,14 @@ from elasticjob.controllers.jobresource import request
 from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
-from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.jobresource.status import describe, newly_altered
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Note, Plan
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Action, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.passes.status_pace import News
@@ -95,10 +95,11 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        least = budget(seen, now)
+        least = None if any(map(_is_needed, plan.actions)) else budget(seen, now)
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
-        status = describe(seen, plan, now, room, least).manifest()
+        described = describe(seen, plan, now, room, least)
+        status = described.manifest()
         began = seen.resource.metadata.creation_timestamp if plan.reason == CONVERGING else None
         if left := self.rush.wait(began, now):
             return Result.again(plan.again_by(left).again_in)
@@ -114,6 +115,8 @@ class NodesReconciler:
                 status = describe(seen, plan, now, room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
+        if note := newly_altered(seen.resource.status, described):
+            self.applier.tell(about, note)
         return Result.again(plan.again_by(self.upkeep.due_in(key, now)).again_in)
 
     async def answer(self, resource: JobResource) -> Result:
@@ -164,6 +167,11 @@ class NodesReconciler:
             masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
             largest=self.caches.largest(job, lives) if job else {},
         )
+
+
+def _is_needed(action: Action) -> bool:
+    """Whether this is a pod of a node that the job is to have: it counts in the pass that sees it."""
+    return isinstance(action, Create) and not action.optional
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:

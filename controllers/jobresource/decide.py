@@ -12,20 +12,22 @@ from elasticjob.api.readings import END_OF_TIME, after
 from elasticjob.api.resources import Resources
 from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.jobresource import standins
+from elasticjob.controllers.jobresource.facts import with_facts
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.grant import Place as Quota
 from elasticjob.controllers.nodes.drains import Notice, leaves_in
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.out_of_memory import Sizing
-from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, nodes
+from elasticjob.controllers.nodes.relaunch import Life, Node, Place, Policy, Standing, nodes
 from elasticjob.controllers.parts import names
+from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes import rules
 from elasticjob.controllers.passes.conclusions import FAILED, is_over
 from elasticjob.controllers.passes.plan import (
@@ -33,7 +35,9 @@ from elasticjob.controllers.passes.plan import (
     NAME_TAKEN,
     REFUSED,
     Action,
+    Apply,
     Create,
+    Delete,
     Note,
     Plan,
     Resize,
@@ -67,6 +71,7 @@ MADE_AGAIN: Final = "NodesMadeAgain"
 REMOVED: Final = "NodesRemoved"
 
 READY: Final = "Ready"
+ALTERED: Final = "ResourcesAltered"
 BLOCKED: Final = frozenset(
     {
         "JobNotFound",
@@ -81,8 +86,6 @@ BLOCKED: Final = frozenset(
     }
 )
 """Reasons of plans for which the nodes are not as the spec says, on purpose."""
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Seen:
     @cached_property
     def nodes(self) -> Mapping[Place, Node]:
         """The nodes that have a pod, or once failed."""
-        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status.restarts)
+        return nodes(rules.ruled_lives(self.job, self.lives), self.resource.status)
 
     @cached_property
     def desired(self) -> Mapping[str, int]:
@@ -180,14 +183,48 @@ class Step:
 
 def decide(seen: Seen, now: datetime) -> Plan:
     """Return the plan of the first rule that applies."""
-    return first(RULES, seen, now).again_by(silence_ends_in(seen.lives, now))
+    return _facts_first(seen, first(RULES, seen, now).again_by(silence_ends_in(seen.lives, now)), now)
+
+
+def _facts_first(seen: Seen, plan: Plan, now: datetime) -> Plan:
+    """Return the plan; what only the last pods of nodes show, and it deletes, is written before."""
+    lasts = (node.latest for node in seen.wanted.values())
+    shown = {life.uid for life in lasts if life and not life.alive}
+    if not any(isinstance(action, Delete) and action.uid in shown for action in plan.actions):
+        return plan
+    about, old = seen.resource.metadata, seen.resource.status
+    status = with_facts(old, seen.wanted.values(), seen.policy, now)
+    if status == old:
+        return plan
+    identity = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
+    write = Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, identity, status=status.manifest()), "status")
+    return replace(plan, groups=((write,), *plan.groups))
 
 
 def differing(seen: Seen, node: Node) -> dict[str, str]:
+    """The resources of which a node's pod has another amount than it should, and was made for another."""
+    return {name: amount for name, amount in _others(seen, node).items() if not _is_asked(node, name, amount)}
+
+
+def altered(seen: Seen, node: Node) -> dict[str, str]:
+    """The changes that admission made to what a node's pod was made for: `cpu`: `250m of 300m`.
+
+    Another pod would be changed in the same way.
+    """
+    have = node.latest.resource if node.latest else {}
+    others = {name: each for name, each in _others(seen, node).items() if _is_asked(node, name, each)}
+    return {name: f"{have.get(name, 'nothing')} of {amount}" for name, amount in others.items()}
+
+
+def _others(seen: Seen, node: Node) -> dict[str, str]:
     """The resources of which a node's pod has another amount than it should."""
     wanted = seen.resource_of(node.role, node.index)
     have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
     return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
+
+
+def _is_asked(node: Node, name: str, amount: str) -> bool:
+    return node.latest is not None and node.latest.asked.get(name) == amount
 
 
 def leave_its_pods_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
@@ -397,8 +434,9 @@ def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
             yield Step((deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
         container = _container(seen, node.role)
-        resources = resources_of(container, seen.resource_of(node.role, node.index))
-        resize = Resize(life.name, life.uid, str(container.get("name", "")), resources)
+        resource = seen.resource_of(node.role, node.index)
+        resources = resources_of(container, resource)
+        resize = Resize(life.name, life.uid, str(container.get("name", "")), resources, resource)
         yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
 
 
@@ -476,7 +514,9 @@ def _its_turn(seen: Seen, node: Node) -> bool:
 
 def _is_present(node: Node) -> bool:
     life = node.latest
-    return life is not None and not life.terminating and (life.running or life.ended is not None)
+    if life is None:
+        return node.completed or node.failed
+    return not life.terminating and (life.running or life.ended is not None)
 
 
 def _told(resource: Mapping[str, str]) -> str:

@@ -19,13 +19,11 @@ from elasticjob.api.readings import after
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.nodes.drains import SILENT
-from elasticjob.controllers.nodes.relaunch import Life, Node
-from elasticjob.sizing.exits import ExitReason
+from elasticjob.controllers.nodes.relaunch import Life, Node, Place
 
 JOINS: Final = timedelta(seconds=20)
 """How long a pod that was placed on its machine needs to import torch and to join."""
 
-Place = tuple[str, int]
 Nodes = Mapping[Place, Node]
 
 
@@ -91,11 +89,7 @@ def _will_go(node: Node, others: Nodes) -> bool:
 def _is_settled(node: Node) -> bool:
     """Whether a node runs on a machine that stays, or has done its work."""
     life = node.latest
-    if life is None or life.terminating:
-        return False
-    if life.ended:
-        return life.ended.reason is ExitReason.SUCCEEDED
-    return life.ready and life.notice is None
+    return node.succeeded or (life is not None and _goes_on(life) and life.ready and life.notice is None)
 
 
 def _goes_on(life: Life) -> bool:

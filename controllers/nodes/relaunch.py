@@ -3,8 +3,8 @@
 A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod that held it. The rules:
 
     a pod that runs, or will, keeps its place              → RUNS
+    the node has succeeded, and its policy is not Always   → DONE
     a pod on its way out holds it until it is gone         → LEAVES    (but not if it is lost)
-    the last life succeeded, and its policy is not Always  → DONE
     the last life failed, and policy or budget say no more → SPENT
     the last life failed, and its pause is not over        → PAUSES    (until `due`)
     anything else                                          → DUE       (make the next life now)
@@ -12,9 +12,11 @@ A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod tha
 A pod is lost when its machine is gone, and when it should have ended a minute ago on a machine that does not
 report: without power, no kubelet will ever say that it has ended.
 
-Restarts that used the budget are written on each pod (how many preceded it) and in the owner's status, and
-the larger counts: neither a deleted pod nor a late status lowers the number, and no pass counts twice. How
-many of them are forgiven is written on each pod too; the owner's status has those that are not.
+What a node achieved or suffered outlives its pods: success, failure for good, restarts and the number of its
+next pod are in the owner's status, and are written there before the operator deletes a pod that shows them.
+Restarts that used the budget are written on each pod too (how many preceded it), and the larger counts:
+neither a deleted pod nor a late status lowers the number, and no pass counts twice. How many of them are
+forgiven is written on each pod; the owner's status has those that are not.
 """
 
 from __future__ import annotations
@@ -26,14 +28,23 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 
-from elasticjob.api.readings import after, by_index, is_number, number
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE, RESTARTS_SPENT
+from elasticjob.api.readings import after, by_index, decoded, indexes, is_number, number
+from elasticjob.api.v1alpha1.common import (
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_RELAUNCH,
+    LABEL_ROLE,
+    MOST_NODES,
+    RESTARTS_SPENT,
+)
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.controllers.parts import names
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
 from elasticjob.sizing.exits import ExitReason
@@ -60,6 +71,9 @@ RESIZES = frozenset({"PodResizePending", "PodResizeInProgress"})
 """Conditions of a pod whose containers have other resources than its spec."""
 UNHEALTHY = "Unhealthy"
 """Health of a device that does not work; `Unknown` is that of one that is not heard of for a while."""
+
+Place = tuple[str, int]
+"""Role and index of a node."""
 
 VOLUMES = (
     ("configMap", ("name",), "ConfigMap"),
@@ -88,6 +102,7 @@ class Life:
     ready: bool = False
     addressed: bool = False  # it has an IP
     terminating: bool = False
+    deleted_at: datetime | None = None  # when it was told to end, if it is terminating
     lost: bool = False  # its machine is no longer in the cluster, or it is given up
     given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
     machine: str = ""
@@ -96,6 +111,7 @@ class Life:
     since: datetime | None = None  # when it was placed on its machine, or created
     needs: tuple[str, ...] = ()  # the objects of its volumes: `ConfigMap rates`
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
+    asked: Mapping[str, str] = field(default_factory=dict)  # the resource that it was made or resized for
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     unresized: str = ""  # why it has not got the resources of its spec yet, in a sentence
     released: bool = False
@@ -114,6 +130,14 @@ class Life:
     def loss(self) -> str:
         """What happened to the machine of a life that is lost."""
         return "does not report" if self.given_up else "is no longer in the cluster"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its program has done its work: by itself, and not because the pod was told to end."""
+        if self.ended is None or self.ended.reason is not ExitReason.SUCCEEDED:
+            return False
+        at, told = self.ended.at, self.deleted_at
+        return not self.terminating or (at is not None and told is not None and at <= told)
 
     @property
     def over(self) -> bool:
@@ -165,17 +189,25 @@ class Policy:
 
 @dataclass(frozen=True)
 class Node:
-    """All visible lives of one place, oldest first, and the restarts that the owner's status remembers."""
+    """All visible lives of one place, oldest first, and the facts of earlier ones in the owner's status."""
 
     role: str
     index: int
     lives: tuple[Life, ...] = ()
-    remembered: int = 0
+    remembered: int = 0  # restarts
+    relaunch: int = 0  # the least number of the next life
+    completed: bool = False
+    failed: bool = False  # for good
 
     @cached_property
     def latest(self) -> Life | None:
         """The life that holds the place, or held it last."""
         return self.lives[-1] if self.lives else None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has done its work, also where the pod that did is gone."""
+        return self.completed or (self.latest is not None and self.latest.succeeded)
 
     @property
     def restarts(self) -> int:
@@ -208,8 +240,14 @@ class Node:
 
     @property
     def next_relaunch(self) -> int:
-        """The number of the next life."""
-        return self.latest.relaunch + 1 if self.latest else 0
+        """The number of the next life: it never falls, and none is given again after a failure or a loss."""
+        return max(self.relaunch, self.latest.relaunch + 1 if self.latest else 0)
+
+    @property
+    def reached(self) -> int:
+        """The number of the next life if the latest is deleted now: one that was well hands its number on."""
+        life = self.latest
+        return max(self.relaunch, life.relaunch + (not life.alive) if life else 0)
 
     @property
     def machines_to_avoid(self) -> tuple[str, ...]:
@@ -224,22 +262,22 @@ class Node:
         alive = [life for life in self.lives if life.alive]
         if any(not life.terminating for life in alive):
             return Standing.RUNS
+        if self.succeeded and policy.restart is not RestartPolicy.ALWAYS:
+            return Standing.DONE
         if alive or (self.latest and self.latest.terminating and not self.latest.lost):
             return Standing.LEAVES
-        if self.latest is None or self.latest.ended is None:
-            return Standing.DUE
-        if self.latest.ended.reason is ExitReason.SUCCEEDED and policy.restart is not RestartPolicy.ALWAYS:
-            return Standing.DONE
         if self.is_spent(policy):
             return Standing.SPENT
+        if self.latest is None or self.latest.ended is None:
+            return Standing.DUE
         return Standing.PAUSES if self.due(now) > now else Standing.DUE
 
     def is_spent(self, policy: Policy) -> bool:
         """Whether the latest life ended in a way after which policy or budget allow no other."""
         life = self.latest
-        if life is None or life.ended is None or life.terminating:
-            return False
-        if life.ended.reason is ExitReason.SUCCEEDED:
+        if life is None or life.terminating:
+            return self.failed
+        if life.ended is None or life.ended.reason is ExitReason.SUCCEEDED:
             return False
         consequence = life.ended.consequence
         if policy.restart not in consequence.relaunch_under:
@@ -292,18 +330,32 @@ def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
     return min(timedelta(seconds=FIRST_PAUSE.total_seconds() * 2 ** min(times - 2, 10)), longest)
 
 
-def nodes(lives: Iterable[Life], remembered: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], Node]:
-    """Return the nodes that have a pod or a remembered restart, by role and index."""
+def nodes(lives: Iterable[Life], past: JobResourceStatus) -> dict[Place, Node]:
+    """Return the nodes that have a pod, or of whose earlier pods the owner's status has a fact."""
     ordered = sorted(lives, key=lambda life: (life.role, life.index, life.relaunch))
     found = {
         (role, index): Node(role, index, lives=tuple(group))
         for (role, index), group in groupby(ordered, key=lambda life: (life.role, life.index))
     }
-    for role, counts in remembered.items():
-        for index, count in by_index(counts).items():
-            node = found.get((role, index), Node(role, index))
-            found[role, index] = replace(node, remembered=count)
+    restarts, numbers = _counts(past.restarts), _counts(past.relaunches)
+    completed, failed = _places(past.completed_indexes), _places(past.failed_indexes)
+    for place in {*restarts, *numbers, *completed, *failed}:
+        found[place] = replace(
+            found.get(place, Node(*place)),
+            remembered=restarts.get(place, 0),
+            relaunch=numbers.get(place, 0),
+            completed=place in completed,
+            failed=place in failed,
+        )
     return found
+
+
+def _counts(roles: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+    return {(role, index): n for role, counts in roles.items() for index, n in by_index(counts).items()}
+
+
+def _places(roles: Mapping[str, str]) -> frozenset[Place]:
+    return frozenset((role, index) for role, text in roles.items() for index in indexes(text, MOST_NODES))
 
 
 def life_of(
@@ -320,8 +372,9 @@ def life_of(
         return None
     end = ending(pod)
     status = main_status(pod)
-    given = annotations.get(names.STANDS_IN)
+    given, asked = annotations.get(names.STANDS_IN), decoded(annotations.get(names.RESOURCE), _RESOURCE)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
+    grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
     return Life(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
@@ -338,6 +391,7 @@ def life_of(
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         addressed=bool(pod.status.pod_ip),
         terminating=leaves_at is not None,
+        deleted_at=leaves_at - grace if leaves_at else None,
         lost=bool(machine) and machine not in machines,
         given_up=after(leaves_at, SILENCE) if leaves_at and machine in silent else None,
         machine=machine,
@@ -346,6 +400,7 @@ def life_of(
         since=_since(pod),
         needs=needs(pod),
         resource=_resource(pod),
+        asked=asked or {},
         resize=_resize(pod),
         unresized="" if end or leaves_at else _unresized(pod),
         released=annotations.get(names.RELEASED) == "true",
@@ -436,6 +491,9 @@ def _held(reason: str, message: str, image: str) -> str:
 def _image(pod: Pod, container: str) -> str:
     every = (*pod.spec.init_containers, *pod.spec.containers)
     return next((c.image for c in every if c.name == container), "")
+
+
+_RESOURCE = JsonReader(dict[str, str])
 
 
 def _resource(pod: Pod) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+from elasticjob.api.v1alpha1.checks.belongings import foreign
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
@@ -94,8 +95,9 @@ class Applier:
         seen, the plan itself comes back, with a time to look again. `refused` is the reason of the event
         about a refusal; "" says QuotaExceeded or Refused.
         """
+        barred, allowed = await self._without_what_is_barred(owner, plan)
         try:
-            await self.perform(owner, plan)
+            await self.perform(owner, allowed)
         except InTheWay as error:
             return Plan(NAME_TAKEN, str(error), again_in=error.again_in, obstacle=error.obstacle)
         except Behind:
@@ -103,7 +105,25 @@ class Applier:
         except (BadRequest, Forbidden, Invalid) as error:
             self.tell(owner, Note(refused or refusal(error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
+        if barred:
+            self.tell(owner, Note(refused or REFUSED, barred, warning=True))
+            return Plan(REFUSED, barred, again_in=LATER)
         return plan
+
+    async def _without_what_is_barred(self, owner: CustomResource, plan: Plan) -> tuple[str, Plan]:
+        """Return why no pods are made from the templates of `owner`, and the plan without them: these name
+        what belongs to another job. "" and the plan where they do not.
+        """
+        if not any(isinstance(each, Create) and each.kind is POD for each in plan.actions):
+            return "", plan
+
+        async def find(kind: Kind[Any], name: str) -> ObjectMeta:
+            return await read_metadata(self._client, kind, name, owner.metadata.namespace)
+
+        found = await foreign(owner, find, absent=True)
+        if not found:
+            return "", plan
+        return "; ".join(map(str, found)), plan.without(POD)
 
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
         """Carry out `plan` for `owner`: groups in order, the members of a group at once, then events.
@@ -121,7 +141,8 @@ class Applier:
     def tell(self, owner: CustomResource, note: Note) -> None:
         """Record an event about `owner`, and log it."""
         type_: EventType = "Warning" if note.warning else "Normal"
-        self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
+        about = reference(kind_of(owner), owner)
+        self._recorder.event(about, type_, note.reason, note.sentence, note.times)
         log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
 
     async def write_status(
@@ -291,16 +312,15 @@ class Applier:
             await self._client.merge_patch(
                 POD, action.pod, patch, namespace, subresource="resize", strategic=True
             )
+            note = {names.RESOURCE: names.written(action.resource)}
         except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
-            await self._mark_refused(namespace, action)
+            note = {names.RESIZE: "refused"}
         except (Invalid, Forbidden) as error:
             log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
-            await self._mark_refused(namespace, action)
-
-    async def _mark_refused(self, namespace: str, action: Resize) -> None:
-        patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
+            note = {names.RESIZE: "refused"}
+        about = {"metadata": {"uid": action.uid, "annotations": note}}
         try:
-            await self._client.merge_patch(POD, action.pod, patch, namespace)
+            await self._client.merge_patch(POD, action.pod, about, namespace)
         except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
             return
 

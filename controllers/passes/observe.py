@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER, MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB
@@ -28,7 +26,7 @@ from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
-from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
+from elasticjob.kube.objects.views import Node, Object, ObjectMeta, Pod, Service
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -219,16 +217,10 @@ class Caches:
         return None if service is None else controller_uid(service.metadata)
 
 
-class _Bare(msgspec.Struct, frozen=True):
-    """An object whose other fields need not fit a model."""
-
-    metadata: ObjectMeta
-
-
 async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
     """Return the metadata of an object from the server; empty if there is no such object."""
     try:
-        found: _Bare = await client.get(replace(kind, model=_Bare), name, namespace)
+        found: Object = await client.get(replace(kind, model=Object), name, namespace)
     except NotFound as error:
         if error.details.get("name") != name:  # the kind is not served: its objects may well be there
             raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error

@@ -1,4 +1,4 @@
-"""What is refused of a JobResource."""
+"""What is refused of a JobResource, and how its status writes indexes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.readings import indexes, ranges
 from elasticjob.api.v1alpha1.checks.jobresource import problems
 from elasticjob.api.v1alpha1.requests import nodes, sizes
 from tests.kit.manifests import job_resource
@@ -88,3 +89,15 @@ def test_the_job_of_a_resource_stays() -> None:
 def test_labels_of_what_was_always_wrong_may_change() -> None:
     wrong = {"spec/selector/name": "Digits"}
     assert problems(job_resource(**wrong, **{"metadata/labels": {"a": "b"}}), job_resource(**wrong)) == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [((), ""), ((4,), "4"), ((0, 1, 2, 3, 7), "0-3,7"), ((9, 1, 3, 2), "1-3,9")]
+)
+def test_indexes_are_written_as_a_job_writes_them(numbers: tuple[int, ...], text: str) -> None:
+    assert ranges(numbers) == text
+    assert indexes(text, 10) == set(numbers)
+
+
+def test_a_range_of_any_length_costs_no_more_than_a_job_can_have() -> None:
+    assert indexes("8-999999999,x,-3,2-1", 10) == {8, 9}

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import LABEL_INDEX
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, NAMESPACE, NODE, POD, SERVICE_ACCOUNT
 from tests.incumbents.oracle import INCUMBENT, OURS, Facts
-from tests.incumbents.watched import INDEX_OF_JOB, Life, Pods
+from tests.incumbents.watched import INDEX_OF_JOB, OVER, Life, Pods
 from tests.kit.waiting import until
 
 JOB: Final = Kind("batch", "v1", "Job", "jobs", dict)
@@ -31,6 +32,8 @@ NAME: Final = "story"
 IMAGE: Final = "docker.io/elasticjob/operator:incumbents"
 BY: Final = "incumbents"
 """A label of machines: the namespace that they are for."""
+MACHINES: Final = 4
+"""Of kwok, for each side: each has room for one pod."""
 PROGRAM: Final = """
 import os, signal, sys, time
 I, path = int(os.environ['INDEX']), '/shared/' + os.environ['INDEX']
@@ -42,7 +45,8 @@ with open(path, 'a+') as file:
 AT_ONCE: Final = 8.0
 """Seconds from the end of a pod to its successor, below which nobody calls it backed off."""
 PATIENCE: Final = 60.0
-SETTLE: Final = 4.0
+SETTLE: Final = 9.0
+"""Seconds after the end of a job: its pods have five to end by themselves, and then their grace."""
 END: Final = 45.0
 
 
@@ -86,7 +90,7 @@ class Side:
             self.shared.mkdir(parents=True)
             self.shared.chmod(0o777)
         else:
-            for number in range(2):
+            for number in range(MACHINES):
                 await self.client.create(NODE.untyped(), self._machine(number))
 
         async def furnished() -> bool:
@@ -100,7 +104,7 @@ class Side:
             "annotations": {"kwok.x-k8s.io/node": "fake"},
             "labels": {BY: self.namespace},
         }
-        room = {"cpu": "8", "memory": "32Gi", "pods": "20"}
+        room = {"cpu": "8", "memory": "32Gi", "pods": "1"}
         return {"metadata": about, "status": {"capacity": room, "allocatable": room}}
 
     async def _clear(self) -> None:
@@ -112,7 +116,7 @@ class Side:
             await self.client.delete(OBJECT[self.who], NAME, self.namespace)
         await self.client.delete(NAMESPACE, self.namespace)
         if not self.story.get("real"):
-            for number in range(2):
+            for number in range(MACHINES):
                 await self.client.delete(NODE, f"{self.namespace}-{number}")
 
     def manifest(self) -> Manifest:
@@ -255,6 +259,12 @@ class Side:
             seconds = int(grace) if grace else None
             await self.client.delete(POD, life.name, self.namespace, grace=seconds)
 
+    async def tidy(self, index: str) -> None:
+        """Delete the pods of an index that are over."""
+        for life in self.pods.at(self.namespace, index):
+            if life.phase in OVER:
+                await self.client.delete(POD, life.name, self.namespace)
+
     async def evict(self, index: str) -> None:
         if life := self._newest(index):
             about = {"name": life.name, "namespace": self.namespace}
@@ -322,7 +332,7 @@ class Side:
         if least == "0":
             await self.client.delete(RANGE, "range", self.namespace)
             return
-        limit = {"type": "Container", "min": {"cpu": least}, "defaultRequest": {"cpu": "100m"}}
+        limit = {"type": "Container", "min": {"cpu": least}, "defaultRequest": {"cpu": least}}
         about = {"name": "range", "namespace": self.namespace}
         await self.client.create(RANGE, {"metadata": about, "spec": {"limits": [limit]}})
         await asyncio.sleep(2)  # the API server's own copy
@@ -351,7 +361,7 @@ class Side:
 
     async def machines(self, able: str) -> None:
         """The machines of the story take pods, or not: `on`, `off`."""
-        for number in range(2):
+        for number in range(MACHINES):
             patch = {"spec": {"unschedulable": able == "off"}}
             await self.client.merge_patch(NODE.untyped(), f"{self.namespace}-{number}", patch)
 
@@ -441,7 +451,7 @@ class Side:
         else:
             worker = status.get("replicaStatuses", {}).get("worker", {})
             succeeded = worker.get("succeeded", 0)
-            counted = status.get("restarts", 0) + worker.get("failed", 0)
+            counted = await self._counted()
         reason = last["reason"] if last and last["type"] == "Failed" else ""
         return {
             "end": last["type"] if last else "none",
@@ -449,6 +459,12 @@ class Side:
             "succeeded": succeeded,
             "counted": counted,
         }
+
+    async def _counted(self) -> int:
+        """Return how many failures of an ElasticJob's nodes count against their budget."""
+        found = await self.client.find(JOBRESOURCE.untyped(), NAME, self.namespace) or {}
+        restarts: Manifest = found.get("status", {}).get("restarts", {})
+        return sum(count for of_role in restarts.values() for count in of_role.values())
 
     async def _now(self) -> Manifest:
         lives = [life for life in self.pods.of[self.namespace].values() if life.index]
@@ -476,8 +492,9 @@ ACTS: Final[dict[str, Callable[..., Awaitable[None]]]] = {
     act.__name__: act
     for act in (
         Side.create, Side.run, Side.again, Side.over, Side.seconds, Side.succeed, Side.fail, Side.refuse,
-        Side.delete, Side.evict, Side.lose, Side.gone, Side.suspend, Side.resume, Side.remove, Side.scale,
-        Side.hold, Side.release, Side.quota, Side.limits, Side.admission, Side.machines, Side.look, Side.end,
+        Side.delete, Side.tidy, Side.evict, Side.lose, Side.gone, Side.suspend, Side.resume, Side.remove,
+        Side.scale, Side.hold, Side.release, Side.quota, Side.limits, Side.admission, Side.machines,
+        Side.look, Side.end,
     )
 }  # fmt: skip
 SPENT: Final = "one is spent"

@@ -7,7 +7,8 @@ from typing import Final
 
 from tests.incumbents.batch import ORACLE as BATCH
 from tests.incumbents.hpa import ORACLE as HPA
+from tests.incumbents.kueue import ORACLES as KUEUE
 from tests.incumbents.oracle import Oracle
 
-ROWS: Final[tuple[Oracle, ...]] = (BATCH, HPA)
+ROWS: Final[tuple[Oracle, ...]] = (BATCH, *KUEUE, HPA)
 ORACLES: Final[Mapping[str, Oracle]] = {each.name: each for each in ROWS}

@@ -49,7 +49,6 @@ class Life:
     leaves: float | None = None
     ended: float | None = None
     gone: float | None = None
-    at_end: Manifest | None = None
 
     @property
     def name(self) -> str:
@@ -91,7 +90,7 @@ class Pods:
             life.leaves = now
         if change.new is None:
             life.gone = now
-        if life.ended is None and (life.phase in OVER or life.gone):
+        if life.ended is None and (life.phase in OVER or life.gone or _all_have_ended(pod)):
             life.ended = now
 
     def at(self, namespace: str, index: str) -> list[Life]:
@@ -109,3 +108,14 @@ async def watched(client: Client) -> AsyncIterator[Pods]:
         yield pods
     finally:
         task.cancel()
+
+
+def _all_have_ended(pod: Manifest) -> bool:
+    """Whether no container runs any more; the kubelet writes the phase of the pod a second later."""
+    states = [each["state"] for each in pod["status"].get("containerStatuses", ())]
+    never = pod["spec"].get("restartPolicy") == "Never"
+    return (
+        never
+        and len(states) == len(pod["spec"]["containers"])
+        and all("terminated" in each for each in states)
+    )

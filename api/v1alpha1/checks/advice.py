@@ -8,7 +8,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
 from elasticjob.api.v1alpha1.keeping import loss
-from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, QUEUE_NAME, longest_run
+from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, longest_run, queue_of
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.problem import Problem
 
@@ -63,8 +63,8 @@ def queues_take_no_job(job: CustomResource) -> Iterator[Problem]:
 
 def kueue_is_asked_for(job: ElasticJob) -> Iterator[Problem]:
     """Kueue's labels count in a queue; its own kinds are created suspended, and this one is not."""
-    labels = job.metadata.labels
-    if QUEUE_NAME in labels and job.spec.suspend:
+    labels, queue = job.metadata.labels, queue_of(job)
+    if queue and job.spec.suspend:
         yield Problem(
             "spec.suspend",
             "the job is in no queue until this is false: "
@@ -72,10 +72,10 @@ def kueue_is_asked_for(job: ElasticJob) -> Iterator[Problem]:
         )
     if MAX_EXEC_TIME not in labels:
         return
-    path, scheduling = f"metadata.labels[{MAX_EXEC_TIME}]", job.spec.run_policy.scheduling
+    path = f"metadata.labels[{MAX_EXEC_TIME}]"
     if longest_run(labels) is None:
         yield Problem(path, "this has no effect: write a number of seconds, at least 1")
-    elif QUEUE_NAME not in labels and (scheduling.gang is not Gang.NONE or not scheduling.queue):
+    elif not queue:
         yield Problem(path, "this has no effect without a queue: write runPolicy.activeDeadlineSeconds")
 
 

@@ -24,10 +24,10 @@ from elasticjob.api.v1alpha1.kueue import (
     TOPOLOGY_GATE,
     WORKLOAD_OF,
     longest_run,
+    queue_of,
 )
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
 from elasticjob.controllers.kueue.grant import Place
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
@@ -106,6 +106,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         roles=tuple(roles),
         priority_class=next((each for each in classes if each[1]), ("", "")),
         longest=longest_run(labels),
+        mixed=True,  # they are placed one by one
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",

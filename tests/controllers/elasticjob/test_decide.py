@@ -283,6 +283,15 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     rules.complete_by_the_pods: [
         (running(job(**LOCAL), masters=(), lives=(ended(0, code=0), ended(1, code=0))), "PodsSucceeded"),
         (
+            running(
+                job(**LOCAL),
+                resource_=resource(status={"completedIndexes": {"worker": "0"}}),
+                masters=(),
+                lives=(ended(1, code=0),),
+            ),
+            "PodsSucceeded",
+        ),
+        (
             running(job(**LOCAL, runPolicy=LEADER), masters=(), lives=(ended(0, code=0), life(1))),
             "PodsSucceeded",
         ),

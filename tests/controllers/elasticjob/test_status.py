@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy,
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
@@ -106,6 +107,20 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
             "NodesRunning",
             "2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x",
         ),
+    ),
+    "a drain that has to wait": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")))),
+        (
+            "Running",
+            "True",
+            "NodesRunning",
+            "2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an eviction "
+            "until another worker is ready",
+        ),
+    ),
+    "one that does not": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
+        ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
     ),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
@@ -235,6 +250,11 @@ def test_a_job_that_names_a_queue_where_there_is_no_kueue_says_so_and_runs() -> 
     assert "Admitted" not in conditions(replace(seen(job(status=over())), queueless="team"))
 
 
+def test_a_job_that_has_ended_is_not_suspended() -> None:
+    given = seen(job(status=over(), suspend=True), masters=(), lives=DONE)
+    assert "Suspended" not in conditions(given)  # its queue admits it no more, either
+
+
 def test_conditions_that_were_never_true_are_not_said() -> None:
     local = job(distributionStrategy="Local")
     assert set(conditions(seen(local, lives=UP))) == {"Created", "Running"}
@@ -305,6 +325,12 @@ def test_numbers() -> None:
     assert found.observed_generation == 1
 
 
+def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
+    facts = {"completedIndexes": {"worker": "0,2-3"}, "failedIndexes": {"worker": "1"}}
+    found = status(seen(resource_=resource({"worker": 4}, status=facts), lives=())).replica_statuses
+    assert (found["worker"].succeeded, found["worker"].failed) == (3, 1)
+
+
 def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_are_gone() -> None:
     before: Manifest = {
         "workers": "1/3",
@@ -357,6 +383,8 @@ def test_the_strategy_is_shown_whether_it_was_written_or_not() -> None:
 def test_restarts_never_fall() -> None:
     assert status(seen(job(status={"restarts": 7}), lives=UP)).restarts == 7
     assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2
+    inside = job(status={"training": {"restarts": 4}})
+    assert status(seen(inside, lives=(life(0, 2), life(1)))).restarts == 6
 
 
 def test_start_is_kept_and_begins_afresh_after_a_suspension() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, pause, start
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.views import POD
@@ -57,6 +58,36 @@ STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
 )
 def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, standing: Standing) -> None:
     assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
+
+
+TOLD = NOW - timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("case", "node", "restart", "standing"),
+    [
+        ("the pod that succeeded is gone", Node("w", 0, completed=True), ON_FAILURE, Standing.DONE),
+        ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
+        ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
+        ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
+        (
+            "deleted after it had succeeded",
+            Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
+            ON_FAILURE,
+            Standing.DONE,
+        ),
+        (
+            "ended well because it was deleted",
+            Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
+            ON_FAILURE,
+            Standing.LEAVES,
+        ),
+    ],
+)
+def test_what_a_node_achieved_outlives_its_pods(
+    case: str, node: Node, restart: RestartPolicy, standing: Standing
+) -> None:
+    assert node.standing(Policy(restart, 3), NOW) is standing
 
 
 END: Final = {"terminated": {"exitCode": 0}}
@@ -226,6 +257,9 @@ def test_restarts_are_the_larger_of_pods_and_status() -> None:
 def test_the_next_life_follows_the_highest_number() -> None:
     assert Node("worker", 0).next_relaunch == 0
     assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
+    assert Node("worker", 0, relaunch=3).next_relaunch == 3
+    assert Node("worker", 0, (life(relaunch=3),)).reached == 3
+    assert Node("worker", 0, (life(relaunch=3, lost=True),)).reached == 4
 
 
 def test_broken_hardware_is_avoided() -> None:
@@ -267,7 +301,9 @@ def test_a_pause_counts_from_the_end() -> None:
 
 
 def test_nodes_are_found_by_pod_and_by_memory() -> None:
-    found = nodes((life(1), ended(0), life(0, 1)), {"worker": {"1": 2, "7": 1}})
+    past = JobResourceStatus(restarts={"worker": {"1": 2, "7": 1}}, completed_indexes={"worker": "7,9-x,x"})
+    found = nodes((life(1), ended(0), life(0, 1)), past)
+    assert {place for place, node in found.items() if node.succeeded} == {("worker", 7)}
     assert {place: (len(node.lives), node.remembered) for place, node in found.items()} == {
         ("worker", 0): (2, 0),
         ("worker", 1): (1, 2),

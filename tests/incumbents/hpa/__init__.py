@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -52,6 +52,7 @@ SET: Final = ("quota", "window", "most")
 """Acts that say what is there before the story begins."""
 
 Act = tuple[str, Any]
+Ear = tuple[Kind[Any], Callable[[Change], None]]
 STORIES: Final[Mapping[str, Sequence[Act]]] = {
     "up": [("load", 40)],
     "down": [("load", 50), ("load", 20)],
@@ -251,8 +252,12 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             await client.create(NODE.untyped(), MACHINE)
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
             pods, heard = await stack.enter_async_context(watched(client)), Heard()
-            ears = {DEPLOYMENT: heard.target, JOBRESOURCE: heard.target, HPA: heard.autoscaler}
-            for kind, hear in ears.items():
+            ears: tuple[Ear, ...] = (
+                (DEPLOYMENT, heard.target),
+                (JOBRESOURCE, heard.target),
+                (HPA, heard.autoscaler),
+            )
+            for kind, hear in ears:
                 cache = Cache(kind.untyped())
                 cache.subscribe(hear)
                 stack.callback(asyncio.create_task(Informer(client, cache).run()).cancel)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace as replaced
 
+from elasticjob.api.readings import indexes
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.controllers.jobresource.decide import (
@@ -21,7 +22,7 @@ from elasticjob.controllers.jobresource.decide import (
 )
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.nodes.relaunch import Node, Standing, life_of
-from elasticjob.controllers.passes.plan import Create, Delete, Plan, Resize
+from elasticjob.controllers.passes.plan import Apply, Create, Delete, Plan, Resize
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit.controllers.build import NOW, at
@@ -182,6 +183,8 @@ class World:
                     elif "deletionTimestamp" not in self.pods[name]["metadata"]:
                         self.delete(name)
                     self.wrote = len(self.history) - 1
+            case Apply(_, manifest):
+                self._store(manifest["status"])
             case Resize():
                 raise AssertionError("nothing asked for other resources")
 
@@ -195,11 +198,14 @@ class World:
         self.wrote = len(self.history) - 1
 
     def _write_status(self, seen: Seen, plan: Plan) -> None:
-        status = describe(seen, plan, self.now)
-        if status.manifest() == seen.resource.status.manifest():
+        status = describe(seen, plan, self.now).manifest()
+        if status == seen.resource.status.manifest():
             return
         self.writes += 1
-        stored = {"metadata": {}, "spec": self.resource.spec.manifest(), "status": status.manifest()}
+        self._store(status)
+
+    def _store(self, status: Manifest) -> None:
+        stored = {"metadata": {}, "spec": self.resource.spec.manifest(), "status": status}
         self.resource = self.resource.model_copy(update={"status": JOBRESOURCE.convert(stored).status})
         self._record()
         self.wrote = len(self.history) - 1
@@ -211,9 +217,12 @@ class World:
         return [name for name, pod in self.pods.items() if self._lives(pod) and _index(pod) == index]
 
     def check(self) -> None:
-        """Never two live pods of one place."""
+        """Never two live pods of one place, nor one of a place that has done its work."""
         doubled = {index: names for index in range(10) if len(names := self.living(index)) > 1}
         assert not doubled, f"two lives of one place: {doubled}"
+        done = indexes(self.resource.status.completed_indexes.get("worker", ""), 10)
+        again = {index: names for index in done if (names := self.living(index))}
+        assert not again, f"they run a second time: {again}"
 
     def check_settled(self) -> None:
         """Exactly the expected pods run, and finished ones are cleaned up except for the kept few.
