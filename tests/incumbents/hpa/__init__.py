@@ -350,7 +350,11 @@ async def rest(sides: Mapping[str, Side]) -> dict[str, Facts]:
     return last
 
 
-EXPLAINED: Final[Sequence[Explained]] = ()
+EXPLAINED: Final[Sequence[Explained]] = (
+    Explained("suspended, and resumed", "3 load: wish", "the HPA goes on, and the job resumes with its number"),
+    Explained("the training ends", "3 load: size", "the HPA goes on to change the JobResource"),
+    Explained("the training ends", "3 load: wish", "the HPA goes on to change the JobResource"),
+)
 ORACLE: Final = Oracle(
     name="hpa",
     page=DOCS / "scaleplans.md",
