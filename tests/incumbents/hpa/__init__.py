@@ -351,7 +351,7 @@ async def rest(sides: Mapping[str, Side]) -> dict[str, Facts]:
 
 
 EXPLAINED: Final[Sequence[Explained]] = (
-    Explained("suspended, and resumed", "3 load: wish", "the HPA goes on, and the job resumes with its number"),
+    Explained("suspended, and resumed", "3 load: wish", "the HPA goes on, and the job resumes"),
     Explained("the training ends", "3 load: size", "the HPA goes on to change the JobResource"),
     Explained("the training ends", "3 load: wish", "the HPA goes on to change the JobResource"),
 )
