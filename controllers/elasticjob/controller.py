@@ -9,6 +9,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
@@ -121,6 +122,7 @@ class JobReconciler:
         return Seen(
             job=as_admitted(job, grant),
             grant=grant,
+            queueless=queue_of(job) if self.admission and not self.admission.queues.on else "",
             resource=resource,
             masters=self.caches.lives(job.metadata.uid, now),
             lives=lives,

@@ -105,6 +105,8 @@ class Demand:
     roles: tuple[Role, ...]
     priority_class: tuple[str, str] = ("", "")
     """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
+    longest: int | None = None
+    """How many seconds it may run in all."""
     prebuilt: str = ""
     """The Workload that was made for it beforehand: in a worker cluster of MultiKueue, by the manager's."""
     elsewhere: bool = False
@@ -166,6 +168,7 @@ class Demand:
         sets = [role.pod_set(role.least) for role in self.roles if role.least]
         made = self._workload(self.base, sets, priority, with_class=True)
         made["metadata"]["annotations"] |= {FORM: self.form}
+        made["spec"] |= {} if self.longest is None else {"maximumExecutionTimeSeconds": self.longest}
         return made
 
     def slice_workload(

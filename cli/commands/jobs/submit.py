@@ -75,7 +75,15 @@ def submit(
     ] = "",
     namespace: Namespace = "",
     queue: Annotated[
-        str, typer.Option(help="Volcano's queue; the job is a gang.", rich_help_panel=PLACE)
+        str,
+        typer.Option(help="Kueue's LocalQueue; with --gang volcano, Volcano's queue.", rich_help_panel=PLACE),
+    ] = "",
+    gang: Annotated[
+        str,
+        typer.Option(
+            help="Place all pods or none: volcano, coscheduling, kubernetes, required or preferred.",
+            rich_help_panel=PLACE,
+        ),
     ] = "",
     priority_class: Annotated[
         str, typer.Option(help="PriorityClass of the pods.", rich_help_panel=PLACE)
@@ -140,7 +148,7 @@ def submit(
     Example: [bold]elasticjob submit train.py --workers 1:4 --cpu 2 --memory 4Gi --follow -- --epochs 10[/]
     """
     from elasticjob.client.client import code_of
-    from elasticjob.client.objects import IMAGE, Wanted
+    from elasticjob.client.objects import IMAGE, Wanted, meant_otherwise
 
     code = code_of(script, arguments=arguments or (), files=files or ())
     wanted = Wanted(
@@ -155,6 +163,7 @@ def submit(
         checkpoint=checkpoint,
         volumes=tuple(volume or ()),
         queue=queue,
+        gang=gang,
         priority_class=priority_class,
         restarts=restarts,
         deadline_seconds=options.whole_seconds(deadline),
@@ -162,6 +171,8 @@ def submit(
         labels=options.pairs("--label", label or ()),
         suspend=suspend,
     )
+    if warning := meant_otherwise(wanted):
+        typer.echo(f"warning: {warning} (--gang)", err=True)
     if dry_run:
         options.run(_print(code, wanted, namespace, output, kubeconfig, context))
         return Exit.DONE

@@ -23,6 +23,7 @@ from elasticjob.api.v1alpha1.kueue import (
     QUOTA_GATE,
     TOPOLOGY_GATE,
     WORKLOAD_OF,
+    longest_run,
     queue_of,
 )
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
@@ -111,6 +112,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         queue=queue_of(job),
         roles=tuple(roles),
         priority_class=next((each for each in classes if each[1]), ("", "")),
+        longest=longest_run(labels),
         mixed=True,  # they are placed one by one
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
+from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
@@ -100,6 +100,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         queue=queue_of(job),
         roles=_with_one(job, tuple(_roles(job, resource, master))),
         priority_class=_class_of(job),
+        longest=longest_run(about.labels),
         prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
         elsewhere=not is_ours(job),
         mixed=about.annotations.get(FLAVORS) == ANY,

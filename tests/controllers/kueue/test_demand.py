@@ -73,6 +73,15 @@ def test_slices_of_a_topology_are_asked_for_as_of_a_job(
     assert {k: v for k, v in found.items() if k != "podIndexLabel"} == (request_ or {})
 
 
+@pytest.mark.parametrize(("written", "seconds"), [("3600", 3600), ("", None), ("0", None), ("1h", None)])
+def test_the_base_alone_may_run_only_so_long(written: str, seconds: int | None) -> None:
+    labels = {**QUEUED["labels"], "kueue.x-k8s.io/max-exec-time-seconds": written}
+    found = asked(metadata={"labels": labels})
+    assert found.base == asked().base
+    assert found.base_workload(None)["spec"].get("maximumExecutionTimeSeconds") == seconds
+    assert "maximumExecutionTimeSeconds" not in found.slice_workload(found.roles[1], 0, 1, None)["spec"]
+
+
 def test_what_is_wanted_is_what_was_asked_for_last() -> None:
     found = resource({"worker": 2})
     assert asked(found).roles[1].wanted == 4
