@@ -5,7 +5,9 @@
         history = await store.history(uid, now)
 
 1. Each method is one transaction. Whatever comes again (a sample, an object, an end) changes nothing.
-2. A job that only its master has told of has a row too: its objects follow when the monitor sees them.
+2. A job that only its master has told of has a row too: its objects follow when the monitor sees them. Until
+   then it has no owner, and no history but its own: a master may say any namespace. The owner is the
+   namespace in which the API server has the job.
 3. Decisions of a job are numbered, without gaps but for those of a lost database; of two that are made from
    the same state one is refused.
 4. While the database is away each method raises DatabaseAway, soon; the store works again once it is back.
@@ -83,7 +85,6 @@ class SeenJob:
     namespace: str
     name: str
     began: datetime
-    owner: str = ""
     image: str = ""
     script: str = ""
     strategy: str = ""
@@ -244,7 +245,7 @@ class Store:
 
     async def see_job(self, seen: SeenJob, now: datetime) -> None:
         """Keep a job as the cluster has it now; an end stays."""
-        row = {**_row(seen), "status": dict(seen.status), "seen": now}
+        row = {**_row(seen), "owner": seen.namespace, "status": dict(seen.status), "seen": now}
         new = self._insert(jobs).values(facts={}, **row)
         changed: dict[str, Any] = {
             name: new.excluded[name] for name in row if name not in ("uid", "ended", "completed")
@@ -320,10 +321,11 @@ class Store:
             )
 
     async def find(self, namespace: str, name: str) -> Row[Any]:
-        """Return the newest job of a name. Raises NoSuchJob."""
+        """Return the newest job of a name; what a master only says comes last. Raises NoSuchJob."""
         asked = select(jobs).where(jobs.c.namespace == namespace, jobs.c.name == name)
+        order = (jobs.c.owner == "", jobs.c.began.desc())
         async with self._connected() as connection:
-            found = (await connection.execute(asked.order_by(jobs.c.began.desc()).limit(1))).first()
+            found = (await connection.execute(asked.order_by(*order).limit(1))).first()
         if found is None:
             raise NoSuchJob(f"no job {namespace}/{name} is known")
         return found
@@ -511,9 +513,15 @@ class Store:
         return tuple(_sample(row) for row in reversed((await connection.execute(asked)).all()))
 
     async def _past(self, connection: AsyncConnection, job: Row[Any], now: datetime) -> tuple[Past, ...]:
-        """The newest jobs of the same owner with the same image and script; else of the same name."""
+        """The newest jobs of the same owner with the same image and script; else of the same name.
+
+        The namespace is compared, too: older versions took what an annotation said for the owner.
+        """
+        if not job.owner:
+            return ()
         same = and_(jobs.c.image == job.image, jobs.c.script == job.script, jobs.c.image != "")
-        alike = and_(jobs.c.owner == job.owner, or_(same, jobs.c.name == job.name), jobs.c.uid != job.uid)
+        whose = and_(jobs.c.owner == job.owner, jobs.c.namespace == job.namespace)
+        alike = and_(whose, or_(same, jobs.c.name == job.name), jobs.c.uid != job.uid)
         asked = select(jobs, case((same, 1), else_=0).label("same")).where(
             alike, jobs.c.ended >= now - ALIKE_FOR
         )

@@ -77,7 +77,7 @@ def _lines(all_: Description) -> Iterator[str]:
     yield from _section("ScalePlans", _plans(all_.plans))
     yield from _section("Pods", _pods(all_.pods))
     yield from _section(
-        "Findings", (f"{moment(one.time)}  {one.reason}: {one.message}" for one in _findings(job))
+        "Findings", (f"{moment(one.time)}  {one.reason}: {one.message}{one.times}" for one in _findings(job))
     )
     yield from _section("Events", (told(event) for event in all_.events))
 

@@ -55,9 +55,10 @@ def _trouble(known: Description) -> Iterator[str]:
     training = known.job.status.training
     yield from _titled(
         "Found by the master",
-        (f"{one.reason}{' (over)' if one.until else ''}: {one.message}" for one in training.findings)
-        if training
-        else (),
+        (
+            f"{one.reason}{one.times}{' (over)' if one.until else ''}: {one.message}"
+            for one in (training.findings if training else ())
+        ),
     )
     if training and training.badput_seconds:
         lost = sorted(training.badput_seconds.items(), key=lambda pair: -pair[1])

@@ -6,6 +6,7 @@ import gc
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
 from elasticjob.controllers.kueue.kinds.dijob import DIJobs
 from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
+from elasticjob.controllers.kueue.presence import stays
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
@@ -91,7 +93,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     now = operator.clock.now
 
     def applier(manager: str) -> Applier:
-        return Applier(client, operator.recorder, manager)
+        return Applier(client, operator.recorder, manager, caches)
 
     orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
 
@@ -221,6 +223,7 @@ def _queues(operator: Operator, settings: Settings) -> Queues:
         flavors=operator.cache(FLAVOR, optional=True),
         cohorts=operator.cache(COHORT, optional=True),
         gives_back=settings.gives_back,
+        stays=partial(stays, operator.client),
     )
 
 

@@ -75,7 +75,7 @@ class Killed:
 
 @dataclass(frozen=True)
 class Past:
-    """An earlier job like this one: the same scenario (owner, image and script, or user and name)."""
+    """An earlier job like this one: of its namespace, with the same image and script, or the same name."""
 
     uid: str
     name: str

@@ -22,9 +22,11 @@ from elasticjob.api.v1alpha1.checks.templates import (
     port_problems,
     repeated_containers,
 )
+from elasticjob.api.v1alpha1.kueue import queue_stays
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
+AFTER_ITS_START: Final = "while the job runs: delete it and create it again"
 WITH_TEMPLATE: Final = (Role.COORDINATOR, Role.COLLECTOR, Role.LEARNER)
 
 
@@ -33,11 +35,15 @@ def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
 
     A job that an earlier release accepted can still be deleted, and its status be written.
     """
-    if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
+    if old is not None and new.metadata.deletion_timestamp is not None:
         return []
+    begun = old is not None and old.status.phase is not None and not old.status.phase.finished
+    moved = list(queue_stays(old, new, old.status.conditions, AFTER_ITS_START)) if old and begun else []
+    if old is not None and new.spec == old.spec:
+        return moved
     volumes = {each["name"] for each in new.spec.volumes if isinstance(each.get("name"), str)}
     found = [problem for path, one in templates(new) for problem in template_problems(path, one, volumes)]
-    return [*_name(new), *found, *(() if found else _volumes(new))]
+    return [*moved, *_name(new), *found, *(() if found else _volumes(new))]
 
 
 def config_problems(config: AggregatorConfig, old: AggregatorConfig | None = None) -> list[Problem]:

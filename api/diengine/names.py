@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from elasticjob.api.v1alpha1.common import TOKEN_SUFFIX
+
 GROUP: Final = "diengine.opendilab.org"
 VERSION: Final = "v1alpha1"
 
@@ -92,4 +94,4 @@ def replica(job: str, role: Role, suffix: str) -> str:
 
 def token(job: str) -> str:
     """Return the name of the Secret with a job's token for di-server."""
-    return f"{job}-di-token"
+    return f"{job}-di{TOKEN_SUFFIX}"

@@ -28,6 +28,10 @@ PodName = Annotated[str, msgspec.Meta(max_length=253)]
 """The name of a pod, empty outside of a cluster."""
 
 
+Words = Annotated[str, msgspec.Meta(max_length=512)]
+"""A part of an error's text."""
+
+
 class Order(StrEnum):
     """The master's order to a node's workers."""
 
@@ -260,7 +264,9 @@ class Report(Request[Empty], frozen=True, kw_only=True):
 class Failure(Request[Empty], frozen=True, kw_only=True):
     """A worker failed. `message` is the last line of its error (<= 2,048 characters).
 
-    This only informs, unless it is `final`; Leave or Join change the round.
+    This only informs, unless it is `final`; Leave or Join change the round. `number` counts the failures of
+    this agent, and `restarts` how often it has started its workers again for them; 0 from an older agent.
+    Exceptions are the same if `way` is.
     """
 
     PATH: ClassVar[str] = "nodes/failure"
@@ -272,6 +278,13 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     message: str
     final: bool = False  # the agent gives up: its restarts in place are spent
     unsaved: bool = False  # the training is done, and its last checkpoint could not be written
+    number: Count = 0
+    restarts: Count = 0
+    workers: Count = 1  # of this node
+    way: Words = ""  # the message without numbers and addresses, and the frame
+    frame: Words = ""  # of the program, that raised the exception; empty: there was none
+    echo: bool = False  # it only lost its peers
+    anywhere: bool = False  # it made no progress, and would raise the same on any machine
 
 
 class Finish(Request[Empty], frozen=True, kw_only=True):

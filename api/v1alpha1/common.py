@@ -42,6 +42,8 @@ class FailureAction(StrEnum):
     RELAUNCH_ELSEWHERE = "RelaunchElsewhere"
 
 
+MASTER_SUFFIX, TOKEN_SUFFIX, STATE_SUFFIX = "-master", "-token", "-master-state"
+"""What follows the job's name in those of its master's account, its tokens, and its master's snapshot."""
 LABEL_JOB: Final = "elasticjob.dlrover/name"
 LABEL_ROLE: Final = "elasticjob.dlrover/replica-type"
 LABEL_INDEX: Final = "elasticjob.dlrover/replica-index"

@@ -560,13 +560,24 @@ class Finding(Part):
 
     reason: str
     """Hang, Late, Straggler, FaultNode, LossAlarm, CheckpointTrouble, CutOff,
-    Unfinished, HeldBack or FailsAtStart."""
+    Unfinished, HeldBack, FailsAtStart or WorkerFailed."""
 
     message: str
     """The verdict in a sentence."""
 
     until: Time | None = None
     """Until when it was so. Absent while it is, and where it happened once."""
+
+    count: int | None = None
+    """How often it was so, where it was more than once: the message is that of the first time."""
+
+    last_time: Time | None = None
+    """When it was so last, where it was more than once."""
+
+    @property
+    def times(self) -> str:
+        """` (22 times)`, empty for once."""
+        return f" ({self.count} times)" if self.count else ""
 
 
 class Training(Part):
@@ -605,6 +616,9 @@ class Training(Part):
 
     round: int | None = None
     """How many times the workers have regrouped."""
+
+    restarts: int | None = None
+    """How often agents started the workers of their nodes again after failures, in the same pods."""
 
     node_check: str | None = None
     """What the check of the nodes found: nodes that fail, and nodes that are slow."""

@@ -155,7 +155,7 @@ class JobResourceStatus(Part):
     """The label selector of the worker pods; read by autoscalers."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """Conditions of the nodes: Ready."""
+    """Conditions of the nodes: Ready, and ResourcesAltered where admission changes what pods ask for."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation for which this status was computed."""

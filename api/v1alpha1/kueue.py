@@ -1,13 +1,21 @@
-"""Names of Kueue on jobs and pods."""
+"""Names of Kueue on jobs and pods, and the queue that a job names."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
+from elasticjob.kube.crd.model import CustomResource
+from elasticjob.kube.objects.problem import Problem
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 """On jobs: the LocalQueue that admits them."""
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 """On jobs: the WorkloadPriorityClass with which they wait there."""
+FLAVORS: Final = "elasticjob.dlrover/flavors"
+"""On jobs: `any` where nodes of a role may have different flavours; otherwise all have that of the first."""
+ANY: Final = "any"
 WORKLOAD_OF: Final = "kueue.x-k8s.io/workload"
 """On pods: the Workload whose quota they use."""
 POD_SET: Final = "kueue.x-k8s.io/podset"
@@ -16,3 +24,41 @@ TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 """The scheduling gate of pods until Kueue has chosen their machine."""
 QUOTA_GATE: Final = "elasticjob.dlrover/quota"
 """Our own, of pods of a queued DIJob until they have a place in its quota."""
+
+ADMITTED: Final = "Admitted"
+"""The condition of jobs: what their queue says of them."""
+NOT_QUEUED: Final = "NotQueued"
+"""Its reason where no queue does."""
+
+
+class Condition(Protocol):
+    """A condition of any kind of jobs."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def queue_of(job: CustomResource) -> str:
+    """Return the LocalQueue that a job names, "" for none."""
+    named = job.metadata.labels.get(QUEUE_NAME, "")
+    if named or not isinstance(job, ElasticJob):
+        return named
+    scheduling = job.spec.run_policy.scheduling
+    return scheduling.queue if scheduling.gang is Gang.NONE else ""
+
+
+def queue_stays(
+    old: CustomResource, new: CustomResource, conditions: Iterable[Condition], way_out: str
+) -> Iterator[Problem]:
+    """A job that runs stays in its queue, and out of all others, as Kueue's own jobs do (jobframework)."""
+    before, now = queue_of(old), queue_of(new)
+    said = next((each for each in conditions if each.type == ADMITTED), None)
+    waits = said is not None and said.status == "False" and said.reason != NOT_QUEUED
+    if before != now and not waits:
+        labelled = old.metadata.labels.get(QUEUE_NAME) != new.metadata.labels.get(QUEUE_NAME)
+        path = f"metadata.labels[{QUEUE_NAME}]" if labelled else "spec.runPolicy.scheduling.queue"
+        yield Problem(path, f"the queue cannot change from {before!r} to {now!r} {way_out}")

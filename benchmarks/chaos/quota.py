@@ -2,8 +2,8 @@
 
     each pod that holds resources is in a Workload of its job, which holds quota for it
     the pods of each Workload, and of each of its pod sets, ask for no more than that holds
-    the pods of all Workloads of a ClusterQueue ask for no more than its quota and what it may borrow
-    the pods of a cohort ask for no more than its quotas
+    the pods of all Workloads of a ClusterQueue ask of each flavor for no more than it has and may borrow
+    the pods of a cohort ask for no more than its quotas, of which a queue keeps what it does not lend
 
 A Workload that someone else has deactivated is excused until it has returned its quota. Kueue counts nothing
 for it from that instant on, and its pods need a moment to leave. If it is activated in that moment, it holds
@@ -34,12 +34,19 @@ LABEL_JOB: Final = "elasticjob.dlrover/name"
 
 @dataclass(frozen=True)
 class Queue:
-    """A ClusterQueue of one flavour of one resource."""
+    """What a ClusterQueue has of one flavor of one resource."""
 
     name: str
     nominal: Number
     cohort: str = ""
     borrowing: Number = inf
+    lending: Number = inf
+    flavor: str = "default"
+
+    @property
+    def own(self) -> Number:
+        """What it lends to nobody."""
+        return max(0, self.nominal - self.lending) if self.cohort else self.nominal
 
 
 def breaches(
@@ -50,7 +57,7 @@ def breaches(
 ) -> list[str]:
     """Return what is wrong, in sentences; `excused` are names of Workloads."""
     held = {each["metadata"]["name"]: each for each in workloads}
-    live = [p for p in pods if _phase(p) not in ENDED and workload_of(p) not in excused]
+    live = [p for p in pods if _holds_resources(p) and workload_of(p) not in excused]
     found = [sentence for pod in live if (sentence := _homeless(pod, held.get(workload_of(pod))))]
     used = dict[tuple[str, str], Number]()
     counts = Counter[tuple[str, str]]()
@@ -60,13 +67,14 @@ def breaches(
             counts[place] += 1
             used[place] = used.get(place, 0) + request(pod["spec"])
     found += [s for place, n in counts.items() for s in _crowded(held[place[0]], place[1], n, used[place])]
-    total = dict[str, Number]()
+    total = dict[tuple[str, str], Number]()
     for name, workload in held.items():
         if holds(workload) and name not in excused:
             queue = workload["status"]["admission"]["clusterQueue"]
-            ours = LABEL_JOB in workload["metadata"].get("labels", {})
-            amount = sum(v for (of, _), v in used.items() if of == name) if ours else usage(workload)
-            total[queue] = total.get(queue, 0) + amount
+            ours, all_ = LABEL_JOB in workload["metadata"].get("labels", {}), amounts(workload)
+            for role, flavor in flavors(workload).items():
+                amount = used.get((name, role), 0) if ours else all_[role]
+                total[queue, flavor] = total.get((queue, flavor), 0) + amount
     return [*found, *_beyond(total, tuple(queues))]
 
 
@@ -85,16 +93,18 @@ def _crowded(workload: Object, role: str, count: int, used: Number) -> Iterator[
         yield f"pods of {role} ask for {used} in Workload {name}, which holds {amount}"
 
 
-def _beyond(total: Mapping[str, Number], queues: tuple[Queue, ...]) -> Iterator[str]:
+def _beyond(total: Mapping[tuple[str, str], Number], queues: tuple[Queue, ...]) -> Iterator[str]:
     for each in queues:
-        most, used = each.nominal + (each.borrowing if each.cohort else 0), total.get(each.name, 0)
+        most = each.nominal + (each.borrowing if each.cohort else 0)
+        used = total.get((each.name, each.flavor), 0)
         if used > most:
-            yield f"{used} is used of ClusterQueue {each.name}, which has {most}"
-    for cohort in sorted({each.cohort for each in queues if each.cohort}):
-        mine = [each for each in queues if each.cohort == cohort]
-        most, used = sum(each.nominal for each in mine), sum(total.get(each.name, 0) for each in mine)
+            yield f"{used} is used of {each.flavor} in ClusterQueue {each.name}, which has {most}"
+    for cohort, flavor in sorted({(each.cohort, each.flavor) for each in queues if each.cohort}):
+        mine = [each for each in queues if (each.cohort, each.flavor) == (cohort, flavor)]
+        most = sum(each.nominal - each.own for each in mine)
+        used = sum(max(0, total.get((each.name, flavor), 0) - each.own) for each in mine)
         if used > most:
-            yield f"{used} is used of cohort {cohort}, which has {most}"
+            yield f"{used} of {flavor} is borrowed or lent in cohort {cohort}, which has {most}"
 
 
 def workload_of(pod: Object) -> str:
@@ -102,8 +112,9 @@ def workload_of(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(WORKLOAD_OF, ""))
 
 
-def _phase(pod: Object) -> str:
-    return str(pod.get("status", {}).get("phase", ""))
+def _holds_resources(pod: Object) -> bool:
+    """Whether a pod has not ended, and is not behind a gate."""
+    return pod.get("status", {}).get("phase") not in ENDED and not pod["spec"].get("schedulingGates")
 
 
 def holds(workload: Object) -> bool:
@@ -125,6 +136,12 @@ def amounts(workload: Object) -> dict[str, Number]:
         count = given.get("count") or 0
         found[given["name"]] = one * places(workload, given["name"]) / count if count else 0
     return found
+
+
+def flavors(workload: Object) -> dict[str, str]:
+    """Return the flavor of each pod set of a Workload that holds quota."""
+    given = workload["status"]["admission"]["podSetAssignments"]
+    return {each["name"]: each.get("flavors", {}).get(RESOURCE, "default") for each in given}
 
 
 def places(workload: Object, role: str) -> int:

@@ -100,7 +100,6 @@ async def add_job(store: Store, at: int, count: int) -> bool:
         told.namespace,
         told.name,
         NOW - timedelta(hours=2),
-        owner=f"user-{scenario % 50}",
         image=f"registry.example/image:{scenario}",
         script=f"train-{scenario}.py",
         mode="cluster",

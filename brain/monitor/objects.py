@@ -15,8 +15,6 @@ from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Node, Pod
 
-OWNERS: Final = ("elasticjob.dlrover/user", "app.kubernetes.io/managed-by-user")
-"""Labels and annotations that name whose job it is; without them, its namespace is taken."""
 TRAINING: Final = (Phase.RUNNING, Phase.SCALING, Phase.RESTARTING)
 ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 DEVICE: Final = "/"
@@ -29,7 +27,6 @@ def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
     main = _main_container(job)
     words = [str(word) for name in ("command", "args") for word in main.get(name) or ()]
     over = job.status.phase in ENDED
-    said = {**job.metadata.annotations, **job.metadata.labels}
     training = job.status.training.model_dump(mode="json", by_alias=True) if job.status.training else {}
     told = training | {"fulfilment": _fulfilment(job)}
     return SeenJob(
@@ -37,7 +34,6 @@ def seen_job(job: ElasticJob, now: datetime) -> SeenJob:
         namespace=job.metadata.namespace,
         name=job.metadata.name,
         began=job.metadata.creation_timestamp or now,
-        owner=next((said[name] for name in OWNERS if name in said), job.metadata.namespace),
         image=str(main.get("image", ""))[:LONGEST],
         script=" ".join(words)[:LONGEST],
         strategy=job.spec.distribution_strategy.value,

@@ -25,6 +25,8 @@ STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
 GRAVE: Final = ("Hang", "CheckpointTrouble", "FaultNode", "CutOff")
 """Findings of a master by which the training loses something."""
+OFTEN: Final = 3
+"""How often a worker fails in the same way until a person must look."""
 POOR: Final = 0.8
 """Goodput below it is worth a look."""
 
@@ -148,13 +150,13 @@ def has_findings_of_its_master(seen: OneJob, now: datetime) -> Iterable[Finding]
     """Hangs, stragglers, broken nodes, losses that are no numbers, checkpoints that are not saved."""
     training = seen.job.status.training
     for found in training.findings if training else ():
-        past = found.until is not None
-        if seen.job.status.phase in FINISHED or now - (found.until or found.time) > RECENT:
+        past, last = found.until is not None, found.last_time or found.time
+        if seen.job.status.phase in FINISHED or now - (found.until or last) > RECENT:
             continue
-        wrong = found.reason in GRAVE and not past
+        wrong = (found.reason in GRAVE or (found.count or 1) >= OFTEN) and not past
         yield Finding(
             Grade.WRONG if wrong else Grade.DOUBTFUL,
-            f"{found.reason}, {ago(found.time, now)} ago{' (over)' if past else ''}: {found.message}",
+            f"{found.reason}, {ago(last, now)} ago{found.times}{' (over)' if past else ''}: {found.message}",
             (f"elasticjob logs {seen.named} --tail 50",),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.pods import Server
-from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide
+from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide, token_secret
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
 from elasticjob.controllers.kueue.admission import Admission, turn
@@ -20,6 +20,7 @@ from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import SOON
 from elasticjob.controllers.passes.triggers import job_of, those_of
+from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, SERVICE
@@ -39,6 +40,7 @@ class DIJobReconciler:
     key_file: Path | None = None
     graceful: bool = False
     admission: Admission | None = None
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the coordinator and the services of a job to what they should be, and write its status."""
@@ -51,15 +53,20 @@ class DIJobReconciler:
         seen = observe(self.caches, key, self.admission)
         if seen is None:
             self.phases.show(key, None)
+            self.upkeep.forget(key)
             return Result.done()
         self.phases.show(key, seen.job.status.phase)
-        plan = await self.applier.attempt(seen.job, decide(seen, self._terms(seen.job)), refused=NOT_CREATED)
+        terms, about = self._terms(seen.job), seen.job.metadata
+        if terms.token and self.upkeep.is_due(key, about.creation_timestamp, self.now()):
+            lost = await self.applier.absent((token_secret(seen.job, terms.token),))
+            seen = replace(seen, lost_token=bool(lost))
+        plan = await self.applier.attempt(seen.job, decide(seen, terms), refused=NOT_CREATED)
         for note in plan.details if not plan.actions else ():
             self.applier.tell(seen.job, note)
         status = status_of(seen, step(seen), self.now())
         await self.applier.write_status(DIJOB, seen.job, status.manifest(), seen.job.status.manifest())
         self.phases.show(key, status.phase)
-        return Result.again(plan.again_in)
+        return Result.again(plan.again_by(self.upkeep.due_in(key, self.now())).again_in)
 
     def _terms(self, job: DIJob) -> Terms:
         key = self.key_file.read_bytes().strip() if self.key_file else b""

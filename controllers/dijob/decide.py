@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.checks import problems
-from elasticjob.api.diengine.dijob import CleanPodPolicy, DIJobPhase
+from elasticjob.api.diengine.dijob import CleanPodPolicy, DIJob, DIJobPhase
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
@@ -77,15 +77,19 @@ def _rules(phase: DIJobPhase | None, entered: Step | None) -> tuple[Rule, ...]:
 
 
 def make_the_token(seen: Seen, terms: Terms) -> Iterator[Action]:
-    """The coordinator needs the Secret that its variables name."""
-    if terms.token and seen.may_run and not seen.of(Role.COORDINATOR):
-        job = seen.job
-        about = {
-            "name": names.token(job.metadata.name),
-            "namespace": job.metadata.namespace,
-            "ownerReferences": [controlled_by(job)],
-        }
-        yield Create(SECRET, {"metadata": about, "stringData": {"token": terms.token}, "immutable": True})
+    """Pods need the Secret that their variables name; one that others have deleted is made again."""
+    if terms.token and seen.may_run and (seen.lost_token or not seen.of(Role.COORDINATOR)):
+        yield token_secret(seen.job, terms.token)
+
+
+def token_secret(job: DIJob, token: str) -> Create:
+    """Return the Secret with the token of a job."""
+    about = {
+        "name": names.token(job.metadata.name),
+        "namespace": job.metadata.namespace,
+        "ownerReferences": [controlled_by(job)],
+    }
+    return Create(SECRET, {"metadata": about, "stringData": {"token": token}, "immutable": True})
 
 
 def make_the_coordinator(seen: Seen, terms: Terms) -> Iterator[Action]:

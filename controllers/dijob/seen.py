@@ -36,6 +36,7 @@ class Seen:
     services: tuple[Service, ...]
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
     taken_back: frozenset[str] = frozenset()  # names of Workloads whose pods are to leave
+    lost_token: bool = False  # whether the Secret with the job's token is gone, when that is looked up
 
     @property
     def may_run(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.dijob import DIJob, DIJobCondition, DIJobPhase, DIJobStatus, ReplicaStatus
 from elasticjob.api.diengine.names import STATUS_KEYS, Role
+from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.dijob.seen import Seen, outcome
 from elasticjob.kube.objects.conditions import FALSE, TRUE, shortened
 
@@ -27,10 +28,6 @@ REASONS: Final[Mapping[DIJobPhase, str]] = {
     DIJobPhase.SUCCEEDED: "DIJobSucceeded",
     DIJobPhase.FAILED: "DIJobFailed",
 }
-
-
-ADMITTED: Final = "Admitted"
-"""The condition of a job in a queue of Kueue: whether its coordinator may run."""
 
 
 def step(seen: Seen) -> Step | None:

@@ -17,6 +17,7 @@ from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.elasticjob.upkeep import unwatched
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
@@ -33,6 +34,7 @@ from elasticjob.controllers.passes.rush import Rush, only_begins
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
     address_changed,
+    has_gone,
     job_of,
     job_of_plan,
     jobs_on,
@@ -41,11 +43,12 @@ from elasticjob.controllers.passes.triggers import (
     more_than_reports,
     settled,
 )
+from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.kube.objects.views import NODE, POD, SERVICE
 
 MANAGER: Final = "elasticjob-job"
 SETTLE: Final = timedelta(milliseconds=100)
@@ -67,6 +70,7 @@ class JobReconciler:
     admission: Admission | None = None
     news: News = field(default_factory=News)
     rush: Rush = field(default_factory=Rush)
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
@@ -81,16 +85,17 @@ class JobReconciler:
             self.counters.forget(key)
             self.news.forget(key)
             self.rush.saw(key, self.now(), begins=False)
+            self.upkeep.forget(key)
             return Result.again(await self.orphans.collect(key))
         self.counters.found(seen.job, self.now())
         self._say_findings(seen.job)
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
         now = self.now()  # once: what is slow by now has been looked up
-        seen = await self._with_missing(seen, now)
+        seen = await self._with_absent(await self._with_missing(seen, now), now)
         if looks_for_an_api(seen):
             seen = replace(seen, served=await self.served.look(possible(seen.job)))
-        plan = decide(seen, now)
+        plan = decide(seen, now).again_by(self.upkeep.due_in(key, now))
         self.rush.saw(key, now, begins=_begins(seen, plan))
         if _makes_anew(seen, plan) and not await self.applier.is_there(ELASTICJOB, seen.job):
             return Result.done()  # the cache is behind: the job is gone, and its objects with it
@@ -129,6 +134,7 @@ class JobReconciler:
             fresh_token=self.new_token(),
             address=self.caches.master_address(job),
             unaimed=self.caches.unaimed(job),
+            known_address=self.caches.known_address(resource.metadata.uid) if resource and ours else "",
             names_from=self.caches.names_from(key),
             largest=self.caches.largest(job, lives),
         )
@@ -141,6 +147,17 @@ class JobReconciler:
         missing = await self.applier.missing(seen.job.metadata.namespace, asked)
         masters, lives = (tuple(each.without(missing) for each in of) for of in (seen.masters, seen.lives))
         return replace(seen, masters=masters, lives=lives)
+
+    async def _with_absent(self, seen: Seen, now: datetime) -> Seen:
+        """Return what was seen with those of the job's objects that are gone, when they are looked up."""
+        if not (objects := unwatched(seen)) or seen.resource is None:
+            self.upkeep.forget(seen.job.key)
+            return seen
+        key, made = seen.job.key, seen.resource.metadata.creation_timestamp
+        waits = seen.gang is not None and any(life.waiting for life in seen.lives)
+        if not self.upkeep.is_due(key, made, now, in_trouble=waits or bool(needs(seen, now))):
+            return seen
+        return replace(seen, absent=await self.applier.absent(objects))
 
     async def _say(self, seen: Seen, plan: Plan, now: datetime) -> timedelta | None:
         """Write the status, then the event of the job's end or of what newly holds it back.
@@ -166,8 +183,8 @@ class JobReconciler:
     def _say_findings(self, job: ElasticJob) -> None:
         """Record an event for each new finding of the job's master: a hang, a loss that is not finite."""
         training = job.status.training
-        for finding in self.news.findings(job.key, training.findings if training else (), self.now()):
-            self.applier.tell(job, Note(finding.reason, finding.message, warning=True))
+        for finding, times in self.news.findings(job.key, training.findings if training else (), self.now()):
+            self.applier.tell(job, Note(finding.reason, finding.message, warning=True, times=times))
 
     def _say_what_holds_it(self, seen: Seen, plan: Plan, now: datetime) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""
@@ -200,6 +217,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (POD, job_of, any_of(life_changed(caches), address_changed(caches.pods))),
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(caches), machine_changed(caches)),
+            (SERVICE, job_of, has_gone),
             *queued,
         ),
         concurrency=concurrency,

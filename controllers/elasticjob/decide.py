@@ -33,6 +33,10 @@ from elasticjob.controllers.elasticjob.sizes import (
     wishes,
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.elasticjob.upkeep import (
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
+)
 from elasticjob.controllers.nodes.drains import leaves_in
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Life, Node, Standing
@@ -229,14 +233,33 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.job.spec.suspend:
         return None
-    lone = not any(life.alive for life in seen.lives)
-    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
-    going = tuple(deletion(life, as_seen=True) for life in ends)
-    actions: tuple[Action, ...] = (*suspension(seen), *going)
+    actions: tuple[Action, ...] = (*suspension(seen), *_masters_that_go(seen))
     follow = () if actions else (follow_the_templates, follow_the_users_sizes)
     if asked_for := next((plan for rule in follow if (plan := rule(seen, now))), None):
         return asked_for
     return Plan("JobSuspended", "the job is suspended: its pods are freed", groups=group(actions))
+
+
+def free_everything_of_another_template(seen: Seen, now: datetime) -> Plan | None:
+    """All pods are gone before the first one of another template: a world has nodes of one.
+
+    A job may be suspended, changed and resumed while no operator looks, or faster than its pods leave.
+    """
+    if not seen.outdated or seen.resource is None:
+        return None
+    stop = () if seen.resource.spec.suspend else (kept(seen, suspend=True),)
+    actions: tuple[Action, ...] = (*stop, *_masters_that_go(seen))
+    if not actions and all(life.over for life in (*seen.lives, *seen.masters)):
+        return None
+    sentence = "what nodes are made from has changed: all pods leave, and the job begins anew"
+    return Plan("TemplateChanged", sentence, groups=group(actions))
+
+
+def _masters_that_go(seen: Seen) -> tuple[Delete, ...]:
+    """The deletions of masters whose nodes are gone, and of those that hear them no more."""
+    lone = not any(life.alive for life in seen.lives)
+    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
+    return tuple(deletion(life, as_seen=True) for life in ends)
 
 
 def _foundation(seen: Seen) -> tuple[Create, ...]:
@@ -260,9 +283,9 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource is not None:
         return None
     parts, start = _foundation(seen), begin(seen)
+    last = [job_resource(seen.job, start.gang, seen.grant, seen.fresh_token)]
     if seen.names_from not in (None, seen.job.metadata.uid):
-        parts = (pod_names(seen.job), *parts)  # which is refused: the job begins once that Service is gone
-    last = [job_resource(seen.job, start.gang, seen.grant)]
+        last.append(pod_names(seen.job))  # which is in the way: the job begins once that Service is gone
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
         last[:0] = _next_master(seen)
     every = (*start.creations, *parts, *last)
@@ -426,9 +449,12 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     fail_when_restarts_are_spent,
     complete_by_the_pods,
     free_everything_when_suspended,
+    free_everything_of_another_template,
     wait_for_a_gang_scheduler,
     ask_for_the_masters_address,
     make_what_is_missing,
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
     follow_the_network_policy,
     follow_the_templates,
     resume,

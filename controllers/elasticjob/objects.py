@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from elasticjob.api.rpc.brain import job_token
@@ -34,9 +35,11 @@ from elasticjob.kube.objects.views import (
 RBAC = "rbac.authorization.k8s.io"
 
 
-def address(job: ElasticJob) -> Create:
-    """Return the Service that gives the master its address; it selects no pod before it is aimed."""
-    return _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+def address(job: ElasticJob, ip: str = "") -> Create:
+    """Return the Service that gives the master its address, which is `ip` if given; it selects no pod yet."""
+    made = _make(job, SERVICE, names.master(job.metadata.name), _master_service(job))
+    made.manifest["spec"] |= {"clusterIP": ip} if ip else {}
+    return made
 
 
 def aimed(job: ElasticJob, uid: str) -> Patch:
@@ -79,10 +82,12 @@ def network_policy(job: ElasticJob, scrapers: Sequence[Mapping[str, str]]) -> Cr
     return _make(job, NETWORK_POLICY, job.metadata.name, _network_policy(job, scrapers))
 
 
-def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None = None) -> Create:
+def job_resource(
+    job: ElasticJob, gang: Gang | None = None, grant: Grant | None = None, token: str = ""
+) -> Create:
     """Return the JobResource with the sizes that the user asks for; roles without one wait for a plan.
 
-    A job in a queue begins with what that gives.
+    A job in a queue begins with what that gives. `token` is that of the job's pods.
     """
     sizes = {}
     for role, count in asked(job).items():
@@ -98,6 +103,8 @@ def job_resource(job: ElasticJob, gang: Gang | None = None, grant: Grant | None 
         names.ASKED: names.written(asked(job)),
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
+        names.MADE_FROM: made_from(job),
+        names.TOKEN: fingerprint(token),
         names.NETWORK: written_flag(job.spec.network_policy),
         **remembered_gang(gang),
     }
@@ -118,6 +125,26 @@ def template_amounts(job: ElasticJob) -> dict[str, dict[str, str]]:
         amounts = {**requests, **limits} | {name: requests[name] for name in ("cpu",) if name in requests}
         found |= {role: {name: str(amount) for name, amount in sorted(amounts.items())}} if amounts else {}
     return found
+
+
+def made_from(job: ElasticJob) -> str:
+    """Return the hash of all that nodes are made from, which only changes while a job is suspended.
+
+    A hash of the same spec that differs in another release would restart running jobs.
+    """
+    spec = job.spec
+    fields = {
+        "templates": {role: each.template for role, each in spec.replica_specs.items()},
+        "envs": {name: each.model_dump(by_alias=True, exclude_none=True) for name, each in spec.envs.items()},
+        "nodeUnit": spec.node_unit,
+        "gang": spec.run_policy.scheduling.gang.value,
+    }
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def fingerprint(token: str) -> str:
+    """Return what tells a token from another one, and does not tell it."""
+    return sha256(token.encode()).hexdigest()[:16]
 
 
 def written_flag(flag: bool) -> str:

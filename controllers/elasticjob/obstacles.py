@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.readings import after
-from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT, WORKER
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.objects import asked
 from elasticjob.controllers.elasticjob.seen import Seen
@@ -42,7 +42,8 @@ def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = No
     master = seen.master.latest
     held = _waiting(master, begun) if master and not master.running else None
     nodes = (_of_node(seen, node, begun) for node in seen.wanted)
-    return tuple(found for found in (*_refusals(seen, plan), held, *nodes, *_sizes(seen)) if found)
+    every = (*_refusals(seen, plan), held, *nodes, *_sizes(seen), _eviction(seen))
+    return tuple(found for found in every if found)
 
 
 def slow_in(seen: Seen, now: datetime) -> timedelta | None:
@@ -79,6 +80,19 @@ def _sizes(seen: Seen) -> Iterator[Obstacle]:
             known = wanted is not None and have not in (None, wanted, _allowed(seen, role, wanted))
             if known and (plan.metadata.name == bounds or asked(seen.job).get(role) == wanted):
                 yield Obstacle(IMPOSSIBLE, f"{role} has {have} of {wanted} nodes: {why}")
+
+
+def _eviction(seen: Seen) -> Obstacle | None:
+    """A worker whose machine is to be emptied, and which minReplicas keeps there."""
+    if WORKER not in seen.sizes or not seen.job.spec.needs_master or seen.job.spec.suspend:
+        return None
+    ready = [life for life in seen.lives if life.role == WORKER and life.ready and not life.terminating]
+    least = min(seen.job.spec.range_of(WORKER).lowest, seen.sizes[WORKER])
+    stays = next((life for life in ready if life.notice and not life.notice.at_once), None)
+    if stays is None or stays.notice is None or len(ready) > least:
+        return None
+    why = f"{stays.machine} {stays.notice.why}, and minReplicas {least} forbids an eviction"
+    return Obstacle("EvictionWaits", f"{stays.name} stays: {why} until another worker is ready")
 
 
 def _allowed(seen: Seen, role: str, count: int) -> int:

@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceStatus
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.elasticjob.master import Provision, verdict
+from elasticjob.controllers.elasticjob.objects import made_from
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
@@ -20,6 +21,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes import rules
+from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.json import JsonReader
 from elasticjob.sizing.exits import ExitReason
 
@@ -42,6 +44,8 @@ class Seen:
     address: str | None = None  # of the master, "" while it has none; None: it is not asked for beforehand
     unaimed: str = ""  # the uid of the master's Service as long as it selects no pod
     names_from: str | None = None  # the uid of whose Service has the job's name; None: there is no Service
+    known_address: str = ""  # of the master, as its nodes know it; only where it has none any more
+    absent: tuple[Create, ...] = ()  # of the objects that no cache shows, where they were looked up
     served: frozenset[str] = frozenset()  # the APIs of gang schedulers, as far as the job needs to know
 
     @cached_property
@@ -100,6 +104,16 @@ class Seen:
         """The amounts in the templates when they were last looked at; None if that is not known."""
         annotations = self.resource.metadata.annotations if self.resource else {}
         return decoded(annotations.get(names.TEMPLATES), AMOUNTS)
+
+    @property
+    def made_from(self) -> str:
+        """The hash of what the present nodes are made from; "" if that is not known."""
+        return self.resource.metadata.annotations.get(names.MADE_FROM, "") if self.resource else ""
+
+    @cached_property
+    def outdated(self) -> bool:
+        """Whether the nodes are made from something else than the job says now."""
+        return self.made_from not in ("", made_from(self.job))
 
     @property
     def has_network_policy(self) -> bool:

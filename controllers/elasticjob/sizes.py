@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob.objects import (
     asked,
+    made_from,
     remembered_gang,
     template_amounts,
     written_amounts,
@@ -89,6 +90,8 @@ class Kept:
     generation: int
     gang: Gang | None
     templates: Mapping[str, Mapping[str, str]]
+    made_from: str
+    token: str
     network: bool
     suspend: bool
 
@@ -101,6 +104,8 @@ class Kept:
             generation=seen.asked_at,
             gang=seen.gang,
             templates=template_amounts(seen.job) if known is None else known,
+            made_from=seen.made_from or made_from(seen.job),
+            token=resource.metadata.annotations.get(names.TOKEN, "") if resource else "",
             network=seen.has_network_policy,
             suspend=resource.spec.suspend if resource else seen.job.spec.suspend,
         )
@@ -119,8 +124,8 @@ def remembered(seen: Seen) -> Apply:
 
 
 def regrouped(seen: Seen, gang: Gang | None) -> Apply:
-    """Return the write that remembers a gang as it has become, and `suspend` as the user has it."""
-    return kept(seen, gang=gang, suspend=seen.job.spec.suspend)
+    """Return the write that remembers a gang as it has become, what nodes are made from, and `suspend`."""
+    return kept(seen, gang=gang, made_from=made_from(seen.job), suspend=seen.job.spec.suspend)
 
 
 def kept(seen: Seen, **changes: Any) -> Apply:
@@ -139,6 +144,8 @@ def kept(seen: Seen, **changes: Any) -> Apply:
             names.ASKED: names.written(now.sizes),
             names.ASKED_AT: str(now.generation),
             names.TEMPLATES: written_amounts(now.templates),
+            names.MADE_FROM: now.made_from,
+            **({names.TOKEN: now.token} if now.token else {}),
             names.NETWORK: written_flag(now.network),
             **({names.GANG: ""} if had_gang else {}),
             **remembered_gang(now.gang),

@@ -13,6 +13,7 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.keeping import outlook
+from elasticjob.api.v1alpha1.kueue import ADMITTED, NOT_QUEUED
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
@@ -228,8 +229,8 @@ def _admitted(picture: Picture) -> Saying:
     """Of jobs in a queue: what it gives to the job."""
     grant = picture.seen.grant
     if picture.outcome is not None or grant is None:
-        return Saying("Admitted", False, "NotQueued", "no queue admits the job")
-    return Saying("Admitted", grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
+        return Saying(ADMITTED, False, NOT_QUEUED, "no queue admits the job")
+    return Saying(ADMITTED, grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)
 
 
 def _gang(picture: Picture) -> Saying:
@@ -261,7 +262,7 @@ def _restarting(picture: Picture) -> Saying:
 
 
 def _suspended(picture: Picture) -> Saying:
-    if not picture.seen.job.spec.suspend:
+    if picture.outcome is not None or not picture.seen.job.spec.suspend:
         return Saying(SUSPENDED, False, "JobResumed", "the job is not suspended")
     if picture.freed:
         return Saying(SUSPENDED, True, "JobSuspended", "the job is suspended and has no pods")
@@ -324,21 +325,26 @@ def _workers(picture: Picture) -> str:
 
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:
+    """The nodes of a role by state; those that had ended when the job was over, also without their pods."""
     nodes = [node for node in picture.seen.wanted if node.role == role]
     latest = [node.latest for node in nodes if node.latest]
+    status = picture.seen.job.status.replica_statuses if is_over(picture.seen.job) else {}
+    before = status.get(role) or ReplicaStatus()
     return ReplicaStatus(
         desired=picture.seen.sizes.get(role, 0),
         pending=sum(life.alive and not life.running and not life.terminating for life in latest),
         active=sum(life.running for life in latest),
-        succeeded=sum(node.succeeded for node in nodes),
-        failed=sum(picture.seen.is_spent(node) for node in nodes),
+        succeeded=max(before.succeeded, sum(node.succeeded for node in nodes)),
+        failed=max(before.failed, sum(picture.seen.is_spent(node) for node in nodes)),
     )
 
 
 def _restarts(picture: Picture) -> int:
-    """Replacements after failures and kills; the number never falls when pods or nodes are removed."""
+    """Replacements after failures and kills, and restarts in pods, as the master tells; it never falls."""
+    training = picture.seen.job.status.training
+    inside = (training.restarts if training else None) or 0
     seen = sum(node.replacements for node in picture.seen.nodes.values())
-    return max(picture.seen.job.status.restarts or 0, seen)
+    return max(picture.seen.job.status.restarts or 0, seen + inside)
 
 
 def _start(picture: Picture) -> datetime | None:

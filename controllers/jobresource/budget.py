@@ -2,7 +2,8 @@
 
 1. One node at a time leaves, and the next one when its replacement is ready.
 2. Never fewer than minReplicas stay: a drain waits until a standby is ready.
-3. A replacement that is not ready after a minute is not waited for: there may be no machine for it.
+3. A node that is not ready counts for a minute: there may be no machine for its next pod, or that may end at
+   once, and again. One without a pod does not count: it waits for quota, say, and nothing tells how long.
 4. There is none before the first worker runs: pods that do not run yet may be evicted whatever it says.
 
 The budget names a number (minAvailable), so the disruption controller needs no scale subresource. It selects
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.readings import after
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
 from elasticjob.controllers.jobresource.decide import Seen
@@ -49,11 +51,9 @@ def budget(seen: Seen, now: datetime) -> Budget | None:
         return None
     nodes = [node for node in seen.wanted.values() if node.role == WORKER]
     nodes += [extra.node for extra in seen.extra.values()]
+    nodes = [node for node in nodes if node.latest and not _is_over(seen, node, now)]
     ends = [_waited_for_until(node) for node in nodes]
-    counted = sum(
-        not _is_over(seen, node, now) and (end is None or end > now)
-        for node, end in zip(nodes, ends, strict=True)
-    )
+    counted = sum(end is None or end > now for end in ends)
     least = min(seen.job.spec.range_of(WORKER).lowest, seen.desired[WORKER])
     again_in = soonest(end - now for end in ends if end and end > now)
     return Budget(max(least, counted - 1, 0), again_in)
@@ -81,11 +81,20 @@ def _a_worker_runs(seen: Seen) -> bool:
 
 
 def _waited_for_until(node: Node) -> datetime | None:
-    """Return until when a pod that is not ready counts as one that soon will be; None for others."""
-    life = node.latest
-    if life is None or life.terminating or not life.alive or life.ready or life.created is None:
+    """Return until when a node that is not ready counts as one that soon will be; None for others.
+
+    Pods that were there for less than a minute, one after another, have one minute together.
+    """
+    life, since = node.latest, None
+    if life is None or (life.ready and life.alive and not life.terminating):
         return None
-    return life.created + PATIENCE
+    for life in reversed(node.lives):
+        end = life.deleted_at or (life.ended and life.ended.at)
+        since = life.created or end or since
+        if end and (life.created is None or end - life.created > PATIENCE):
+            since = end
+            break
+    return after(since, PATIENCE) if since else None
 
 
 def _is_over(seen: Seen, node: Node, now: datetime) -> bool:

@@ -12,17 +12,17 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource import request
-from elasticjob.controllers.jobresource.budget import budget, written
+from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
-from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.jobresource.status import describe, newly_altered
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Create, Note, Plan
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Action, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.passes.status_pace import News
@@ -38,6 +38,7 @@ from elasticjob.controllers.passes.triggers import (
     settled,
     those_of,
 )
+from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.controller.predicates import any_of
 from elasticjob.kube.objects.kinds import Key
@@ -60,6 +61,7 @@ class NodesReconciler:
     rooms: Rooms | None = None
     admission: Admission | None = None
     rush: Rush = field(default_factory=Rush)
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -75,6 +77,7 @@ class NodesReconciler:
         seen = self.observe(key)
         if seen is None:
             self.news.forget(key)
+            self.upkeep.forget(key)
             return Result.done()
         machines = Machines(self.caches.machines)
         seen = replace(seen, lives=await self.applier.confirm(seen.lives, machines))
@@ -92,16 +95,17 @@ class NodesReconciler:
             return Result.again(plan.again_by(SOON).again_in)  # the pass that sees these writes reports them
         room = self.room(seen)
         plan = plan.again_by(EVERY) if room else plan
-        least = budget(seen, now)
+        least = None if any(map(_is_needed, plan.actions)) else budget(seen, now)
         plan = plan.again_by(least.again_in if least else None)
         old = seen.resource.status.manifest()
-        status = describe(seen, plan, now, room, least).manifest()
+        described = describe(seen, plan, now, room, least)
+        status = described.manifest()
         began = seen.resource.metadata.creation_timestamp if plan.reason == CONVERGING else None
         if left := self.rush.wait(began, now):
             return Result.again(plan.again_by(left).again_in)
         if held := self.news.hold(key, old, status, now):
             return Result.again(plan.again_by(held).again_in)
-        if seen.job and least and least.least != seen.resource.status.min_available:
+        if seen.job and least and (least.least != old.get("minAvailable") or await self._lost(seen, least)):
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
             if told.reason == NAME_TAKEN and told.obstacle is None:  # that of a predecessor goes soon
                 self.applier.tell(about, Note(told.reason, f"evictions are not held: {told.sentence}", True))
@@ -111,7 +115,9 @@ class NodesReconciler:
                 status = describe(seen, plan, now, room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
-        return Result.again(plan.again_in)
+        if note := newly_altered(seen.resource.status, described):
+            self.applier.tell(about, note)
+        return Result.again(plan.again_by(self.upkeep.due_in(key, now)).again_in)
 
     async def answer(self, resource: JobResource) -> Result:
         """Have a request of a user or a tool carried out, and say what became of it."""
@@ -123,6 +129,13 @@ class NodesReconciler:
             status = request.describe(seen, plan, now).manifest()
             await self.applier.write_status(JOBRESOURCE, resource, status, resource.status.manifest())
         return Result.again(plan.again_in)
+
+    async def _lost(self, seen: Seen, least: Budget) -> bool:
+        """Whether others have deleted the job's budget, when that is looked up."""
+        about = seen.resource.metadata
+        if seen.job is None or not self.upkeep.is_due(seen.job.key, about.creation_timestamp, self.now()):
+            return False
+        return bool(await self.applier.absent((written(seen.job, least),)))
 
     def room(self, seen: Seen) -> Room | None:
         """Return how much room the cluster has for a job that may grow; None for others."""
@@ -154,6 +167,11 @@ class NodesReconciler:
             masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
             largest=self.caches.largest(job, lives) if job else {},
         )
+
+
+def _is_needed(action: Action) -> bool:
+    """Whether this is a pod of a node that the job is to have: it counts in the pass that sees it."""
+    return isinstance(action, Create) and not action.optional
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:

@@ -71,6 +71,7 @@ MADE_AGAIN: Final = "NodesMadeAgain"
 REMOVED: Final = "NodesRemoved"
 
 READY: Final = "Ready"
+ALTERED: Final = "ResourcesAltered"
 BLOCKED: Final = frozenset(
     {
         "JobNotFound",
@@ -201,10 +202,29 @@ def _facts_first(seen: Seen, plan: Plan, now: datetime) -> Plan:
 
 
 def differing(seen: Seen, node: Node) -> dict[str, str]:
+    """The resources of which a node's pod has another amount than it should, and was made for another."""
+    return {name: amount for name, amount in _others(seen, node).items() if not _is_asked(node, name, amount)}
+
+
+def altered(seen: Seen, node: Node) -> dict[str, str]:
+    """The changes that admission made to what a node's pod was made for: `cpu`: `250m of 300m`.
+
+    Another pod would be changed in the same way.
+    """
+    have = node.latest.resource if node.latest else {}
+    others = {name: each for name, each in _others(seen, node).items() if _is_asked(node, name, each)}
+    return {name: f"{have.get(name, 'nothing')} of {amount}" for name, amount in others.items()}
+
+
+def _others(seen: Seen, node: Node) -> dict[str, str]:
     """The resources of which a node's pod has another amount than it should."""
     wanted = seen.resource_of(node.role, node.index)
     have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
     return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
+
+
+def _is_asked(node: Node, name: str, amount: str) -> bool:
+    return node.latest is not None and node.latest.asked.get(name) == amount
 
 
 def leave_its_pods_to_the_collector(seen: Seen, now: datetime) -> Plan | None:
@@ -255,6 +275,13 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     return Plan("Suspended", "the job is suspended", groups=group(deletions), quiet=True)  # the job tells it
 
 
+def make_no_pods_beside_those_of_another_template(seen: Seen, now: datetime) -> Plan | None:
+    """The job's own pass has all its pods leave first."""
+    if seen.job is None or not _of_job(seen, seen.job).outdated:
+        return None
+    return Plan("TemplateChanged", "what nodes are made from has changed: all pods leave first", quiet=True)
+
+
 def wait_for_the_masters_address(seen: Seen, now: datetime) -> Plan | None:
     """The master's address is in the environment of each pod."""
     if seen.job is None or not seen.job.spec.needs_master or seen.master:
@@ -279,6 +306,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     clean_up_after_the_end,
     make_no_pods_for_a_job_that_ends,
     free_the_nodes_while_suspended,
+    make_no_pods_beside_those_of_another_template,
     wait_for_the_masters_address,
     converge,
 )
@@ -406,8 +434,9 @@ def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
             yield Step((deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
         container = _container(seen, node.role)
-        resources = resources_of(container, seen.resource_of(node.role, node.index))
-        resize = Resize(life.name, life.uid, str(container.get("name", "")), resources)
+        resource = seen.resource_of(node.role, node.index)
+        resources = resources_of(container, resource)
+        resize = Resize(life.name, life.uid, str(container.get("name", "")), resources, resource)
         yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
 
 

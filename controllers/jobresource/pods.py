@@ -74,7 +74,8 @@ def _told(replicas: ReplicaSpec, birth: Birth) -> Manifest:
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
     stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
     moves = {names.MOVES: str(birth.moves)} if birth.moves else {}
-    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in, **moves}
+    resource = {names.RESOURCE: names.written(birth.resource)} if birth.resource else {}
+    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in, **moves, **resource}
 
 
 def _spec(

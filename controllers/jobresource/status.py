@@ -9,7 +9,7 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
-from elasticjob.controllers.jobresource.decide import BLOCKED, READY, Seen, differing
+from elasticjob.controllers.jobresource.decide import ALTERED, BLOCKED, READY, Seen, altered, differing
 from elasticjob.controllers.jobresource.facts import with_facts
 from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.nodes.relaunch import (
@@ -22,8 +22,8 @@ from elasticjob.controllers.nodes.relaunch import (
     Standing,
 )
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.plan import Plan
-from elasticjob.kube.objects.conditions import set_condition
+from elasticjob.controllers.passes.plan import Note, Plan
+from elasticjob.kube.objects.conditions import FALSE, TRUE, find, is_true, set_condition
 from elasticjob.kube.objects.views import Condition
 from elasticjob.sizing.exits import ExitReason
 
@@ -41,16 +41,42 @@ def describe(
         message=message,
         observed_generation=generation,
     )
+    conditions = set_condition(seen.resource.status.conditions, condition, now)
+    admission = _admission(seen)
+    if admission.status == TRUE or find(conditions, ALTERED):
+        conditions = set_condition(conditions, admission, now)
     status = JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
         room=dict(room.roles) if room else {},
         machine=room.machine.manifest() if room else {},
         min_available=least.least if least else seen.resource.status.min_available,
         selector=names.workers(seen.resource.metadata.name),
-        conditions=set_condition(seen.resource.status.conditions, condition, now),
+        conditions=conditions,
         observed_generation=generation,
     )
     return with_facts(status, seen.wanted.values(), seen.policy, now)
+
+
+def newly_altered(old: JobResourceStatus, new: JobResourceStatus) -> Note | None:
+    """Return the event about resources that admission changes, the first time that a status says so."""
+    told = find(new.conditions, ALTERED)
+    if told is None or told.status != TRUE or is_true(old.conditions, ALTERED):
+        return None
+    return Note(told.reason, told.message, warning=True)
+
+
+def _admission(seen: Seen) -> Condition:
+    """Whether a webhook or default of the cluster gives nodes other resources than those they are to have."""
+    generation = seen.resource.metadata.generation
+    by_change = dict[str, list[str]]()
+    alive = ((node, node.latest.name) for node in seen.wanted.values() if node.latest and node.latest.alive)
+    for node, pod in alive:
+        for name, change in altered(seen, node).items():
+            by_change.setdefault(f"admission made {name} {change}", []).append(pod)
+    if not by_change:
+        return Condition(ALTERED, FALSE, "AsAsked", "", observed_generation=generation)
+    told = "; ".join(f"{change}: {few(pods)}" for change, pods in by_change.items())
+    return Condition(ALTERED, TRUE, "AdmissionChangedResources", told, observed_generation=generation)
 
 
 def _role(seen: Seen, role: str) -> RoleStatus:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.grant import Grant, flavors_of
 from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
 from elasticjob.controllers.kueue.queues import Queues
-from elasticjob.controllers.kueue.quota import needs
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.kube.crd.model import CustomResource
@@ -34,11 +34,14 @@ class Admission:
         """Return what its queue gives to a job; None for a job that is in no queue."""
         if job is None or not self.queues.admits(job):
             return None
-        return self.queues.grant(self.jobs.demand(job))
+        return self.queues.grant(self._demand(job))
+
+    def _demand(self, job: CustomResource) -> Demand:
+        return replace(self.jobs.demand(job), queue=self.queues.queue(job))
 
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
-        found = self.queues.of(job.key, job.metadata.uid)
+        found = self.queues.of(job.key, job.metadata.uid) if self.queues.on else ()
         return frozenset(each.metadata.name for each in found if each.leaving)
 
     async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
@@ -63,13 +66,14 @@ class Admission:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
         if not self.queues.admits(job):
             return None
-        demand, (market, _, crowded, _) = self.jobs.demand(job), self.queues.look(now)
+        demand, (market, _, crowded, _) = self._demand(job), self.queues.look(now)
         queue = self.queues.cluster_queue(job.key, demand.queue)
-        found = {}
+        mine, found = self.queues.of(job.key, job.metadata.uid), {}
         for role in demand.roles:
-            need, left, count = needs([role.pods(1)]), market, 0
+            keep = {} if demand.mixed else flavors_of(role.name, mine)
+            pods, left, count = (role.pods(1, market.labels(keep.values())),), market, 0
             while queue not in crowded and count < MOST_LOOKED_AT:
-                if (amounts := left.assignment(queue, need)) is None:
+                if (amounts := left.fitting(queue, pods, keep)) is None:
                     break
                 left, count = left.with_use(queue, amounts), count + 1
             found[role.name] = count
@@ -82,7 +86,9 @@ def _versions(workloads: Iterable[Workload]) -> dict[str, str]:
 
 def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:
     """Let one pass over a job run at a time, where there are queues."""
-    return admission.queues.turn(admission.jobs.kind.name, key) if admission else nullcontext()
+    if admission is None:
+        return nullcontext()
+    return admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find(key))
 
 
 def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:

@@ -43,10 +43,17 @@ class QueueReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the Workloads of one job to what it asks, and return what it does not use."""
-        if not self.queues.on:
+        async with self.queues.turn(self.jobs.kind.name, key, self.jobs.find(key)):
+            return await (self._run(key) if self.queues.on else self._let_go(key))
+
+    async def _let_go(self, key: Key) -> Result:
+        """Keep no Workload from going with its definition."""
+        workloads = self.queues.of(key)
+        if not workloads:
             return Result.done()
-        async with self.queues.turn(self.jobs.kind.name, key):
-            return await self._run(key)
+        plan = decide(Seen(None, workloads), self.now())
+        plan = await self.applier.attempt(self._gone(key), plan)
+        return Result.again(plan.again_in)
 
     async def _run(self, key: Key) -> Result:
         seen, job = await self._observe(key)
@@ -78,7 +85,7 @@ class QueueReconciler:
         lives = () if gone and not mine else self.jobs.lives(key, None, now)
         if gone or job is None:
             return Seen(None, mine, lives), job
-        demand = self.jobs.demand(job)
+        demand = replace(self.jobs.demand(job), queue=self.queues.queue(job))
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
         if demand.prebuilt and (made := self.queues.prebuilt(demand)):
             mine = (made, *mine)
@@ -92,7 +99,7 @@ class QueueReconciler:
             lives,
             market=look.market,
             queue=queue,
-            giving=frozenset(name for namespace, name in look.giving if namespace == key.namespace),
+            reclaim=look.reclaim,
             crowded=queue in look.crowded,
             priority=priority,
             unknown_class=unknown,

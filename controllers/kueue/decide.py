@@ -5,6 +5,7 @@ Each rule yields steps; all of them are carried out in one pass, in their order.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,9 @@ from typing import Final
 
 from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
-from elasticjob.controllers.kueue.quota import Market, needs
+from elasticjob.controllers.kueue.grant import flavors_of
+from elasticjob.controllers.kueue.quota import Market
+from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
 from elasticjob.controllers.kueue.workload import (
     ADMITTED,
     EVICTED,
@@ -26,6 +29,7 @@ from elasticjob.controllers.kueue.workload import (
     QUOTA_RESERVED,
     REQUEUED,
     REQUEUED_AT_ONCE,
+    ROOM_FOR,
     WORKLOAD,
     Workload,
 )
@@ -57,7 +61,7 @@ class Seen:
     lives: tuple[Life, ...] = ()
     market: Market = field(default_factory=Market)
     queue: str = ""
-    giving: frozenset[str] = frozenset()
+    reclaim: Reclaim = field(default_factory=Reclaim)
     crowded: bool = False
     unknown_class: str = ""
     """The priority class that the job names and that there is not."""
@@ -83,6 +87,14 @@ class Seen:
         """The Workloads that the job does not need."""
         kept = {self.demand.base if self.demand else "", *(each.metadata.name for each in self.slices)}
         return tuple(each for each in self.workloads if each.metadata.name not in kept)
+
+    @cached_property
+    def reclaimed(self) -> dict[str, str]:
+        """The slices to give back for others, each with the mark of the Workload that it is for."""
+        wanted = self.reclaim.slices
+        found = {s.metadata.name: wanted.get((s.metadata.namespace, s.metadata.name)) for s in self.slices}
+        admitted = {each.metadata.name for each in self.slices if each.admitted}
+        return {name: mark for name, mark in found.items() if mark and name in admitted}
 
     @cached_property
     def users(self) -> Counter[str]:
@@ -245,10 +257,23 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
             yield Step((*((hold,) if hold else ()), *_gone(each)))
 
 
+def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterator[Step]:
+    """What room was made for is not served again, unless others took the room; a crash forgets nothing."""
+    if seen.base is None:
+        return
+    before = remembered(seen.base)
+    current = after_a_look(before, seen.reclaim, now) | dict.fromkeys(seen.reclaimed.values(), now)
+    if current != before:
+        text = json.dumps({mark: at.isoformat() if at else "" for mark, at in current.items()})
+        change = {"metadata": {"annotations": {ROOM_FOR: text if current else None}}}
+        yield Step(((_patch(seen.base, change),),))
+    if any(current.values()):
+        yield Step(again_in=TOGETHER)
+
+
 def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
     """Slices are given back for Workloads of others that wait and would fit."""
-    base = seen.base
-    chosen = [s for s in seen.slices if s.metadata.name in seen.giving and s.admitted]
+    base, chosen = seen.base, [each for each in seen.slices if each.metadata.name in seen.reclaimed]
     if base is None or not chosen:
         return
     count = sum(each.count(pods.name) for each in chosen for pods in each.spec.pod_sets)
@@ -315,13 +340,15 @@ def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: dateti
 def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:
     """New slices of a role, as far as quota is idle."""
     market, used = seen.market, {number_of(each) for each in seen.slices}
+    keep = {} if demand.mixed else flavors_of(role.name, (*((seen.base,) if seen.base else ()), *seen.slices))
+    where = {**market.labels(keep.values()), **seen.domains.get(role.name, {})}
     free = (number for number in range(1, len(used) + missing + 1) if number not in used)
     made: list[Create] = []
     asked = 0
     while missing >= role.unit:
         count = min(role.step, missing - missing % role.unit)
-        wanted = demand.slice_workload(role, next(free), count, seen.priority, seen.domains.get(role.name))
-        amounts = market.assignment(seen.queue, needs([role.pods(count)]))
+        wanted = demand.slice_workload(role, next(free), count, seen.priority, where)
+        amounts = market.fitting(seen.queue, (role.pods(count, where),), keep)
         if amounts is None:
             break
         market = market.with_use(seen.queue, amounts)
@@ -338,7 +365,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or demand.ended is not None:
         return
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
-        if not workload.admitted or workload.metadata.name in seen.giving:
+        if not workload.admitted or workload.metadata.name in seen.reclaimed:
             continue
         ready = demand.ready if demand.elsewhere else _ready(workload, seen.lives)
         repeat = {role.name for role in demand.roles if role.repeats}
@@ -363,6 +390,7 @@ RULES: Final[tuple[Rule, ...]] = (
     queue_the_base,
     return_the_quota_of_an_evicted_base,
     return_slices,
+    remember_for_whom_slices_are_given_back,
     give_back_for_others,
     renew_what_was_returned,
     ask_for_more,

@@ -63,24 +63,26 @@ class Role:
         extra = max(0, self.most - self.least)
         return self.unit * max(1, -(-extra // (self.unit * MOST_SLICES)))
 
-    def pods(self, count: int) -> PodSet:
-        """Return so many pods of this role, to count what they ask for."""
-        return PodSet(name=self.name, count=count, template=self.template)
+    def pods(self, count: int, where: Mapping[str, str] | None = None) -> PodSet:
+        """Return so many pods of this role, on machines with these labels, as Kueue sees them."""
+        return PodSet(self.name, count, self._on(where), _topology(self.template))
 
     @property
     def required(self) -> str:
         """The label of machines of which the role's pods must all have the same value, "" for none."""
         return str(_topology(self.template).get("required", ""))
 
-    def pod_set(self, count: int, domain: Mapping[str, str] | None = None) -> Manifest:
-        """Return pods of this role as they stand in a Workload, on machines with the labels of `domain`."""
+    def pod_set(self, count: int, where: Mapping[str, str] | None = None) -> Manifest:
+        """Return pods of this role as they stand in a Workload, on machines with these labels."""
         asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
-        template = self.template
-        if domain:
-            spec: Manifest = template["spec"]
-            selector = {**(spec.get("nodeSelector") or {}), **domain}
-            template = {**template, "spec": {**spec, "nodeSelector": selector}}
-        return {"name": self.name, "count": count, "template": template, **asked}
+        return {"name": self.name, "count": count, "template": self._on(where), **asked}
+
+    def _on(self, where: Mapping[str, str] | None) -> Manifest:
+        if not where:
+            return self.template
+        spec: Manifest = self.template["spec"]
+        selector = {**(spec.get("nodeSelector") or {}), **where}
+        return {**self.template, "spec": {**spec, "nodeSelector": selector}}
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Demand:
     """Whether its pods run in a worker cluster of MultiKueue, and its status comes from there."""
     ready: bool = False
     """Of such a job: whether it runs."""
+    mixed: bool = False
+    """Whether nodes of a role may have different flavours."""
     suspended: bool = False
     ended: bool | None = None
     """Whether it has ended, and with success; None while it has not."""
@@ -145,13 +149,13 @@ class Demand:
         number: int,
         count: int,
         priority: int | None,
-        domain: Mapping[str, str] | None = None,
+        where: Mapping[str, str] | None = None,
     ) -> Manifest:
         """Return a Workload of nodes beyond the minimum, which is less important than any minimum.
 
-        `domain`: the labels of the machines among which they must be, since others of the role are.
+        `where`: the labels of the machines among which they must be, since others of the role are.
         """
-        lower, sets = (priority or 0) - 1, [role.pod_set(count, domain)]
+        lower, sets = (priority or 0) - 1, [role.pod_set(count, where)]
         made = self._workload(self.slice(role.name, number), sets, lower, with_class=False)
         made["metadata"]["labels"][SLICE] = role.name
         return made

@@ -10,6 +10,7 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.kueue import POD_SET, TOPOLOGY_GATE, WORKLOAD_OF
+from elasticjob.controllers.kueue.demand import is_slice, number_of
 from elasticjob.controllers.kueue.workload import (
     TOPOLOGY,
     UNCONSTRAINED,
@@ -112,6 +113,17 @@ def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tupl
         return ()
     given = (each for each in admission.pod_set_assignments if flavors.keys() >= {*each.flavors.values()})
     return tuple(_place(workload, each, flavors) for each in given)
+
+
+def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
+    """Return the flavour of each resource that the first admitted pods of a role have."""
+    for each in sorted(workloads, key=lambda w: (is_slice(w), number_of(w))):
+        assigned = (
+            each.status.admission.pod_set_assignments if each.admitted and each.status.admission else ()
+        )
+        if found := next((a.flavors for a in assigned if a.name == role), None):
+            return found
+    return {}
 
 
 def _place(workload: Workload, given: Assignment, flavors: Mapping[str, ResourceFlavor]) -> Place:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
-from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
-from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
+from elasticjob.controllers.kueue.reclaim import Reclaim, claimed, crowds, reclaim, without_slices
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
     MULTIKUEUE,
@@ -40,13 +40,8 @@ LOOK: Final = timedelta(seconds=1)
 MANY: Final = 1000
 
 
-def queue_of(job: CustomResource) -> str:
-    """Return the LocalQueue that a job names, "" for none."""
-    named = job.metadata.labels.get(QUEUE_NAME, "")
-    if named or not isinstance(job, ElasticJob):
-        return named
-    scheduling = job.spec.run_policy.scheduling
-    return scheduling.queue if scheduling.gang is Gang.NONE else ""
+async def _always() -> bool:
+    return True
 
 
 class Look(NamedTuple):
@@ -54,7 +49,7 @@ class Look(NamedTuple):
     others wait, so that no job grows; and when that may change by time alone."""
 
     market: Market
-    giving: frozenset[tuple[str, str]]
+    reclaim: Reclaim
     crowded: frozenset[str]
     again: timedelta | None
 
@@ -69,27 +64,47 @@ class Queues:
     flavors: Cache[ResourceFlavor]
     cohorts: Cache[Cohort]
     gives_back: bool = True
+    stays: Callable[[], Awaitable[bool]] = _always
+    """Asks whether the cluster goes on to have Workloads."""
     doubtful: set[tuple[str, Key]] = field(default_factory=set)
     """Jobs, with their kind, of which a pass failed or returned quota: caches may not show what it wrote."""
+    _deleted: set[str] = field(default_factory=set)
+    """The uids of Workloads that somebody deletes, while the kind stays."""
+    _leaves: bool = False
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _asks: int = 0
     _turns: dict[Key, tuple[asyncio.Lock, int]] = field(default_factory=dict)
     _looked: datetime | None = None
     _version: int = 0
-    _last: Look = field(default_factory=lambda: Look(Market(), frozenset(), frozenset(), None))
+    _last: Look = field(default_factory=lambda: Look(Market(), Reclaim(), frozenset(), None))
 
     def __post_init__(self) -> None:
         self.workloads.add_index(JOB, _job)
         self.workloads.add_index(SLICES, _kind_of_slice)
+        self.workloads.on_served(self._comes_or_goes)
+
+    def _comes_or_goes(self) -> None:
+        self._leaves = False
+        self._deleted.clear()
 
     @property
     def on(self) -> bool:
-        """Whether the cluster has Kueue."""
-        return self.workloads.served
+        """Whether the cluster has Kueue, and keeps it: a kind that goes away evicts nobody."""
+        return self.workloads.served and not self._leaves
 
     def admits(self, job: CustomResource) -> bool:
         """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
-        if not self.on or not queue_of(job):
+        if not self.on or not self.queue(job):
             return False
         return not isinstance(job, ElasticJob) or is_ours(job) or job.spec.managed_by == MULTIKUEUE
+
+    def queue(self, job: CustomResource) -> str:
+        """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
+        if not (isinstance(job, ElasticJob) and job.spec.suspend):
+            mine = self.of(job.key, job.metadata.uid)
+            if base := next((each for each in mine if each.reserved and not is_slice(each)), None):
+                return base.spec.queue_name
+        return queue_of(job)
 
     def of(self, key: Key, uid: str = "") -> tuple[Workload, ...]:
         """Return the Workloads of a job; those of an earlier job of its name have another owner."""
@@ -132,15 +147,17 @@ class Queues:
         believed = LOOK * max(1, len(self.workloads) // MANY)
         if self._looked is None or not timedelta(0) <= now - self._looked < believed:
             every, found, cohorts = self.workloads.list(), self.clusters.list(), self.cohorts.list()
-            now_used = market(found, every, cohorts)
+            flavors = self.flavors.list()
+            used = market(found, every, cohorts, flavors)
             local = {(q.metadata.namespace, q.metadata.name): q for q in self.locals.list()}
 
             def queue_of(each: Workload) -> str:
                 return cluster_queue_of(each, local)
 
-            given, again = giving(now_used, every, queue_of, now) if self.gives_back else (frozenset(), None)
-            crowded = crowds(now_used, market(found, (), cohorts), every, queue_of, now)
-            self._last = Look(claimed(now_used, every, queue_of), given, crowded, again)
+            wanted = reclaim(used, every, queue_of, now) if self.gives_back else Reclaim()
+            most = without_slices(used, every) if self.gives_back else market(found, (), cohorts, flavors)
+            crowded = crowds(used, most, every, queue_of, now)
+            self._last = Look(claimed(used, every, queue_of), wanted, crowded, wanted.again)
             self._looked, self._version = now, self.workloads.version
         elif self._version != self.workloads.version:  # there is news that this look has not
             left = believed - (now - self._looked)
@@ -155,11 +172,13 @@ class Queues:
         return stale
 
     @asynccontextmanager
-    async def turn(self, kind: str, key: Key) -> AsyncIterator[None]:
+    async def turn(self, kind: str, key: Key, job: CustomResource | None) -> AsyncIterator[None]:
         """Let one pass over a job of a kind run at a time, whichever controller it is of.
 
         What one pass returns to the queue, another may otherwise be about to use.
         """
+        if job is not None and job.metadata.deletion_timestamp is None:
+            await self._ask_why_they_go(job)
         if not self.on:
             yield
             return
@@ -177,6 +196,18 @@ class Queues:
                 del self._turns[key]
             else:
                 self._turns[key] = (lock, users - 1)
+
+    async def _ask_why_they_go(self, job: CustomResource) -> None:
+        """A Workload that is deleted is an eviction, unless all are deleted with their definition."""
+        mine, asks = self.of(job.key, job.metadata.uid) if self.on else (), self._asks
+        going = {each.metadata.uid for each in mine if each.metadata.deletion_timestamp is not None}
+        if going <= self._deleted:
+            return
+        async with self._asking:
+            if self.on and asks == self._asks:  # no answer that was asked for since
+                self._asks += 1
+                self._leaves = not await self.stays()
+        self._deleted |= going
 
 
 def jobs_with_slices(workloads: Cache[Workload], kind: str) -> Iterator[Key]:

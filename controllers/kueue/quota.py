@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
 from typing import Final
 
 from elasticjob.api.resources import Amount, MalformedQuantity, Resources, pod_requests, unit
+from elasticjob.api.v1alpha1.placing import takes
 from elasticjob.controllers.kueue.cohorts import Amounts, Cell, Limits, Member, Number, Tree
 from elasticjob.controllers.kueue.workload import (
     ClusterQueue,
     Cohort,
     LocalQueue,
     PodSet,
+    ResourceFlavor,
+    ResourceFlavorSpec,
     ResourceGroup,
     Workload,
 )
-from elasticjob.kube.objects.views import Quantity
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import Node, NodeSpec, ObjectMeta, Quantity
 
 PODS: Final = "pods"
+STRICT: Final = "StrictFIFO"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PLAIN: Final = ResourceFlavorSpec()
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,14 @@ class Queue(Member):
 
     groups: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
     stopped: bool = False
+    strict: bool = False
+    """Whether the first one that waits, and cannot be admitted, keeps all others waiting (StrictFIFO)."""
+    generation: int = 0
+
+    @property
+    def flavors(self) -> Iterable[str]:
+        """All flavours."""
+        return (flavor for _, flavors in self.groups for flavor in flavors)
 
 
 @dataclass(frozen=True)
@@ -40,13 +55,44 @@ class Market:
     used: Mapping[str, Amounts] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset({PODS})
     """Resources that need no quota where a queue has none of them."""
+    flavors: Mapping[str, ResourceFlavorSpec] = field(default_factory=dict)
 
     def available(self, queue: str, cell: Cell) -> Number:
         """Return how much more of a flavour of a resource a queue can get."""
         return self.tree.available(self.queues[queue], cell, self.used)
 
-    def assignment(self, queue: str, needs: Resources) -> Amounts | None:
-        """Return what a Workload would be given by a queue now; None where it does not fit.
+    def fitting(
+        self, queue: str, pod_sets: Iterable[PodSet], keep: Mapping[str, str] | None = None
+    ) -> Amounts | None:
+        """Return what pods would be given by a queue now, set after set; None where one does not fit.
+
+        `keep`: the flavours of resources that they are to have. Kueue chooses; with others they do not fit.
+        """
+        left, found, kept = self, dict[Cell, Number](), keep or {}
+        for each in pod_sets:
+            usable = self._usable(queue, each) if self.flavors else None
+            amounts = left.assignment(queue, needs((each,)), usable)
+            if amounts is None or any(kept.get(name, flavor) != flavor for flavor, name in amounts):
+                return None
+            left = left.with_use(queue, amounts)
+            found |= {cell: found.get(cell, 0) + value for cell, value in amounts.items()}
+        return found
+
+    def labels(self, flavors: Iterable[str]) -> dict[str, str]:
+        """Return the labels of the machines of flavours."""
+        known = (self.flavors.get(name, _PLAIN).node_labels for name in flavors)
+        return {name: value for labels in known for name, value in labels.items()}
+
+    def _usable(self, queue: str, pods: PodSet) -> frozenset[str]:
+        own = self.queues.get(queue)
+        known = {name: self.flavors.get(name, _PLAIN) for name in own.flavors} if own else {}
+        implied = not pods.topology_request and all(each.topology_name for each in known.values())
+        return frozenset(n for n, each in known.items() if _takes(each, pods, topology=not implied))
+
+    def assignment(
+        self, queue: str, needs: Resources, usable: Container[str] | None = None
+    ) -> Amounts | None:
+        """Return what pods would be given by a queue now, of these flavours; None where they do not fit.
 
         The resources of a group come from one flavour, the first that has all of them.
         """
@@ -59,10 +105,13 @@ class Market:
             wanted = {name: value for name, value in left.items() if name in covered}
             for name in wanted:
                 del left[name]
+            if not wanted:
+                continue
             fitting = (
                 flavor
                 for flavor in flavors
-                if all(
+                if (usable is None or flavor in usable)
+                and all(
                     (flavor, name) in own.limits and self.available(queue, (flavor, name)) >= value
                     for name, value in wanted.items()
                 )
@@ -89,11 +138,15 @@ class Market:
 
 
 def market(
-    queues: Iterable[ClusterQueue], workloads: Iterable[Workload], cohorts: Iterable[Cohort] = ()
+    queues: Iterable[ClusterQueue],
+    workloads: Iterable[Workload],
+    cohorts: Iterable[Cohort] = (),
+    flavors: Iterable[ResourceFlavor] = (),
 ) -> Market:
     """Return the queues and what the Workloads that hold quota use of them."""
     known = {each.metadata.name: _queue(each) for each in queues}
-    found = Market(known, Tree(known, {each.metadata.name: _cohort(each) for each in cohorts}))
+    tree = Tree(known, {each.metadata.name: _cohort(each) for each in cohorts})
+    found = Market(known, tree, flavors={each.metadata.name: each.spec for each in flavors})
     used: dict[str, dict[Cell, Number]] = {}
     ignored = {PODS}
     for workload in workloads:
@@ -149,7 +202,42 @@ def _queue(found: ClusterQueue) -> Queue:
         (frozenset(each.covered_resources), tuple(flavor.name for flavor in each.flavors))
         for each in spec.resource_groups
     )
-    return Queue(found.metadata.name, spec.cohort_name, limits, groups, spec.stop_policy != "None")
+    return Queue(
+        found.metadata.name,
+        spec.cohort_name,
+        limits,
+        groups,
+        stopped=spec.stop_policy != "None",
+        strict=spec.queueing_strategy == STRICT,
+        generation=found.metadata.generation or 0,
+    )
+
+
+def _takes(flavor: ResourceFlavorSpec, pods: PodSet, *, topology: bool) -> bool:
+    """Whether pods may have a flavour, as Kueue decides it: a selector of labels that it has not is met."""
+    if topology and bool(pods.topology_request) != bool(flavor.topology_name):
+        return False
+    spec: Manifest = pods.template.get("spec") or {}
+    affinity: Manifest = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get(REQUIRED) or {}
+    terms = [
+        {
+            "matchExpressions": [
+                e for e in term.get("matchExpressions") or () if e.get("key") in flavor.node_labels
+            ]
+        }
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+    if not all(each["matchExpressions"] for each in terms):  # an alternative that any flavour meets
+        terms = []
+    selector = (spec.get("nodeSelector") or {}).items()
+    asked = {
+        "tolerations": [*(spec.get("tolerations") or ()), *flavor.tolerations],
+        "nodeSelector": {name: value for name, value in selector if name in flavor.node_labels},
+        "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}},
+    }
+    machine = Node(metadata=ObjectMeta(labels=flavor.node_labels), spec=NodeSpec(taints=flavor.node_taints))
+    return takes(machine, asked)
 
 
 def _cohort(found: Cohort) -> Member:

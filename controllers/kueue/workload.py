@@ -28,6 +28,9 @@ GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 HELD: Final = "elasticjob.dlrover/grows-after"
 """On the base: when the job may grow again."""
 
+ROOM_FOR: Final = "elasticjob.dlrover/room-made-for"
+"""On the base: for which Workloads slices were given back, and when; no time where that was in vain."""
+
 QUOTA_RESERVED, ADMITTED, EVICTED, FINISHED = "QuotaReserved", "Admitted", "Evicted", "Finished"
 PODS_READY, REQUEUED = "PodsReady", "Requeued"
 PREEMPTED: Final = "Preempted"
@@ -41,6 +44,7 @@ class PodSet(View, frozen=True):
     name: str = "main"
     count: int = 1
     template: Manifest = {}
+    topology_request: Manifest = {}
 
 
 class Assignment(View, frozen=True):
@@ -210,6 +214,7 @@ class ClusterQueueSpec(View, frozen=True):
     cohort_name: str = ""
     resource_groups: list[ResourceGroup] = []
     stop_policy: str = "None"
+    queueing_strategy: str = "BestEffortFIFO"
 
 
 class ClusterQueue(Object, frozen=True):
@@ -232,9 +237,11 @@ class Cohort(Object, frozen=True):
 
 
 class ResourceFlavorSpec(View, frozen=True):
-    """What pods of a flavour carry to land on its machines."""
+    """What pods of a flavour carry to land on its machines, and which of these let them in."""
 
     node_labels: dict[str, str] = {}
+    node_taints: list[Manifest] = []
+    topology_name: str = ""
     tolerations: list[Manifest] = []
 
 

@@ -28,7 +28,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 
-from elasticjob.api.readings import after, by_index, indexes, is_number, number
+from elasticjob.api.readings import after, by_index, decoded, indexes, is_number, number
 from elasticjob.api.v1alpha1.common import (
     LABEL_INDEX,
     LABEL_JOB,
@@ -44,6 +44,7 @@ from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.controllers.parts import names
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
 from elasticjob.sizing.exits import ExitReason
@@ -110,6 +111,7 @@ class Life:
     since: datetime | None = None  # when it was placed on its machine, or created
     needs: tuple[str, ...] = ()  # the objects of its volumes: `ConfigMap rates`
     resource: Mapping[str, str] = field(default_factory=dict)  # requests of its training container
+    asked: Mapping[str, str] = field(default_factory=dict)  # the resource that it was made or resized for
     resize: str = ""  # "" | "Deferred" | "Infeasible" | "refused"
     unresized: str = ""  # why it has not got the resources of its spec yet, in a sentence
     released: bool = False
@@ -370,7 +372,7 @@ def life_of(
         return None
     end = ending(pod)
     status = main_status(pod)
-    given = annotations.get(names.STANDS_IN)
+    given, asked = annotations.get(names.STANDS_IN), decoded(annotations.get(names.RESOURCE), _RESOURCE)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
     return Life(
@@ -398,6 +400,7 @@ def life_of(
         since=_since(pod),
         needs=needs(pod),
         resource=_resource(pod),
+        asked=asked or {},
         resize=_resize(pod),
         unresized="" if end or leaves_at else _unresized(pod),
         released=annotations.get(names.RELEASED) == "true",
@@ -488,6 +491,9 @@ def _held(reason: str, message: str, image: str) -> str:
 def _image(pod: Pod, container: str) -> str:
     every = (*pod.spec.init_containers, *pod.spec.containers)
     return next((c.image for c in every if c.name == container), "")
+
+
+_RESOURCE = JsonReader(dict[str, str])
 
 
 def _resource(pod: Pod) -> dict[str, str]:

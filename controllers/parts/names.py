@@ -12,7 +12,10 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RANK,
     LABEL_RELAUNCH,
     LABEL_ROLE,
+    MASTER_SUFFIX,
     PS,
+    STATE_SUFFIX,
+    TOKEN_SUFFIX,
     WORKER,
 )
 from elasticjob.api.v1alpha1.order import asked_in
@@ -27,6 +30,10 @@ RELEASED: Final = "elasticjob.dlrover/released"
 """On pods, by the master: the training no longer uses it."""
 RESIZE: Final = "elasticjob.dlrover/resize"
 """On pods: `refused` where the server would not resize it in place, so that it is replaced."""
+RESOURCE: Final = "elasticjob.dlrover/resource"
+"""On pods: the resource that its node was to have when it was made, or resized, as JSON name → amount.
+
+Admission may have made another of it."""
 STANDS_IN: Final = "elasticjob.dlrover/stands-in"
 """On pods: the index of the node whose machine is about to leave, for which the pod was made beforehand."""
 ASKED: Final = "elasticjob.dlrover/asked"
@@ -35,6 +42,10 @@ ASKED_AT: Final = "elasticjob.dlrover/asked-at"
 """On JobResources: the generation of the ElasticJob that asked so."""
 TEMPLATES: Final = "elasticjob.dlrover/template-resources"
 """On JobResources: the amounts in the templates that were seen last, as JSON role → name → amount."""
+MADE_FROM: Final = "elasticjob.dlrover/made-from"
+"""On JobResources: the hash of the templates, envs, nodeUnit and gang that the job's nodes are made from."""
+TOKEN: Final = "elasticjob.dlrover/token"
+"""On JobResources: the hash of the token that the job's pods have."""
 NETWORK: Final = "elasticjob.dlrover/network-policy"
 """On JobResources: `true` or `false`, as the job's NetworkPolicy was made or deleted last."""
 FOLDED: Final = "elasticjob.dlrover/folded-plan"
@@ -51,9 +62,9 @@ FRAMEWORK: Final = "elasticjob.dlrover/framework"
 MASTER: Final = "master"
 
 
-def written(sizes: Mapping[str, int]) -> str:
-    """Return sizes as they are kept in an annotation."""
-    return json.dumps(dict(sizes), sort_keys=True)
+def written(amounts: Mapping[str, int] | Mapping[str, str]) -> str:
+    """Return sizes, or a resource, as they are kept in an annotation."""
+    return json.dumps(dict(amounts), sort_keys=True)
 
 
 def job_labels(job: str, component: str) -> dict[str, str]:
@@ -120,19 +131,19 @@ def generation_of(job: str, plan: str) -> int:
 
 def token(job: str) -> str:
     """Return the name of the Secret that holds the job's bearer token."""
-    return f"{job}-token"
+    return job + TOKEN_SUFFIX
 
 
 def brain_token(job: str) -> str:
     """Return the name of the Secret with the token for Brain: a job may be older than Brain is."""
-    return f"{job}-brain-token"
+    return f"{job}-brain{TOKEN_SUFFIX}"
 
 
 def master(job: str) -> str:
     """Return the name of the master's Service, ServiceAccount, Role and RoleBinding."""
-    return f"{job}-master"
+    return job + MASTER_SUFFIX
 
 
 def master_state(job: str) -> str:
     """Return the name of the ConfigMap with the master's snapshot."""
-    return f"{job}-master-state"
+    return job + STATE_SUFFIX

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Container, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 
+from elasticjob.api.v1alpha1.checks.belongings import foreign
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
-from elasticjob.controllers.passes.observe import read_metadata
+from elasticjob.controllers.passes.observe import Caches, read_metadata
 from elasticjob.controllers.passes.plan import (
     LATER,
     NAME_TAKEN,
@@ -29,6 +31,7 @@ from elasticjob.controllers.passes.plan import (
     Resize,
     refusal,
 )
+from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder, reference
 from elasticjob.kube.crd.model import CustomResource
@@ -42,9 +45,10 @@ from elasticjob.kube.errors import (
     NotFound,
 )
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta
+from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta, OwnerReference
 
 T = TypeVar("T")
+M = TypeVar("M", Create, CreateOrApply)
 
 AT_ONCE: Final = 32
 """Writes of a controller that are in flight at the same time."""
@@ -58,7 +62,7 @@ log = logging.getLogger(__name__)
 class InTheWay(Exception):
     """An object of a wanted name has another owner; without `found`, it was gone again a moment later."""
 
-    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | None) -> None:
+    def __init__(self, kind: Kind[Any], name: str, found: ObjectMeta | Meta | None) -> None:
         super().__init__(
             f"{kind.name} {name} exists and is not owned by this object: it is created once that one is gone"
         )
@@ -74,10 +78,13 @@ class Behind(Exception):
 class Applier:
     """Writes for one controller, under its own field manager."""
 
-    def __init__(self, client: Client, recorder: Recorder, manager: str) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, manager: str, caches: Caches | None = None
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._manager = manager
+        self._caches = caches
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(self, owner: CustomResource, plan: Plan, *, refused: str = "") -> Plan:
@@ -88,8 +95,9 @@ class Applier:
         seen, the plan itself comes back, with a time to look again. `refused` is the reason of the event
         about a refusal; "" says QuotaExceeded or Refused.
         """
+        barred, allowed = await self._without_what_is_barred(owner, plan)
         try:
-            await self.perform(owner, plan)
+            await self.perform(owner, allowed)
         except InTheWay as error:
             return Plan(NAME_TAKEN, str(error), again_in=error.again_in, obstacle=error.obstacle)
         except Behind:
@@ -97,14 +105,34 @@ class Applier:
         except (BadRequest, Forbidden, Invalid) as error:
             self.tell(owner, Note(refused or refusal(error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
+        if barred:
+            self.tell(owner, Note(refused or REFUSED, barred, warning=True))
+            return Plan(REFUSED, barred, again_in=LATER)
         return plan
+
+    async def _without_what_is_barred(self, owner: CustomResource, plan: Plan) -> tuple[str, Plan]:
+        """Return why no pods are made from the templates of `owner`, and the plan without them: these name
+        what belongs to another job. "" and the plan where they do not.
+        """
+        if not any(isinstance(each, Create) and each.kind is POD for each in plan.actions):
+            return "", plan
+
+        async def find(kind: Kind[Any], name: str) -> ObjectMeta:
+            return await read_metadata(self._client, kind, name, owner.metadata.namespace)
+
+        found = await foreign(owner, find, absent=True)
+        if not found:
+            return "", plan
+        return "; ".join(map(str, found)), plan.without(POD)
 
     async def perform(self, owner: CustomResource, plan: Plan) -> None:
         """Carry out `plan` for `owner`: groups in order, the members of a group at once, then events.
 
-        Raises the first error of a group after all its members were tried: InTheWay, Behind, ApiError,
-        Unreachable.
+        Nothing is written while the caches show what is in the way of a later group. Raises the first error
+        of a group after all its members were tried: InTheWay, Behind, ApiError, Unreachable.
         """
+        for action in chain.from_iterable(plan.groups[1:]):
+            self._expect_no_other(action)
         for group in plan.groups:
             await _together(self._do(owner, action) for action in group)
         for note in plan.notes:
@@ -113,7 +141,8 @@ class Applier:
     def tell(self, owner: CustomResource, note: Note) -> None:
         """Record an event about `owner`, and log it."""
         type_: EventType = "Warning" if note.warning else "Normal"
-        self._recorder.event(reference(kind_of(owner), owner), type_, note.reason, note.sentence)
+        about = reference(kind_of(owner), owner)
+        self._recorder.event(about, type_, note.reason, note.sentence, note.times)
         log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
 
     async def write_status(
@@ -160,23 +189,32 @@ class Applier:
         """Return which ConfigMaps and Secrets, as in `Life.needs`, the server does not have."""
         kinds = {kind.name: kind for kind in (CONFIG_MAP, SECRET)}
         asked = sorted({need for need in needs if need.partition(" ")[0] in kinds})[:MOST_LOOKED_UP]
-        found = await asyncio.gather(
-            *(
-                read_metadata(self._client, kinds[kind], name, namespace)
-                for kind, _, name in (need.partition(" ") for need in asked)
-            ),
-            return_exceptions=True,
-        )
-        pairs = zip(asked, found, strict=True)
-        return frozenset(need for need, about in pairs if isinstance(about, ObjectMeta) and not about.uid)
+        parts = (need.partition(" ") for need in asked)
+        lacking = await self._lacks(((kinds[kind], name) for kind, _, name in parts), namespace)
+        return frozenset(need for need, lacks in zip(asked, lacking, strict=True) if lacks)
+
+    async def absent(self, made: Iterable[M]) -> tuple[M, ...]:
+        """Return those of the objects of a job that the server does not have."""
+        objects = tuple(made)
+        about = [each.manifest["metadata"] for each in objects]
+        named = ((each.kind, metadata["name"]) for each, metadata in zip(objects, about, strict=True))
+        lacking = await self._lacks(named, about[0]["namespace"] if about else "")
+        return tuple(each for each, lacks in zip(objects, lacking, strict=True) if lacks)
+
+    async def _lacks(self, named: Iterable[tuple[Kind[Any], str]], namespace: str) -> list[bool]:
+        """Whether the server says of each object that it is not there."""
+        reads = (read_metadata(self._client, kind, name, namespace) for kind, name in named)
+        found = await asyncio.gather(*reads, return_exceptions=True)
+        return [isinstance(about, ObjectMeta) and not about.uid for about in found]
 
     async def _do(self, owner: CustomResource, action: Action) -> None:
+        self._expect_no_other(action)
         async with self._slots:
             match action:
                 case Create(kind, manifest, optional=True):
                     try:
                         await self._create(kind, manifest)
-                    except Forbidden as error:  # a quota: the pass comes again
+                    except (Forbidden, Invalid) as error:  # a quota, or an address that another has
                         self.tell(owner, Note(refusal(error.message), error.message))
                 case Create(kind, manifest, handed_on=handed_on):
                     await self._create(kind, manifest, of_any_owner=handed_on)
@@ -197,6 +235,14 @@ class Applier:
                     await self._resize(owner.metadata.namespace, action)
                 case Patch():
                     await self._patch(owner.metadata.namespace, action)
+
+    def _expect_no_other(self, action: Action) -> None:
+        """Raise InTheWay where the caches show an object of the name that has another owner."""
+        if self._caches and isinstance(action, Create | CreateOrApply):
+            metadata = action.manifest["metadata"]
+            found = self._caches.meta(action.kind, Key(metadata["namespace"], metadata["name"]))
+            if found and not _is_controlled_alike(metadata, found.owner_references or ()):
+                raise InTheWay(action.kind, metadata["name"], found)
 
     async def _apply(self, kind: Kind[Any], manifest: Manifest, subresource: str) -> bool:
         """Apply a manifest; returns False if the object of a status is gone.
@@ -223,9 +269,8 @@ class Applier:
         except AlreadyExists:
             metadata = manifest["metadata"]
             found = await self._client.find(kind, metadata["name"], metadata["namespace"])
-            ours = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")}
             owners = found.metadata.owner_references if found else ()
-            if ours.isdisjoint(owner.uid for owner in owners if owner.controller or of_any_owner):
+            if not _is_controlled_alike(metadata, owners, by_any=of_any_owner):
                 there = found.metadata if found else None
                 raise InTheWay(kind, metadata["name"], there) from None
             return found.metadata.uid if found else ""
@@ -267,16 +312,15 @@ class Applier:
             await self._client.merge_patch(
                 POD, action.pod, patch, namespace, subresource="resize", strategic=True
             )
+            note = {names.RESOURCE: names.written(action.resource)}
         except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
-            await self._mark_refused(namespace, action)
+            note = {names.RESIZE: "refused"}
         except (Invalid, Forbidden) as error:
             log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
-            await self._mark_refused(namespace, action)
-
-    async def _mark_refused(self, namespace: str, action: Resize) -> None:
-        patch = {"metadata": {"uid": action.uid, "annotations": {names.RESIZE: "refused"}}}
+            note = {names.RESIZE: "refused"}
+        about = {"metadata": {"uid": action.uid, "annotations": note}}
         try:
-            await self._client.merge_patch(POD, action.pod, patch, namespace)
+            await self._client.merge_patch(POD, action.pod, about, namespace)
         except (Conflict, Invalid, NotFound):  # not this pod any more: a patch for another uid is invalid
             return
 
@@ -284,6 +328,14 @@ class Applier:
 def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges them to null, which it refuses."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
+
+
+def _is_controlled_alike(
+    wanted: Manifest, owners: Iterable[OwnerReference | Owner], *, by_any: bool = False
+) -> bool:
+    """Whether one of `owners` controls the wanted object, too; `by_any`: or owns it."""
+    ours = {owner["uid"] for owner in wanted.get("ownerReferences", []) if owner.get("controller")}
+    return not ours.isdisjoint(owner.uid for owner in owners if owner.controller or by_any)
 
 
 async def _together(writes: Iterable[Awaitable[T]]) -> list[T]:

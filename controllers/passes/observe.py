@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from elasticjob.api.resources import Bytes
-from elasticjob.api.rpc.environment import MASTER_PORT
+from elasticjob.api.rpc.environment import MASTER, MASTER_PORT
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
@@ -28,7 +26,7 @@ from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind
-from elasticjob.kube.objects.views import Node, ObjectMeta, Pod, Service
+from elasticjob.kube.objects.views import Node, Object, ObjectMeta, Pod, Service
 
 MACHINE = "machine"
 """The index of pods by the machine that they are on."""
@@ -167,6 +165,10 @@ class Caches:
             for meta in made.metas(OWNER, _owner_key(kind.name, key)):
                 yield made.kind, meta
 
+    def meta(self, kind: Kind[Any], key: Key) -> Meta | None:
+        """Return the metadata of an object that is made for jobs; None where no cache shows it."""
+        return next((cache.meta(key) for cache in self._made if cache.kind == kind), None)
+
     @property
     def _made(self) -> tuple[Cache[Any], ...]:
         """The kinds that are made for jobs, as far as they are cached."""
@@ -183,6 +185,18 @@ class Caches:
         service = self._master_service(job)
         address = service.spec.cluster_ip if service else ""
         return f"{address}:{MASTER_PORT}" if address not in ("", "None") else ""
+
+    def known_address(self, uid: str) -> str:
+        """Return the IP of the master as a pod of the controller with this uid knows it, "" without one."""
+        pods = (self.pods.fitting(item) for item in self.pods.items_owned_by(uid))
+        known = (
+            variable.value
+            for pod in pods
+            for container in (pod.spec.containers if pod else ())
+            for variable in container.env
+            if variable.name == MASTER and variable.value
+        )
+        return next(known, "").rpartition(":")[0]
 
     def unaimed(self, job: ElasticJob) -> str:
         """Return the uid of the Service of the job's master if it selects no pod, else ""."""
@@ -203,16 +217,10 @@ class Caches:
         return None if service is None else controller_uid(service.metadata)
 
 
-class _Bare(msgspec.Struct, frozen=True):
-    """An object whose other fields need not fit a model."""
-
-    metadata: ObjectMeta
-
-
 async def read_metadata(client: Client, kind: Kind[Any], name: str, namespace: str) -> ObjectMeta:
     """Return the metadata of an object from the server; empty if there is no such object."""
     try:
-        found: _Bare = await client.get(replace(kind, model=_Bare), name, namespace)
+        found: Object = await client.get(replace(kind, model=Object), name, namespace)
     except NotFound as error:
         if error.details.get("name") != name:  # the kind is not served: its objects may well be there
             raise Unreachable(f"{kind.name} {name}: the server does not know this kind now") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -27,8 +27,9 @@ LATER: Final = timedelta(seconds=15)
 class Create:
     """Create an object, unless it exists already with the same owner.
 
-    The plan does not depend on an object that is `optional`: a quota may refuse it. One that is `handed_on`
-    to the master may be of a master of an earlier release, which did not name its owner as the controller.
+    The plan does not depend on an object that is `optional`: the server may refuse it. One that is
+    `handed_on` to the master may be of a master of an earlier release, which did not name its owner as the
+    controller.
     """
 
     kind: Kind[Any]
@@ -88,12 +89,16 @@ def deletion(life: Life, *, as_seen: bool = False) -> Delete:
 
 @dataclass(frozen=True)
 class Resize:
-    """Change the resources of a running container; where the server refuses, mark the pod for replacement."""
+    """Change the resources of a running container, and write for which resource of its node.
+
+    Where the server refuses, the pod is marked for replacement.
+    """
 
     pod: str
     uid: str
     container: str
     resources: Manifest
+    resource: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -127,11 +132,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Note:
-    """An event and a log line."""
+    """An event and a log line, about what happened so many times."""
 
     reason: str
     sentence: str
     warning: bool = False
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,11 @@ class Plan:
     def again_by(self, delay: timedelta | None) -> Plan:
         """Return this plan, looking again after `delay` at the latest; None changes nothing."""
         return replace(self, again_in=soonest((self.again_in, delay)))
+
+    def without(self, kind: Kind[Any]) -> Plan:
+        """Return this plan without the creations of a kind, and without its events."""
+        kept = ((a for a in g if not (isinstance(a, Create) and a.kind is kind)) for g in self.groups)
+        return replace(self, groups=tuple(map(tuple, kept)), quiet=True)
 
 
 AS_SPECIFIED = Plan()

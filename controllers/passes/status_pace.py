@@ -39,17 +39,24 @@ class News:
     _found: dict[Key, Manifest] = field(default_factory=dict)
     _told: dict[Key, datetime] = field(default_factory=dict)
     _left: set[Key] = field(default_factory=set)
-    _findings: dict[Key, dict[tuple[datetime, str, str], Finding]] = field(default_factory=dict)
+    _findings: dict[Key, dict[tuple[datetime, str, str], int]] = field(default_factory=dict)
 
-    def findings(self, key: Key, found: Sequence[Finding], now: datetime) -> list[Finding]:
-        """Return the findings of a job's master that are new; of a job not seen before only recent ones."""
-        before = self._findings.get(key)
-        self._findings[key] = {(each.time, each.reason, each.message): each for each in found}
-        return [
-            each
-            for name, each in self._findings[key].items()
-            if (now - each.time <= RECENT if before is None else name not in before)
-        ]
+    def findings(self, key: Key, found: Sequence[Finding], now: datetime) -> list[tuple[Finding, int]]:
+        """Return what a job's master found that is new, and how often: again once that has doubled.
+
+        Of a job not seen before only what is recent.
+        """
+        before, news = self._findings.get(key), []
+        self._findings[key] = told = {}
+        for each in found:
+            name, count = (each.time, each.reason, each.message), each.count or 1
+            known = before.get(name, 0) if before is not None else 0
+            is_old = before is None and now - (each.last_time or each.time) > RECENT
+            is_new = not is_old and count >= 2 * known and count > known
+            told[name] = count if is_new or is_old else known
+            if is_new:
+                news.append((each, count - known))
+        return news
 
     def leave(self, key: Key) -> bool:
         """Whether this pass may leave its status to the next: not twice in a row.

@@ -108,6 +108,11 @@ def life_changed(caches: Caches) -> Predicate:
     return _differs(relevant)
 
 
+def has_gone(change: Change) -> bool:
+    """Whether an object is no longer there."""
+    return change.new is None
+
+
 def address_changed(pods: Cache[Pod]) -> Predicate:
     """Return the predicate: a pod came or went, or has an IP now."""
     return _differs(lambda item: bool(pods.view(item).status.pod_ip))
@@ -155,12 +160,14 @@ class _Finding(msgspec.Struct, frozen=True):
     time: str = ""
     reason: str = ""
     message: str = ""
+    count: int = 1
 
 
 class _Training(msgspec.Struct, frozen=True):
-    """The progress that a master writes: that there is a first step, which pods may go, and its findings."""
+    """What a master writes: that there is a first step, restarts, which pods may go, and its findings."""
 
     step: int | None = None
+    restarts: int | None = None
     released: list[str] = []
     findings: list[_Finding] = []
 
@@ -189,5 +196,5 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
 def _acted_upon(status: _Reported) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
     training = status.training or _Training()
-    told = bool(training.step), training.released, training.findings
+    told = bool(training.step), training.restarts, training.released, training.findings
     return endings, status.completion_time, status.restarts or None, told

@@ -8,6 +8,7 @@ from typing import Final
 from elasticjob.api.paddle.convert import elasticjob_of, problems, queue_labels
 from elasticjob.api.paddle.trainingjob import TrainingJob, TrainingJobPhase, TrainingJobStatus
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
+from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Patch, Plan
 from elasticjob.kube.objects.conditions import find
@@ -25,8 +26,6 @@ PHASES: Final = {
     Phase.FAILED: TrainingJobPhase.FAILED,
 }
 LONGEST: Final = 1024
-ADMITTED: Final = "Admitted"
-"""The condition of ElasticJobs in a queue."""
 
 
 @dataclass(frozen=True)

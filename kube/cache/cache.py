@@ -47,8 +47,7 @@ class Cache(Generic[T]):
         """`optional`: a kind of another system, which the server may not have: then the cache is empty."""
         self.kind = kind
         self.optional = optional
-        self.served = not optional
-        """Whether the server has the kind, as far as is known."""
+        self._served = not optional
         self.namespace = namespace
         self.labels = labels
         self.fields = fields
@@ -60,6 +59,7 @@ class Cache(Generic[T]):
         self._reported: OrderedDict[Identity, None] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
         self._on_version: list[Callable[[], None]] = []
+        self._on_served: list[Callable[[], None]] = []
         self._synced = asyncio.Event()
 
     # reading
@@ -149,6 +149,21 @@ class Cache(Generic[T]):
     def bytes(self) -> int:
         """The size of all objects held, as they were sent."""
         return self._store.bytes
+
+    @property
+    def served(self) -> bool:
+        """Whether the server has the kind, as far as is known."""
+        return self._served
+
+    @served.setter
+    def served(self, served: bool) -> None:
+        changed, self._served = served is not self._served, served
+        for listener in self._on_served if changed else ():
+            listener()
+
+    def on_served(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever the server begins or ceases to have the kind."""
+        self._on_served.append(listener)
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` for every change from now on. It must be quick and must not raise."""

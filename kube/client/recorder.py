@@ -92,6 +92,7 @@ class Occurrence:
     reason: str
     note: str
     at: datetime
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ class Series:
     first: datetime
     last: datetime
 
-    def again(self, at: datetime) -> Series:
-        """The same, said once more."""
-        return replace(self, count=self.count + 1, last=at)
+    def again(self, at: datetime, times: int = 1) -> Series:
+        """The same, said so many times more."""
+        return replace(self, count=self.count + times, last=at)
 
 
 class Filter:
@@ -152,9 +153,11 @@ class Recorder:
         self._filter = Filter()
         self._series: OrderedDict[tuple[str, ...], Series] = OrderedDict()
 
-    def event(self, regarding: ObjectReference, type_: EventType, reason: str, note: str) -> None:
+    def event(
+        self, regarding: ObjectReference, type_: EventType, reason: str, note: str, times: int = 1
+    ) -> None:
         """Say `note` about an object. `reason` is one CamelCase word, the same for the same cause."""
-        occurrence = Occurrence(regarding, type_, reason, note[:LONGEST_NOTE], self._clock.now())
+        occurrence = Occurrence(regarding, type_, reason, note[:LONGEST_NOTE], self._clock.now(), times)
         if not self._filter.lets_pass(regarding, occurrence.at):
             self._count("filtered")
         elif len(self._waiting) >= WAITING:
@@ -203,17 +206,15 @@ class Recorder:
             occurrence.note,
         )
         series = self._series.get(key)
-        if (
-            series
-            and occurrence.at - series.last <= SERIES
-            and await self._raise(series.again(occurrence.at))
-        ):
-            self._remember(key, series.again(occurrence.at))
-            return
+        if series and occurrence.at - series.last <= SERIES:
+            again = series.again(occurrence.at, occurrence.times)
+            if await self._raise(again):
+                self._remember(key, again)
+                return
         new = Series(
             name=f"{occurrence.regarding.name[:LONGEST_START].rstrip('-.')}.{suffix}",
             namespace=occurrence.regarding.namespace or "default",
-            count=1,
+            count=occurrence.times,
             first=occurrence.at,
             last=occurrence.at,
         )

@@ -5,6 +5,7 @@
 
 Guarantees
 - The last change of an object is always followed by a run that starts after the cache has taken it.
+- Where the server begins or ceases to have a kind that is watched, every key runs.
 - A run starts only when the caches show what the key's previous run wrote (`kube/controller/gate.py`).
 - A run that raises is repeated after a pause that doubles, 5 ms to 1000 s. `Terminal` is not repeated.
 - Whatever a run, a predicate or a map to keys raises costs that object's runs, and no others.
@@ -173,12 +174,17 @@ class Runner:
         for watch in controller.watches:
             cache = self._caches[watch[0].resource]
             cache.subscribe(self._on_watched(cache, watch[1], watch[2] if len(watch) == 3 else any_change))
+            cache.on_served(self._on_served)
 
     def _on_primary(self, change: Change) -> None:
         if self._is_worth(self.controller.when, change):
             priority = NEW if self.controller.new_first and change.old is None else 0
             keys = dict.fromkeys(item.key for item in (change.old, change.new) if item)
             self._add(keys, change, priority=priority)
+
+    def _on_served(self) -> None:
+        for item in self._primary.items():
+            self._queue.add(item.key, priority=LOW)
 
     def _on_owned(self, change: Change) -> None:
         items = (item for item in (change.old, change.new) if item)

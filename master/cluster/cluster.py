@@ -130,6 +130,7 @@ def training_status(job: Job) -> Manifest:
         "eta": ends and ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "worldSize": world.size if world else 0,
         "round": job.round,
+        "restarts": job.restarted or None,
         "goodput": _share(progress.shown_goodput(job)),
         "badputSeconds": _seconds(goodput.lost(job.account)) or None,
         "findings": [_finding(each) for each in job.health.findings] or None,
@@ -411,9 +412,19 @@ def _turning_point(status: Manifest) -> object:
 
 
 def _finding(finding: Finding) -> Manifest:
-    at = finding.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    known = {"time": at, "reason": finding.reason.value, "message": finding.message}
-    return {**known, "until": finding.until.strftime("%Y-%m-%dT%H:%M:%SZ")} if finding.until else known
+    known = {
+        "time": _stamp(finding.at),
+        "reason": finding.reason.value,
+        "message": finding.message,
+        "until": _stamp(finding.until),
+        "count": finding.count if finding.count > 1 else None,
+        "lastTime": _stamp(finding.last),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
 
 
 def _share(share: float | None) -> float | None:

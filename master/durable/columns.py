@@ -80,9 +80,8 @@ def decode(data: bytes) -> Job:
 
 def _saved(node: Node, job: Job) -> Node:
     """Return what is kept of a node: that it has an agent, but not when that was heard; no open request."""
-    kept = node.but(
-        usage=None, peak=None, told=None, joined=None, beat=job.nodes.heard if node.beat else None
-    )
+    beat = job.nodes.heard if node.beat else None
+    kept = node.but(usage=None, peak=None, told=None, joined=None, alike=None, beat=beat)
     if len(job.nodes) <= CROWD:
         return kept
     return kept.but(retired=node.retired[-RETIRED:], failure=node.failure[:WORDS])

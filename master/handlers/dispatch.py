@@ -14,7 +14,7 @@ from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.api.rpc.shards import Checkpoint, Close, Lease, Open, Restore, Result, Status
 from elasticjob.master.handlers import check as checks
 from elasticjob.master.handlers import nodes, parameters, rendezvous, shards
-from elasticjob.master.health import verdict, watch
+from elasticjob.master.health import ends, verdict, watch
 from elasticjob.master.progress import goodput
 from elasticjob.master.rendezvous import holding, servers
 from elasticjob.master.scaling import statistics
@@ -91,6 +91,7 @@ TIMEOUTS: dict[str, Callable[[Job, datetime], Job]] = {
     "shards": lambda job, now: _with_shards(job, book.tick(job.shards, now)),
     "servers": servers.settle,
     "health": watch.look,
+    "ends": ends.look,
     "verdict": verdict.judge,
     "statistics": statistics.take,
 }

@@ -118,6 +118,7 @@ def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
         retired=(*node.retired, node.incarnation)[-RETIRED:],
         failures=node.failures,
         failure=node.failure,
+        alike=node.alike,
         failed_at=node.failed_at,
         excluded=node.excluded,
         spoilt=node.spoilt,

@@ -28,7 +28,7 @@ from elasticjob.api.rpc.nodes import (
 from elasticjob.api.rpc.rendezvous import World
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
-from elasticjob.master.health import verdict
+from elasticjob.master.health import ends, verdict
 from elasticjob.master.health import watch as workers
 from elasticjob.master.progress import goodput, progress
 from elasticjob.master.rendezvous import holding, rules, servers, topology
@@ -145,17 +145,21 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     where = (request.round, request.local_rank)
     if CUT_OFF in request.message and request.exit_code in FROM_OUTSIDE and not request.final:
         return Turn(_cut_off(job, node, request, now), Empty())
-    if node.reported != where:
+    is_new = request.number > node.number if request.number else node.reported != where
+    if is_new:
         job = job.but(restarts=job.restarts + 1, shards=_without_worker(job, request))
     if request.exit_code in FROM_OUTSIDE:
         node = node.but(killed=request.round)
     node = node.but(reported=where, failure=_last_words(request))
+    action = _by_rule(job, node, request)
+    if is_new:
+        job = ends.noted(job.put(node), request, now, foreseen=bool(action))
+        node = job.nodes[node.name]
     if request.exit_code > 0:
         job = holding.blame(job.put(node), node, request.round, now)
         node = job.nodes[node.name]
     if request.unsaved:
         return Turn(job.put(node).but(unsaved=f"{node.name}: {request.message}"), Empty())
-    action = _by_rule(job, node, request)
     if action == FailureAction.FAIL_JOB:
         return Turn(job.put(node).but(fatal=f"{node.name}: {node.failure}; failurePolicy: FailJob"), Empty())
     if not request.final or node.failed:
@@ -385,7 +389,8 @@ def _without_worker(job: Job, request: Failure) -> book.Book:
 
 def _last_words(request: Failure) -> str:
     how = f"signal {-request.exit_code}" if request.exit_code < 0 else f"exit code {request.exit_code}"
-    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'no message'}"
+    where = f" ({request.frame})" if request.frame else ""
+    return f"worker {request.local_rank} ended with {how}: {request.message[:2048] or 'no message'}{where}"
 
 
 class _Draft(NamedTuple):

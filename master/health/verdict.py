@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
+from elasticjob.master.health import ends
 from elasticjob.master.rendezvous import rules, topology
 from elasticjob.master.shards import book
 from elasticjob.master.state.job import End, Job, Verdict
@@ -77,6 +78,11 @@ def fail_without_the_last_checkpoint(job: Job, now: datetime) -> Verdict | None:
     if not job.unsaved:
         return None
     return Verdict(end=End.FAILED, reason="NotSaved", message=job.unsaved, at=now)
+
+
+def fail_by_the_ends_of_workers(job: Job, now: datetime) -> Verdict | None:
+    """How workers ended says that another start would end in the same way."""
+    return ends.judge(ends.history(job), now)
 
 
 def fail_when_no_world_is_possible(job: Job, now: datetime) -> Verdict | None:
@@ -154,6 +160,7 @@ RULES: tuple[Rule, ...] = (
     succeed_when_the_leader_finished,
     fail_by_the_failure_policy,
     fail_when_no_node_passes_the_check,
+    fail_by_the_ends_of_workers,
     fail_when_no_world_is_possible,
     fail_when_node_groups_do_not_add_up,
     fail_when_too_few_nodes_come,

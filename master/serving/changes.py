@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from elasticjob.master.handlers import check as checks
+from elasticjob.master.state.condition import Finding
 from elasticjob.master.state.job import Job
 
 log = logging.getLogger("elasticjob.master")
@@ -12,8 +13,9 @@ log = logging.getLogger("elasticjob.master")
 
 def say(before: Job, job: Job) -> None:
     """Log what was decided between two states of the job."""
+    known = {_without_count(finding) for finding in before.health.findings}
     for finding in job.health.findings:
-        if finding in before.health.findings:
+        if _without_count(finding) in known:
             continue
         if finding.until is None:
             log.warning("%s: %s", finding.reason, finding.message)
@@ -31,3 +33,7 @@ def say(before: Job, job: Job) -> None:
     elif job.running and job.world is not before.world:
         names, size = ", ".join(member.node for member in job.running.members[:8]), job.running.size
         log.info("round %d: %d worker%s on %s", job.running.round, size, "s" * (size != 1), names)
+
+
+def _without_count(finding: Finding) -> Finding:
+    return finding.but(count=1, last=None)

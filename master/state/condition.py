@@ -27,6 +27,7 @@ class Kind(StrEnum):
     UNFINISHED = "Unfinished"
     HELD_BACK = "HeldBack"
     FAILS_AT_START = "FailsAtStart"
+    WORKER_FAILED = "WorkerFailed"
 
 
 class Told(Value, frozen=True):
@@ -41,7 +42,8 @@ class Told(Value, frozen=True):
 class Finding(Value, frozen=True):
     """A verdict about workers or nodes, in a sentence for people; it is open until it is so no more.
 
-    `about` names the worker or the node, empty for an event, which is not closed.
+    `about` names the worker or the node, empty for an event, which is not closed. One that is counted was so
+    `count` times, at last at `last`, and has the message of the first time.
     """
 
     at: datetime
@@ -49,11 +51,36 @@ class Finding(Value, frozen=True):
     message: str
     about: str = ""
     until: datetime | None = None
+    count: int = 1
+    last: datetime | None = None
 
     @property
     def seconds(self) -> float:
         """How long it was so; 0 while it is."""
         return (self.until - self.at).total_seconds() if self.until else 0.0
+
+
+class Error(Value, frozen=True):
+    """The error number `number` of a job: workers raised it, without any progress, since the step `mark`.
+
+    `nodes` of them had two starts that ended by it.
+    """
+
+    number: int = 0
+    way: str = ""
+    message: str = ""
+    mark: tuple[int, int] = (0, 0)
+    nodes: int = 0
+
+
+class Alike(Value, frozen=True):
+    """How many starts of a node ended by the error number `error`, at last `start`, and of which workers."""
+
+    error: int
+    start: str = ""
+    starts: int = 0
+    workers: tuple[int, ...] = ()
+    alone: bool = False  # the node has a single worker
 
 
 class Suspect(Value, frozen=True):
@@ -99,6 +126,19 @@ class Health(Value, frozen=True):
             kept.remove(gone)
         counts = {**self.counts, kind: self.counts.get(kind, 0) + 1}
         return self.but(counts=counts, findings=(*kept, new))
+
+    def counted(self, kind: Kind, message: str, at: datetime, about: str) -> Health:
+        """Return the health with an open finding counted once more, or a new one."""
+        same = (
+            each
+            for each in self.findings
+            if (each.reason, each.about) == (kind, about) and each.until is None
+        )
+        if (known := next(same, None)) is None:
+            return self.found(kind, message, at, about)
+        again = known.but(count=known.count + 1, last=at)
+        findings = tuple(again if each is known else each for each in self.findings)
+        return self.but(counts={**self.counts, kind: self.counts.get(kind, 0) + 1}, findings=findings)
 
     def closed(self, kind: Kind, at: datetime, but: Container[str] = ()) -> Health:
         """Return the health with the open findings of a kind closed, but those about some."""

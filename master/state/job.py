@@ -18,7 +18,7 @@ from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.master.shards.book import Book
 from elasticjob.master.state.check import Check
-from elasticjob.master.state.condition import Health
+from elasticjob.master.state.condition import Error, Health
 from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Scaling
@@ -198,6 +198,8 @@ class Job(Value, frozen=True):
     health: Health = Health()
     proven: Proven = Proven()
     restarts: int = 0  # workers that failed
+    restarted: int = 0  # how often agents started workers again after failures
+    error: Error = Error()
     verdict: Verdict | None = None
     fatal: str = ""  # a failure with which the job fails, by the failure policy
     unsaved: str = ""  # why the last checkpoint could not be written

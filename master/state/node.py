@@ -10,7 +10,7 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Kept, Usage
 from elasticjob.api.rpc.rendezvous import Recovery
-from elasticjob.master.state.condition import Told
+from elasticjob.master.state.condition import Alike, Told
 from elasticjob.master.state.value import Value
 
 
@@ -99,6 +99,9 @@ class Node(Value, frozen=True):
     failures: int = 0
     failure: str = ""
     reported: tuple[int, int] | None = None
+    number: int = 0  # failures that its agent has reported
+    restarts: int = 0  # how often its agent has started its workers again
+    alike: Alike | None = None
     killed: int = 0  # the last round in which a worker of it was killed from outside
     spoilt: dict[str, Spoilt] = msgspec.field(default_factory=dict)  # by the number of nodes of those worlds
     usage: Usage | None = None

@@ -36,6 +36,12 @@ def test_fulfilment_is_the_part_of_the_range_that_workers_have(
     assert seen_job(given, NOW).status.get("fulfilment") == fulfilment
 
 
+def test_whose_history_it_is_no_label_and_no_annotation_says() -> None:
+    claims = {"elasticjob.dlrover/user": "team-b", "app.kubernetes.io/managed-by-user": "team-b"}
+    claimed = job(metadata={"labels": claims, "annotations": claims})
+    assert seen_job(claimed, NOW) == seen_job(job(), NOW)
+
+
 def pod(status: Manifest | None = None, memory: str = "1Gi", **about: Any) -> Pod:
     limits = {"resources": {"limits": {"memory": memory}}}
     containers = [{"name": "istio-proxy"}, {"name": "main", **limits}]

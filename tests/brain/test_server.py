@@ -88,11 +88,9 @@ async def test_a_job_is_sized_by_an_earlier_one_like_it(site: Site, store: Store
     first = await site.ask(create)
     assert (first.algorithm, first.groups["worker"].count) == ("start", 1)
     assert await site.ask(TellStatistics(job=JOB, records=(statistics(2), statistics(1)))) == Empty()
-    seen = SeenJob(
-        "u1", "team", "digits", NOW, owner="ada", image="t:1", script="x", ended=NOW, completed=True
-    )
+    seen = SeenJob("u1", "team", "digits", NOW, image="t:1", script="x", ended=NOW, completed=True)
     await store.see_job(seen, NOW)
-    await store.see_job(SeenJob("u2", "team", "more", NOW, owner="ada", image="t:1", script="x"), NOW)
+    await store.see_job(SeenJob("u2", "team", "more", NOW, image="t:1", script="x"), NOW)
     again = JobFacts(namespace="team", name="more", uid="u2", roles={"worker": Role(most=8)})
     second = await site.ask(AskSizes(job=again, stage=Stage.CREATE))
     assert second.algorithm == "worker-from-history"

@@ -34,7 +34,7 @@ from elasticjob.brain.tables import jobs, machines, metadata, pods
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 FACTS = JobFacts(namespace="team", name="digits", uid="u1")
-JOB = SeenJob("u1", "team", "digits", NOW, owner="ada", image="trainer:1", script="python train.py")
+JOB = SeenJob("u1", "team", "digits", NOW, image="trainer:1", script="python train.py")
 POD = SeenPod("p1", "u1", "digits-worker-0", "worker", NOW, phase="Running", cores=2.0, bytes=4 << 30)
 KEPT = Kept(
     NOW,
@@ -130,7 +130,7 @@ async def test_a_namesake_is_another_job(store: Store) -> None:
         (replace(JOB, name="other"), True),  # the same image and script
         (replace(JOB, image="trainer:2"), True),  # the same name
         (replace(JOB, name="other", script="eval.py"), False),
-        (replace(JOB, owner="eve"), False),
+        (replace(JOB, namespace="evil"), False),
         (replace(JOB, began=NOW - timedelta(days=9)), False),
     ],
 )
@@ -138,6 +138,24 @@ async def test_jobs_like_it(store: Store, other: SeenJob, alike: bool) -> None:
     await store.see_job(JOB, NOW)
     await store.see_job(replace(other, uid="u0", ended=other.began + timedelta(hours=1)), NOW)
     assert bool((await store.history("u1", NOW + timedelta(hours=2))).past) is alike
+
+
+async def test_history_belongs_to_the_namespace_in_which_the_api_server_has_the_job(store: Store) -> None:
+    """A tenant chooses annotations, and what its master says before the monitor has seen the job."""
+    lie = FACTS.but(uid="u0")
+    await store.tell(lie, [told(0)], NOW)
+    await store.end_all_but(jobs, (), NOW)
+    await store.tell(FACTS, [told(1)], NOW)
+    assert (await store.history("u1", NOW)).past == ()
+    await store.see_job(JOB, NOW)
+    assert (await store.history("u1", NOW)).past == ()
+    async with store._engine.begin() as connection:  # as a version wrote it that believed annotations
+        claims = {"uid": "u9", "namespace": "evil", "name": "digits", "owner": "team"}
+        await connection.execute(insert(jobs).values(began=NOW, seen=NOW, ended=NOW, **claims))
+    assert (await store.history("u1", NOW)).past == ()
+    await store.tell(lie, [], NOW + timedelta(hours=1))
+    await store.tell(FACTS.but(uid="u8"), [], NOW + timedelta(hours=1))
+    assert (await store.find("team", "digits")).uid == "u1"
 
 
 async def test_who_is_not_known_is_named(store: Store) -> None:

@@ -9,6 +9,7 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
+from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.views import (
     NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
@@ -77,3 +78,23 @@ async def test_a_job_with_a_master_has_all_its_parts_and_loses_them_with_it(site
     await site.until(lambda: not site.operator.cache(JOBRESOURCE).list(site.namespace))
     for kind, _ in parts:
         await site.has_only(kind, *(["default"] if kind is SERVICE_ACCOUNT else []))
+
+
+async def test_a_job_gets_no_account_and_no_token_of_another(site: Site) -> None:
+    """The thief is there before its victim: admission, which finds nothing yet, lets it through."""
+    thief, own, other = local(replicas=1), role(1), local(replicas=1)
+    for each in (own, other["replicaSpecs"]["worker"]):
+        each["template"]["spec"]["serviceAccountName"] = "digits-master"
+    source = {
+        "env": [{"name": "IT", "valueFrom": {"secretKeyRef": {"name": "digits-token", "key": "token"}}}]
+    }
+    thief["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0] |= source
+    await site.apply(thief, name="thief")
+    await site.event_on_the_job("Refused", "Secret digits-token is not there", name="thief")
+    await site.apply({"replicaSpecs": {"worker": own}})
+    await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
+    assert "thief-worker-0" not in site.pods()
+    with pytest.raises(
+        ApiError, match=r"serviceAccountName: ServiceAccount digits-master belongs to Elastic"
+    ):
+        await site.apply(other, name="other")

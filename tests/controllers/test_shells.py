@@ -193,7 +193,7 @@ async def test_a_refused_resize_marks_the_pod() -> None:
     server = Server(Forbidden(403, "Forbidden", "no resize"))
     writer, _ = applier(server)
     await writer.attempt(
-        job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}),),))
+        job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}, {}),),))
     )
     assert server.patches == [("a", "")]
 

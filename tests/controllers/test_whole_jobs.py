@@ -13,15 +13,20 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob import obstacles
 from elasticjob.controllers.parts import names
+from elasticjob.controllers.passes import upkeep
 from elasticjob.kube.errors import TooManyRequests
-from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
     SERVICE,
+    SERVICE_ACCOUNT,
 )
 from tests.kit.clusters.accounts import without_right
 from tests.kit.controllers.site import Site, Stage
@@ -35,6 +40,20 @@ import json, os
 words = {"verdict": "Succeeded", "reason": "Trained", "message": "97.8 % after 3 epochs"}
 open(os.environ["ELASTICJOB_TERMINATION_LOG"], "w").write(json.dumps(words))
 """
+
+
+AIMED = {"digits": True, "digits-master": True}
+OWNED: list[tuple[Kind[Any], str]] = [
+    (SERVICE, "digits-master"),
+    (SERVICE, "digits"),
+    (CONFIG_MAP, "digits-master-state"),
+    (ROLE, "digits-master"),
+    (ROLE_BINDING, "digits-master"),
+    (NETWORK_POLICY, "digits"),
+    (POD_DISRUPTION_BUDGET, "digits"),
+    (SERVICE_ACCOUNT, "digits-master"),
+    (SECRET, "digits-token"),
+]
 
 
 async def test_deleted_pods_are_replaced(site: Site) -> None:
@@ -406,6 +425,52 @@ async def test_somebody_elses_job_is_not_touched(site: Site) -> None:
     assert not any(name.startswith("theirs") for name in site.pods())
 
 
+async def test_a_world_has_nodes_of_one_template(site: Site) -> None:
+    """A job that was suspended, changed and resumed while no operator looked kept its old pods."""
+    await site.apply(local())
+    await site.until(lambda: len(site.running()) == 2)
+    old, worlds = {pod.metadata.uid for pod in site.pods().values()}, set[frozenset[bool]]()
+
+    def look(_: object) -> None:
+        alive = [pod for pod in site.pods().values() if pod.status.phase in ("Pending", "Running")]
+        worlds.add(frozenset(pod.metadata.uid in old for pod in alive))
+
+    site.operator.cache(POD).subscribe(look)
+    made = {"metadata": {"annotations": {names.MADE_FROM: "another template"}}}
+    await site.client.merge_patch(JOBRESOURCE, "digits", made, site.namespace)
+    await site.client.delete(POD, "digits-worker-1", site.namespace)
+    await site.until(lambda: len(site.running()) == 2 and frozenset({False}) in worlds)
+    assert frozenset({True, False}) not in worlds
+    assert site.job().status.restarts == 0
+
+
+async def test_what_a_job_is_made_of_comes_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its master goes on under its address, and a node that is lost afterwards is replaced."""
+    monkeypatch.setattr(upkeep, "EVERY", timedelta(seconds=1))
+    await site.apply({"replicaSpecs": {"worker": role(2)}})
+    await site.until(lambda: len(site.running()) == 3 and site.services() == AIMED)
+    address = (await site.client.get(SERVICE, "digits-master", site.namespace)).spec.cluster_ip
+    for kind, name in OWNED:
+        found: dict[str, Any] = {}
+
+        async def is_back(kind: Any = kind, name: str = name, found: dict[str, Any] = found) -> bool:
+            there = await site.client.find(kind, name, site.namespace)
+            return there is not None and there.metadata.uid != found.setdefault("uid", there.metadata.uid)
+
+        await until(partial(_is_there, site, kind, name), f"there is a {kind.name}")
+        await is_back()
+        await site.client.delete(kind, name, site.namespace)
+        touch = {"metadata": {"annotations": {"deleted": f"{kind.name}-{name}"}}}
+        await site.client.merge_patch(ELASTICJOB, "digits", touch, site.namespace)
+        await until(is_back, f"{kind.name} {name} is back")
+        await site.until(lambda: len(site.running()) == 3)
+    await site.until(lambda: site.services() == AIMED)
+    assert (await site.client.get(SERVICE, "digits-master", site.namespace)).spec.cluster_ip == address
+    lost = site.pods()["digits-worker-1"]
+    await site.client.delete(POD, "digits-worker-1", site.namespace)
+    await site.until(lambda: len(site.running()) == 3 and lost not in site.pods().values())
+
+
 async def test_restarts_of_the_operator_change_nothing(site: Site, stage: Stage) -> None:
     await site.apply(local())
     await site.until(lambda: len(site.running()) == 2 and site.job().status.workers == "2/2")
@@ -426,6 +491,10 @@ async def test_a_right_that_the_operator_lacks_is_told_and_waited_for(site: Site
     touch = {"metadata": {"annotations": {"looked-at": "again"}}}  # it would look again by itself, later
     await site.client.merge_patch(ELASTICJOB, "digits", touch, site.namespace)
     await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
+
+
+async def _is_there(site: Site, kind: Any, name: str) -> bool:
+    return await site.client.find(kind, name, site.namespace) is not None
 
 
 def _has_reason(site: Site, name: str, reason: str) -> bool:

@@ -76,15 +76,18 @@ async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(sit
     }
 
 
-async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site) -> None:
-    job = Job(site)
-    command = ["elasticjob", "run", "--no-python", "python", "-c", FAILS]
+@pytest.mark.parametrize("error", ["ValueError: no data", "RuntimeError: mat1 and mat2 do not fit"])
+async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site, error: str) -> None:
+    job, (kind, words) = Job(site), error.split(": ")
+    command = ["elasticjob", "run", "--no-python", "python", "-c", f"raise {kind}({words!r})"]
     await site.apply({"replicaSpecs": {"worker": role(command, restartCount=3)}})
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
-    assert reason == "CannotStart"  # the agent says so of a script that fails twice without any progress
-    assert "ValueError: no data" in message
+    assert reason == "CannotStart"  # a script that fails twice without any progress would do so anywhere
+    assert error in message
     assert job.born.keys() == {"master-0", "worker-0"}
+    await site.event(f"digits-worker-0: worker 0 ended with exit code 1: {error} (<string>:1 in <module>)")
+    await site.until(lambda: job.status.restarts == 1)
 
 
 async def test_a_failed_job_leaves_ended_pods_for_their_logs(site: Site) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.incumbents.batch import ORACLE as BATCH
+from tests.incumbents.kueue import ORACLES as KUEUE
 from tests.incumbents.oracle import Oracle
 
-ROWS: Final[tuple[Oracle, ...]] = (BATCH,)
+ROWS: Final[tuple[Oracle, ...]] = (BATCH, *KUEUE)
 ORACLES: Final[Mapping[str, Oracle]] = {each.name: each for each in ROWS}

@@ -10,13 +10,17 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from elasticjob.api.diengine.checks import AFTER_ITS_START
 from elasticjob.api.v1alpha1.checks.advice import QUEUES
+from elasticjob.api.v1alpha1.checks.changes import WHILE_IT_RUNS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
 from elasticjob.kube.webhook.review import Answer, Request, UserInfo, Webhook, mutated, validated
-from elasticjob.webhooks import WEBHOOKS, elasticjob, jobresource, scaleplan
+from elasticjob.webhooks import WEBHOOKS, dijob, elasticjob, jobresource, scaleplan
+from tests.kit.controllers.build import NOW, at
 from tests.kit.manifests import ABSENT, ROLE, changed, declared, job
 
 
@@ -68,6 +72,18 @@ async def test_what_is_right_is_let_through(webhook: Webhook[Any]) -> None:
     assert (found.allowed, list(found.warnings)) == (True, [])
 
 
+def says(status: str, reason: str) -> dict[str, str]:
+    """What its queue says of a job."""
+    return {
+        "type": "Admitted",
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": at(NOW),
+    }
+
+
+QUEUED = {"metadata/labels": {QUEUE_NAME: "ours"}}
 REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] = [
     (
         elasticjob.WEBHOOK,
@@ -80,6 +96,30 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
         {"spec/managedBy": "me"},
         {},
         "spec.managedBy: it cannot change from '' to 'me': delete the job and create it again",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {},
+        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {WHILE_IT_RUNS}",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        QUEUED,
+        {"status": {"phase": "Running", "conditions": [says("False", "NotQueued")]}},
+        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from '' to 'ours' {WHILE_IT_RUNS}",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {"spec/runPolicy": {"scheduling": {"queue": "theirs"}}},
+        {"spec/runPolicy": {"scheduling": {"queue": "ours"}}, "status": {"phase": "Running"}},
+        f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}",
+    ),
+    (
+        dijob.WEBHOOK,
+        {},
+        {**QUEUED, "status": {"phase": "Running"}},
+        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {AFTER_ITS_START}",
     ),
     (
         jobresource.WEBHOOK,
@@ -107,6 +147,26 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
         "spec: the spec of a ScalePlan cannot change: create another plan, which supersedes this one",
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("webhook", "changes", "old"),
+    [
+        (elasticjob.WEBHOOK, {}, QUEUED),  # before anything was made
+        (
+            elasticjob.WEBHOOK,
+            {},
+            {**QUEUED, "status": {"phase": "Suspended", "conditions": [says("False", "Queued")]}},
+        ),
+        (elasticjob.WEBHOOK, {"spec/suspend": True}, {**QUEUED, "status": {"phase": "Running"}}),
+        (elasticjob.WEBHOOK, {}, {**QUEUED, "status": {"phase": "Succeeded"}}),
+        (dijob.WEBHOOK, {}, {**QUEUED, "status": {"phase": "Failed"}}),
+    ],
+)
+async def test_a_job_that_does_not_run_leaves_its_queue(
+    webhook: Webhook[Any], changes: dict[str, Any], old: dict[str, Any]
+) -> None:
+    assert (await answer(webhook, changes, old)).allowed
 
 
 @pytest.mark.parametrize(("webhook", "changes", "old", "message"), REFUSED)

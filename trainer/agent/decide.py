@@ -10,19 +10,24 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from elasticjob.api.rpc.nodes import CUT_OFF, Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
 from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Step, Tell
 from elasticjob.trainer.agent.failures import (
     UNDONE,
+    ends_anywhere,
     hint,
     how_it_ended,
     may_be_an_echo,
     reason_of,
+    restarts,
     said_last,
+    way,
     why_hopeless,
 )
-from elasticjob.trainer.agent.group import CLOSING, KILLED, Ending, Failed, Group, Life, Terms, Worker
+from elasticjob.trainer.agent.group import CLOSING, KILLED, PEERS, Ending, Failed, Group, Life, Terms, Worker
 from elasticjob.trainer.link.channel import Abort, Enter, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
@@ -230,14 +235,14 @@ def report_failures(group: Group, now: float) -> Step | None:
         return None
     if hopeless:
         return give_up(group, failed, now, hopeless)
-    report = failure(group, failed.slot, failed.round, failed.status, said_last(failed))
+    report = failure_of(group, failed)
     sentence = f"worker {failed.slot} {how_it_ended(failed)}"
     return Step(reported(group, failed), (Report(report),), f"{whose(group, failed)}{sentence}")
 
 
 def give_up(group: Group, failed: Failed, now: float, hopeless: str = UNDONE) -> Step:
     """Return the end of a run that another start of a worker would not help, and why."""
-    report = failure(group, failed.slot, failed.round, failed.status, said_last(failed), final=True)
+    report = failure_of(group, failed, final=True)
     ending = Ending(
         code=HUNG if failed.hung else failed.status if failed.status > 0 else 128 - failed.status,
         reason=reason_of(group, failed),
@@ -533,8 +538,32 @@ def whose(group: Group, failed: Failed) -> str:
     return f"rank {entry(group, failed.slot).rank}: "
 
 
-def failure(group: Group, slot: int, round_: int, code: int, message: str, **more: bool) -> Failure:
-    """Return the report of a worker's failure; `more`: whether it is final, and the like."""
+def failure_of(group: Group, failed: Failed, *, final: bool = False) -> Failure:
+    """Return the report of a worker that failed, and what tells its end from others."""
+    number = 1 + next(at for at, each in enumerate(group.failures) if each is failed)
+    report = failure(group, failed.slot, failed.round, failed.status, said_last(failed), final=final)
+    return msgspec.structs.replace(
+        report,
+        number=number,
+        restarts=restarts(group.failures[:number]) - final,
+        way=way(failed)[:512],
+        frame=failed.frame[:512],
+        echo=bool(PEERS.search(failed.message)),
+        anywhere=ends_anywhere(group, failed),
+    )
+
+
+def failure(
+    group: Group,
+    slot: int,
+    round_: int,
+    code: int,
+    message: str,
+    *,
+    final: bool = False,
+    unsaved: bool = False,
+) -> Failure:
+    """Return the report of a worker's failure."""
     return Failure(
         node=group.terms.node,
         incarnation=group.terms.incarnation,
@@ -542,7 +571,9 @@ def failure(group: Group, slot: int, round_: int, code: int, message: str, **mor
         local_rank=slot,
         exit_code=code,
         message=message[-2048:],
-        **more,
+        workers=group.terms.workers,
+        final=final,
+        unsaved=unsaved,
     )
 
 

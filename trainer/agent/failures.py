@@ -18,6 +18,15 @@ SURE = re.compile(
 """Last lines of a program that ends in the same way when it is started again, argparse's among them."""
 UNSURE = re.compile(r"connect|time[d ]*out|unreachable|resolv|temporar", re.IGNORECASE)
 """Words of an error that may have come over a network, whatever its class."""
+OF_A_MACHINE = re.compile(
+    r"cuda|cudnn|cublas|\bhip\b|nccl|rccl|gloo|c10d|peer|\becc\b|device|memory"
+    r"|no space left|input/output|\[Errno (?:5|28)\]",
+    re.IGNORECASE,
+)
+"""Words of an error that another machine, or other peers, may not have."""
+VARIES = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)*", re.IGNORECASE)
+"""What differs between two messages of one error: numbers and addresses."""
+RAISED = 1  # Python's exit code after an exception
 NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
 UNDONE = "the others have finished, and without checkpoint= it would train the whole job again"
 WORLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what an elastic worker does not start with
@@ -89,13 +98,28 @@ def reason_of(group: Group, failed: Failed) -> str:
 def cannot_start(group: Group) -> bool:
     """Whether the last workers failed before any progress, in the same way, as they would anywhere."""
     last = group.failures[-2:]
-    return len({bare(failed) for failed in last}) == 1 and all(map(is_sure, last))
+    return len({way(failed) for failed in last}) == 1 and all(map(is_sure, last))
 
 
 def is_sure(failed: Failed) -> bool:
     """Whether a worker that made no progress would fail like this again."""
     sure = SURE.search(bare(failed)) and not UNSURE.search(failed.message)
     return failed.fruitless and (bool(sure) or failed.code in NOT_FOUND)
+
+
+def way(failed: Failed) -> str:
+    """Return in which way a worker ended: the error without what varies, and its frame."""
+    return f"{VARIES.sub('#', bare(failed))} {failed.frame}".strip()
+
+
+def ends_anywhere(group: Group, failed: Failed) -> bool:
+    """Whether a worker raised an exception before any progress that it would raise on any machine.
+
+    Where the user gave a number of restarts, that alone says how often it is started again.
+    """
+    message = failed.message
+    elsewhere = UNSURE.search(message) or OF_A_MACHINE.search(message) or not failed.frame
+    return failed.fruitless and failed.code == RAISED and not elsewhere and group.terms.tries > 0
 
 
 def bare(failed: Failed) -> str:

@@ -111,6 +111,7 @@ class Failed:
     out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
     after_end: bool = False  # it had said that it has done the last step of the training
     main: bool = False  # it was rank 0
+    frame: str = ""  # as in `Ended`
     reported: bool = False
 
     @property
@@ -266,12 +267,16 @@ class Said:
 
 @dataclass(frozen=True)
 class Ended:
-    """A worker's process ended; `message` is the line of its error output that says why."""
+    """A worker's process ended; `message` is the line of its error output that says why.
+
+    `frame` is where it raised an exception: file, line and function of the program's own, empty without one.
+    """
 
     slot: int
     code: int
     message: str = ""
     out_of_memory: str = ""  # as in `Failed`
+    frame: str = ""
 
 
 @dataclass(frozen=True)
@@ -445,5 +450,6 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         elastic=worker.elastic,
         after_end=worker.ended,
         main=worker.elastic and worker.slot == group.main,
+        frame=event.frame,
     )
     return replace(left, failures=(*group.failures, failed))

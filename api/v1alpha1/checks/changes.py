@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.keeping import outlook
+from elasticjob.api.v1alpha1.kueue import queue_stays
 from elasticjob.kube.objects.problem import Problem
 
 Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
@@ -56,6 +57,13 @@ def what_nodes_are_made_from_stays(old: ElasticJob, new: ElasticJob) -> Iterator
     if old.spec.run_policy.scheduling.gang != new.spec.run_policy.scheduling.gang:
         path = "spec.runPolicy.scheduling.gang"
         yield Problem(path, f"the gang cannot change {when}")
+
+
+def the_queue_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """A job enters and leaves a queue before it runs, or while it is suspended."""
+    begun = old.status.phase is not None and old.status.phase not in FINISHED
+    if begun and not new.spec.suspend:
+        yield from queue_stays(old, new, old.status.conditions, WHILE_IT_RUNS)
 
 
 CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
-from elasticjob.api.v1alpha1.checks.changes import CHANGES
+from elasticjob.api.v1alpha1.checks.changes import CHANGES, the_queue_stays
 from elasticjob.api.v1alpha1.checks.common import (
     DNS_LABEL_OF_A_SERVICE,
     LONGEST_NAME,
@@ -54,13 +54,16 @@ MOST_PROBLEMS: Final = 100
 def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
     """Return the errors of a job that is created, or updated from `old`, the first hundred.
 
-    An update that keeps the spec, or of a job that is being deleted, is always valid, so that a job accepted
-    by an earlier release can still be labelled, finalized and deleted.
+    An update that keeps spec and queue, or of a job that is being deleted, is always valid, so that a job
+    accepted by an earlier release can still be labelled, finalized and deleted.
     """
-    if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
+    if old is not None and new.metadata.deletion_timestamp is not None:
         return []
+    moved = list(the_queue_stays(old, new)) if old is not None else []
+    if old is not None and new.spec == old.spec:
+        return moved
     misshapen = list(islice(templates_have_their_shape(new), MOST_PROBLEMS))
-    return misshapen or list(islice(_of_a_well_shaped(new, old), MOST_PROBLEMS))
+    return misshapen or [*moved, *islice(_of_a_well_shaped(new, old), MOST_PROBLEMS)]
 
 
 def _of_a_well_shaped(new: ElasticJob, old: ElasticJob | None) -> Iterator[Problem]:

@@ -17,10 +17,16 @@ from elasticjob.api.diengine import names as di
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems
 from elasticjob.api.diengine.dijob import DIJOB, DIJob, DIJobPhase
-from elasticjob.api.v1alpha1.kueue import POD_SET, PRIORITY_CLASS, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
+from elasticjob.api.v1alpha1.kueue import (
+    POD_SET,
+    PRIORITY_CLASS,
+    QUOTA_GATE,
+    TOPOLOGY_GATE,
+    WORKLOAD_OF,
+    queue_of,
+)
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
 from elasticjob.controllers.kueue.grant import Place
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
@@ -98,6 +104,7 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         queue=queue_of(job),
         roles=tuple(roles),
         priority_class=next((each for each in classes if each[1]), ("", "")),
+        mixed=True,  # they are placed one by one
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",

@@ -14,10 +14,9 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS
+from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted
-from elasticjob.controllers.kueue.queues import queue_of
 from elasticjob.controllers.kueue.workload import PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -124,6 +123,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         priority_class=_class_of(job),
         prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
         elsewhere=not is_ours(job),
+        mixed=about.annotations.get(FLAVORS) == ANY,
         ready=is_true(job.status.conditions, RUNNING),
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,

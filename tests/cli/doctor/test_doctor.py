@@ -91,6 +91,7 @@ PLAN = SCALEPLAN.convert(
         "status": {"phase": "Failed", "conditions": [condition("Failed", "Late", "2 nodes are not ready")]},
     }
 )
+FAILS = {"time": at(minutes=50), "reason": "WorkerFailed", "message": "boom"}
 WARNING = EVENT.convert(
     {
         "metadata": {"name": "e"},
@@ -208,6 +209,18 @@ def test_what_its_master_has_found_is_told_once() -> None:
             ),
             Grade.DOUBTFUL,
             "Hang, 40 min ago (over): no",
+            "elasticjob logs",
+        ),
+        (
+            OneJob(a_job({"training": {"findings": [FAILS | {"count": 22, "lastTime": at(minutes=1)}]}})),
+            Grade.WRONG,
+            "WorkerFailed, 60 s ago (22 times): boom",
+            "elasticjob logs",
+        ),
+        (
+            OneJob(a_job({"training": {"findings": [FAILS | {"time": at(minutes=9)}]}})),
+            Grade.DOUBTFUL,
+            "WorkerFailed, 9 min ago: boom",
             "elasticjob logs",
         ),
         (

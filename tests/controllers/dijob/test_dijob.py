@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -130,6 +131,9 @@ def test_a_token_is_made_before_the_pod_that_names_it() -> None:
     assert words(made) == ["+ secret cartpole-di-token", "+ pod cartpole-coordinator"]
     assert isinstance(made[0], Create)
     assert made[0].manifest["stringData"] == {"token": token_of(b"key", "u")}
+    assert decide(seen(pod()), terms).actions == ()
+    lost = replace(seen(pod()), lost_token=True)
+    assert words(decide(lost, terms).actions) == ["+ secret cartpole-di-token"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.v1alpha1.checks.changes import what_nodes_are_made_from_stays
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, RESTARTS_SPENT
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob import decide as rules
 from elasticjob.controllers.elasticjob import objects
 from elasticjob.controllers.elasticjob.decide import decide
@@ -17,7 +19,13 @@ from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.sizes import remembered
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
+from elasticjob.controllers.elasticjob.upkeep import (
+    give_the_masters_address_back,
+    make_again_what_was_deleted,
+    unwatched,
+)
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
@@ -26,6 +34,7 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.apis import kept
 from elasticjob.controllers.parts.gangs.gang import Gang
+from elasticjob.controllers.parts.owners import unfollowed
 from elasticjob.controllers.passes.plan import (
     Action,
     Apply,
@@ -37,6 +46,7 @@ from elasticjob.controllers.passes.plan import (
     Patch,
 )
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
+from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET, OwnerReference
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
     LONG_AGO,
@@ -145,7 +155,8 @@ def ends(words: str, code: int = 0) -> Any:
 def written(action: Action) -> str:
     match action:
         case Create(kind, manifest):
-            return f"+{kind.name} {manifest['metadata']['name']}"
+            ip = (manifest.get("spec") or {}).get("clusterIP", "None")
+            return f"+{kind.name} {manifest['metadata']['name']}" + (f" at {ip}" if ip != "None" else "")
         case Delete(kind, name, _, grace):
             return f"-{kind.name} {name}" + ("!" if grace == 0 else "")
         case DeleteOwned(kind, name):
@@ -172,6 +183,7 @@ FOUNDATION = {
     "+RoleBinding digits-master",
     "+Service digits-master",
 }
+ONES_THAT_COST_MORE = {"+ServiceAccount digits-master", "+Service digits-master"}
 LOCAL: dict[str, Any] = {"distributionStrategy": "Local"}
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
@@ -193,6 +205,14 @@ def without_policy(**more: Any) -> Any:
     made = resource(**more)
     made.metadata.annotations[names.NETWORK] = "false"
     return made
+
+
+def lacking(*objects_: str, token: str = "t0ken", **more: Any) -> Seen:
+    """A running job some of whose objects others have deleted."""
+    known = more.pop("resource_", None) or resource()
+    known.metadata.annotations.setdefault(names.TOKEN, objects.fingerprint(token))
+    given = running(more.pop("job_", None), resource_=known, **more)
+    return replace(given, absent=tuple(each for each in unwatched(given) if written(each) in objects_))
 
 
 FOLLOWS = "=JobResource suspend False"
@@ -317,6 +337,26 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "=JobResource suspend True",
         ),
     ],
+    rules.free_everything_of_another_template: [
+        (running(resource_=resource(made_from="another")), "TemplateChanged", "=JobResource suspend True"),
+        (
+            running(resource_=resource(made_from="another", suspend=True)),
+            "TemplateChanged",
+        ),  # its nodes leave, and tell the master
+        (
+            running(resource_=resource(made_from="another", suspend=True), lives=(ended(0, code=143),)),
+            "TemplateChanged",
+            "-Pod digits-master-0",
+        ),
+        (
+            running(
+                resource_=resource(made_from="another", suspend=True),
+                masters=(),
+                lives=(life(0, terminating=True),),
+            ),
+            "TemplateChanged",
+        ),
+    ],
     rules.ask_for_the_masters_address: [
         (seen(masters=(), address=""), "AddressAsked", "+Service digits-master"),
     ],
@@ -342,6 +382,25 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(together(), masters=()), "GangUnavailable"),
         (seen(together("coscheduling"), masters=(), served={VOLCANO}), "GangUnavailable"),
         (running(together("required"), resource_=resource(suspend=True)), "GangUnavailable"),
+    ],
+    give_the_masters_address_back: [
+        (running(address=""), "ObjectsMadeAgain", "+Service digits-master"),
+        (
+            running(address="", known_address="10.0.0.1"),
+            "ObjectsMadeAgain",
+            "+Service digits-master at 10.0.0.1",
+            "+Service digits-master",
+        ),
+    ],
+    make_again_what_was_deleted: [
+        *((lacking(each), "ObjectsMadeAgain", each) for each in sorted(FOUNDATION - ONES_THAT_COST_MORE)),
+        (lacking("+ServiceAccount digits-master"), "ObjectsMadeAgain", "-Pod digits-master-0"),
+        (lacking("+Secret digits-token", "+Role digits-master", token="old"), "TokenLost", FOLLOWS),
+        (
+            lacking("+PodGroup digits", job_=together(), resource_=grouped(2)),
+            "ObjectsMadeAgain",
+            "+PodGroup digits",
+        ),
     ],
     rules.follow_the_network_policy: [
         (
@@ -380,6 +439,13 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.resume: [
         (running(resource_=resource(suspend=True)), "JobResumed", FOLLOWS),
+        (
+            running(
+                resource_=resource(made_from="another", suspend=True), masters=(), lives=(ended(0, code=143),)
+            ),
+            "JobResumed",
+            FOLLOWS,
+        ),
         (
             running(together("required"), resource_=resource(suspend=True), served={VOLCANO}),
             "JobResumed",
@@ -512,6 +578,15 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
 
 def test_every_rule_has_a_row() -> None:
     assert ROWS.keys() == set(rules.RULES)
+
+
+def test_every_object_that_no_cache_shows_is_looked_up() -> None:
+    given = replace(running(), provision=replace(PROVISION, brain_key=b"key"))
+    found = {(each.kind, each.manifest["metadata"]["name"]) for each in unwatched(given)}
+    owned = set(unfollowed(OwnerReference("", "ElasticJob", "digits", "job-1")))
+    assert found == owned - {(POD_DISRUPTION_BUDGET, "digits")}  # which the pass over the pods looks up
+    for rests in (job(suspend=True), job(status=over()), job(metadata={"deletionTimestamp": at(NOW)})):
+        assert unwatched(running(rests)) == ()
 
 
 def test_a_plan_that_was_made_but_not_remembered_counts() -> None:
@@ -660,6 +735,7 @@ def test_the_users_size_travels_in_a_manual_plan() -> None:
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "7",
         "elasticjob.dlrover/template-resources": '{"worker": {"cpu": "100m", "memory": "512Mi"}}',
+        "elasticjob.dlrover/made-from": objects.made_from(job()),
         "elasticjob.dlrover/network-policy": "true",
     }
 
@@ -803,6 +879,48 @@ def test_the_end_of_a_failed_job_says_failed() -> None:
     assert [(note.reason, note.sentence) for note in plan.notes] == [
         ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
     ]
+
+
+MADE_ANEW = [
+    job({"worker": {"replicas": 2, "template": template("1Gi")}}),
+    job({"worker": role(), "evaluator": role(1)}),
+    job(envs={"LR": {"value": "0.1"}}),
+    job(nodeUnit=2),
+    job(runPolicy={"scheduling": {"gang": "volcano"}}),
+]
+LEFT_ALONE = [
+    job({"worker": role(4, restartCount=7)}),
+    job(suspend=True),
+    job(runPolicy={"activeDeadlineSeconds": 60, "scheduling": {"queue": "a"}}),
+]
+
+
+@pytest.mark.parametrize("new", [*MADE_ANEW, *LEFT_ALONE])
+def test_what_may_change_only_while_a_job_is_suspended_is_what_its_nodes_are_made_from(new: Any) -> None:
+    refused = bool(list(what_nodes_are_made_from_stays(job(), new)))
+    assert refused is (new in MADE_ANEW)
+    assert (objects.made_from(new) != objects.made_from(job())) is refused
+
+
+def test_a_new_release_reads_what_nodes_are_made_from_as_the_last_one_did() -> None:
+    """Another hash would restart all running jobs."""
+    easydl = ELASTICJOB.convert(
+        {
+            "metadata": {"name": "a"},
+            "spec": {"image": "a:1", "command": "python a.py", "worker": {"replicas": 2}},
+        }
+    )
+    found = [objects.made_from(each) for each in (job(envs={"LR": {"value": "0.1"}}), together(), easydl)]
+    assert found == ["c505f62902c78d97", "684aa5d709be4502", "9162893f1d5a2dc8"]
+
+
+def test_a_jobresource_of_an_earlier_release_learns_what_its_nodes_are_made_from() -> None:
+    for known, expected in (
+        (resource(), objects.made_from(job())),
+        (resource(made_from="another"), "another"),
+    ):
+        written = remembered(running(resource_=known)).manifest
+        assert written["metadata"]["annotations"][names.MADE_FROM] == expected
 
 
 def test_a_gang_that_is_as_it_should_be_is_left_alone() -> None:

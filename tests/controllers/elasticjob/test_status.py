@@ -11,11 +11,13 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy,
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.parts.gangs import gang as gangs
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.sizing.exits import ExitReason
 from tests.kit.controllers.build import (
     LONG_AGO,
@@ -104,6 +106,20 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
             "NodesRunning",
             "2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x",
         ),
+    ),
+    "a drain that has to wait": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")))),
+        (
+            "Running",
+            "True",
+            "NodesRunning",
+            "2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an eviction "
+            "until another worker is ready",
+        ),
+    ),
+    "one that does not": (
+        seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
+        ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
     ),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
@@ -224,6 +240,11 @@ def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
     assert decide(seen(lives=(pending(0, since=LONG_AGO), life(1))), NOW).again_in == timedelta(seconds=30)
 
 
+def test_a_job_that_has_ended_is_not_suspended() -> None:
+    given = seen(job(status=over(), suspend=True), masters=(), lives=DONE)
+    assert "Suspended" not in conditions(given)  # its queue admits it no more, either
+
+
 def test_conditions_that_were_never_true_are_not_said() -> None:
     local = job(distributionStrategy="Local")
     assert set(conditions(seen(local, lives=UP))) == {"Created", "Running"}
@@ -300,6 +321,19 @@ def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
     assert (found["worker"].succeeded, found["worker"].failed) == (3, 1)
 
 
+def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_are_gone() -> None:
+    before: Manifest = {
+        "workers": "1/3",
+        "replicaStatuses": {"worker": {"desired": 3, "succeeded": 1, "failed": 2}},
+    }
+    asked = {"worker": role(3, minReplicas=1)}
+    for left in ((), (ended(0, code=0),), (ended(1, 3, restarts_before=3),)):
+        found = status(seen(job(asked, status=over("Failed", **before)), resource({"worker": 3}), left))
+        counts = found.replica_statuses["worker"]
+        assert (counts.desired, counts.succeeded, counts.failed) == (3, 1, 2)
+        assert found.workers == "1/3"
+
+
 @pytest.mark.parametrize(
     ("lives", "restarts"),
     [
@@ -339,6 +373,8 @@ def test_the_strategy_is_shown_whether_it_was_written_or_not() -> None:
 def test_restarts_never_fall() -> None:
     assert status(seen(job(status={"restarts": 7}), lives=UP)).restarts == 7
     assert status(seen(lives=(life(0, 2), life(1)))).restarts == 2
+    inside = job(status={"training": {"restarts": 4}})
+    assert status(seen(inside, lives=(life(0, 2), life(1)))).restarts == 6
 
 
 def test_start_is_kept_and_begins_afresh_after_a_suspension() -> None:

@@ -185,6 +185,23 @@ CONVERGE: list[tuple[Any, ...]] = [
         seen(life(0), life(1), resource_=resource(resources={"worker": {"memory": "524288Ki"}})),
     ),
     (
+        "what admission made of it is not tried again",
+        seen(
+            life(0, resource={"cpu": "250m"}, asked={"cpu": "300m"}),
+            life(1, resource={"cpu": "250m"}, asked={"cpu": "300m"}, resize="refused"),
+            resource_=resource(resources={"worker": {"cpu": "300m"}}),
+        ),
+    ),
+    (
+        "another amount is",
+        seen(
+            life(0, resource={"memory": "250Mi"}, asked={"memory": "300Mi"}),
+            life(1, resource={"memory": "400Mi"}, asked={"memory": "300Mi"}),
+            resource_=resource(resources={"worker": {"memory": "400Mi"}}),
+        ),
+        "~worker-0 400Mi",
+    ),
+    (
         "a refused resize is a replacement, one at a time",
         seen(
             life(0, resize="refused"),
@@ -306,6 +323,9 @@ RULES: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "relaunches {'0': 1}",
             "-worker-0!",
         ),
+    ],
+    rules.make_no_pods_beside_those_of_another_template: [
+        (seen(life(0), resource_=resource(made_from="another")), "TemplateChanged")
     ],
     rules.wait_for_the_masters_address: [(seen(master=""), "WaitingForMaster")],
 }

@@ -5,13 +5,15 @@ The rows follow the table of what a shared cluster does to a node.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
-from elasticjob.controllers.jobresource.budget import Budget, budget, written
+from elasticjob.controllers.jobresource.budget import PATIENCE, Budget, budget, written
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.nodes.drains import SILENT, Notice
 from elasticjob.controllers.nodes.exits import Exit
@@ -32,9 +34,9 @@ def stand_in(index: int, for_: int, **more: Any) -> Life:
     return life(index, stands_in=for_, machine="m3", **more)
 
 
-def taken(index: int, relaunch: int = 0) -> Life:
-    """A pod that the cluster took away."""
-    end = Exit(ExitReason.TAKEN_AWAY, 143, "", "512Mi", LONG_SINCE, LONG_SINCE)
+def taken(index: int, relaunch: int = 0, at: datetime = LONG_SINCE) -> Life:
+    """A pod that the cluster took away, soon after its start."""
+    end = Exit(ExitReason.TAKEN_AWAY, 143, "", "512Mi", at, at)
     return life(index, relaunch, running=False, ready=False, ended=end)
 
 
@@ -104,10 +106,17 @@ def test_a_stand_in_that_is_refused_is_asked_for_again() -> None:
     ]
 
 
+LEAVING = life(3, ready=False, terminating=True, created=LONG_SINCE, deleted_at=NOW)
+AGAIN = pending(3, 1, created=NOW)
 COUNTS: list[tuple[str, Seen, int | None]] = [
     ("one at a time", seen(life(0), life(1), life(2), life(3), size=4), 3),
-    ("one has left: the next waits", seen(life(0), life(1), life(2), taken(3), size=4), 3),
+    ("one has left: the next waits", seen(life(0), life(1), life(2), taken(3, at=NOW), size=4), 3),
+    ("its place is empty for long", seen(life(0), life(1), life(2), taken(3), size=4), 2),
+    ("it leaves", seen(life(0), life(1), life(2), LEAVING, size=4), 3),
     ("its replacement starts", seen(life(0), life(1), life(2), pending(3, 1, created=NOW), size=4), 3),
+    ("no pod can be made for it", seen(life(0), life(1), life(2), size=4), 2),
+    ("a standby that is not there yet", seen(life(0), life(2), life(3), WARNED, size=4, least=2), 3),
+    ("it begins again and again", seen(life(0), life(1), life(2), taken(3), AGAIN, size=4), 2),
     ("it finds no machine", seen(life(0), life(1), life(2), pending(3, 1, created=LONG_SINCE), size=4), 2),
     ("never fewer than minReplicas", seen(life(0), life(1), least=2), 2),
     ("a stand-in lets one go", seen(life(0), WARNED, stand_in(2, 1), least=2), 2),
@@ -127,6 +136,32 @@ COUNTS: list[tuple[str, Seen, int | None]] = [
 def test_what_evictions_leave_running(given: Seen, least: int | None) -> None:
     found = budget(given, NOW)
     assert (found and found.least) == least
+
+
+STATES: tuple[Callable[[int], tuple[Life, ...]], ...] = (
+    lambda n: (),
+    lambda n: (life(n),),
+    lambda n: (life(n, notice=CORDONED),),
+    lambda n: (pending(n, created=NOW),),
+    lambda n: (life(n, ready=False, created=LONG_SINCE),),
+    lambda n: (life(n, terminating=True, ready=False, created=LONG_SINCE, deleted_at=NOW),),
+    lambda n: (taken(n, at=NOW),),
+    lambda n: (taken(n), pending(n, 1, created=NOW)),
+    lambda n: (ended(n, code=0, at=NOW),),
+    lambda n: (ended(n, 9, at=NOW, restarts_before=9),),
+    lambda n: (life(n, lost=True, created=NOW),),
+)
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_in_every_state_an_eviction_is_granted_in_time_unless_minreplicas_forbids_it(least: int) -> None:
+    for states in product(STATES, repeat=3):
+        lives = [each for n, state in enumerate(states) for each in state(n)]
+        given = seen(life(3), *lives, size=3, least=least, spares=1)
+        found = budget(given, NOW + PATIENCE)
+        ready = sum(each.ready for each in given.lives if not each.lost and not each.terminating)
+        assert found is not None
+        assert found.least < ready or ready <= least, lives
 
 
 def test_the_budget_is_counted_again_when_a_replacement_is_late() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.jobresource.decide import Seen, decide
-from elasticjob.controllers.jobresource.status import describe
+from elasticjob.controllers.jobresource.status import describe, newly_altered
+from elasticjob.controllers.passes.plan import Note
 from tests.kit.controllers.build import NOW, ended, job, life, oom, pending, resource, role
 
 
@@ -106,3 +108,20 @@ def test_counts_and_restarts() -> None:
 def test_a_node_that_was_scaled_away_begins_afresh() -> None:
     remembered = resource({"worker": 1}, status={"restarts": {"worker": {"0": 1, "4": 3}}})
     assert status(seen(life(0), resource_=remembered)).restarts == {"worker": {"0": 1}}
+
+
+def test_what_admission_changes_is_told_once() -> None:
+    changed: Any = {"resource": {"cpu": "250m"}, "asked": {"cpu": "300m"}}
+    lives = (life(0, **changed), life(1, **changed))
+    specified = {"worker": {"cpu": "300m"}}
+    found = status(seen(*lives, resource_=resource(resources=specified)))
+    told = "admission made cpu 250m of 300m: digits-worker-0, digits-worker-1"
+    assert [(c.type, c.status, c.message) for c in found.conditions] == [
+        ("Ready", "True", "all nodes are ready"),
+        ("ResourcesAltered", "True", told),
+    ]
+    assert newly_altered(JobResourceStatus(), found) == Note("AdmissionChangedResources", told, warning=True)
+    again = status(seen(*lives, resource_=resource(resources=specified, status=found.manifest())))
+    assert newly_altered(found, again) is None
+    cured = status(seen(life(0), life(1), resource_=resource(status=found.manifest())))
+    assert [c.status for c in cured.conditions] == ["True", "False"]

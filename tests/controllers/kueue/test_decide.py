@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,19 +16,27 @@ from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.workload import GIVEN_BACK, HELD, Reclaimable, Workload
+from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
+from elasticjob.controllers.kueue.workload import FLAVOR, GIVEN_BACK, HELD, ROOM_FOR, Reclaimable, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
-from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, workload
+from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, flavored, workload
 
 EVICTED = {"Evicted": "Preempted"}
 READY = {"PodsReady": "Started"}
 ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
-def seen(given: Demand | None, *workloads: Workload, lives: tuple[Any, ...] = (), **more: Any) -> Seen:
-    known: Market = market([cluster_queue("all", "4")], workloads)
+def seen(
+    given: Demand | None,
+    *workloads: Workload,
+    lives: tuple[Any, ...] = (),
+    rooms: Room | None = None,
+    **more: Any,
+) -> Seen:
+    more |= {"reclaim": Reclaim(rooms={"w": rooms}, waiting=frozenset({"w"}))} if rooms else {}
+    known: Market = market([more.pop("cluster_queue", cluster_queue("all", "4"))], workloads)
     return Seen(given, workloads, lives, market=known, queue="all", **more)
 
 
@@ -78,6 +87,8 @@ FOURS = demand(6, 2, unit=2)
 ELSEWHERE = demand(elsewhere=True, ready=True)
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
+SERVED = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": (NOW - JUDGED).isoformat()})})
+IN_VAIN = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": ""})})
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
 OWNER = OwnerReference("elastic.iml.github.io/v1alpha1", "ElasticJob", "digits", "job-1")
 OWNED = msgspec.structs.replace(admitted("made").metadata, owner_references=[OWNER])
@@ -198,11 +209,23 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
                 demand(2),
                 admitted(true=READY),
                 admitted(ONE),
-                giving=frozenset({ONE}),
+                reclaim=Reclaim({("ml", ONE): "w/1"}),
                 lives=BOTH,
             ),
             [f"base {HELD}", f"slice 1 {GIVEN_BACK}"],
         ),
+    ],
+    rules.remember_for_whom_slices_are_given_back: [
+        (
+            "others wait",
+            seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w"})),
+            [f"base {ROOM_FOR}"],
+        ),
+        ("its room is there, in vain", seen(demand(), SERVED, rooms=Room.FREE), [f"base {ROOM_FOR}"]),
+        ("its room has been taken", seen(demand(), SERVED, rooms=Room.TAKEN), []),
+        ("slices still leave", seen(demand(), SERVED, rooms=Room.COMING), [f"base {ROOM_FOR}"]),
+        ("it does not wait any more", seen(demand(), SERVED), [f"base {ROOM_FOR}"]),
+        ("it was in vain", seen(demand(), IN_VAIN, rooms=Room.VAIN), []),
     ],
     rules.ask_for_more: [
         (
@@ -214,6 +237,36 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             "some of it is idle",
             seen(demand(9, most=9), admitted(true=READY), lives=RUNS),
             [f"+slice {n} 1 -1" for n in (1, 2, 3)],
+        ),
+        (
+            "what is idle is of another flavour than the base",
+            seen(
+                demand(3),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
+            ),
+            [],
+        ),
+        (
+            "some is of that of the base",
+            seen(
+                demand(4),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "2", "g": "4"}),
+            ),
+            ["+slice 1 1 -1"],
+        ),
+        (
+            "the job takes any flavour",
+            seen(
+                demand(3, mixed=True),
+                admitted(true=READY),
+                lives=RUNS,
+                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
+            ),
+            ["+slice 1 1 -1", "+slice 2 1 -1"],
         ),
         ("in units", seen(FOURS, admitted(FOURS.base, 2, true=READY)), ["+slice 1 2 -1"]),
         ("others wait", seen(demand(3), admitted(true=READY), lives=RUNS, crowded=True), []),
@@ -383,3 +436,15 @@ def test_a_slice_is_asked_for_where_the_base_is() -> None:
 def test_the_server_itself_is_asked_before_the_place_of_a_pod_that_has_succeeded_is_returned() -> None:
     given = seen(demand(), admitted(), lives=(succeeded(workload=BASE),))
     assert frees(decide(given, NOW))
+
+
+def test_growth_names_the_machines_of_the_flavour_that_the_base_has() -> None:
+    labels = {"f": {"gpu": "a100"}, "g": {"gpu": "h100"}}
+    gpus = [
+        FLAVOR.convert({"metadata": {"name": f}, "spec": {"nodeLabels": has}}) for f, has in labels.items()
+    ]
+    found = seen(demand(2), admitted(true=READY), lives=RUNS)
+    known = market([flavored("all", {"g": "4", "f": "4"})], found.workloads, flavors=gpus)
+    [made] = [a for a in decide(replace(found, market=known), NOW).actions if isinstance(a, Create)]
+    [pods] = made.manifest["spec"]["podSets"]
+    assert pods["template"]["spec"]["nodeSelector"] == {"gpu": "a100"}

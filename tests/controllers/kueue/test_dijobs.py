@@ -13,6 +13,7 @@ from elasticjob.api.diengine.dijob import DIJOB, DIJob, DIJobPhase
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.v1alpha1.kueue import (
+    ADMITTED,
     POD_SET,
     PRIORITY_CLASS,
     QUEUE_NAME,
@@ -22,7 +23,7 @@ from elasticjob.api.v1alpha1.kueue import (
 )
 from elasticjob.controllers.dijob.decide import Terms, decide
 from elasticjob.controllers.dijob.seen import Seen
-from elasticjob.controllers.dijob.status import ADMITTED, status_of, step
+from elasticjob.controllers.dijob.status import status_of, step
 from elasticjob.controllers.kueue.grant import Grant, Place, places_of
 from elasticjob.controllers.kueue.kinds.dijob import asked_by, demand_of, life_of, opened, role_of
 from elasticjob.controllers.kueue.workload import UNCONSTRAINED, Workload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.views import POD
+from hack.cluster.queues import cluster_queue
 from tests.kit.queues.kueue import reserved
 from tests.kit.queues.loop import run
+from tests.kit.queues.operator import KUEUES
 from tests.kit.queues.world import TEAM, World, job
 
 Scene = Callable[[World], Awaitable[None]]
@@ -25,7 +28,7 @@ def play(scene: Scene, **quotas: int) -> World:
     async def main() -> World:
         world = World(Random(0))
         for name, amount in quotas.items():
-            world.resize_queue(name, amount)
+            world.set_queue(cluster_queue(name, {"cpu": str(amount)}, cohort="c"))
         world.start()
         try:
             await scene(world)
@@ -119,3 +122,71 @@ def test_others_that_are_activated_before_they_have_left_are_excused() -> None:
         await asyncio.sleep(10)
 
     play(scene, a=2, b=1)
+
+
+def pods(world: World) -> int:
+    return len(world.server.every(POD))
+
+
+def test_a_job_whose_label_goes_stays_in_its_queue_while_it_runs() -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 6, 1, None))
+        await asyncio.sleep(60)
+        found = world.server.found(ELASTICJOB, "j0", TEAM)
+        assert found
+        world.server.change(ELASTICJOB, found, metadata={**found["metadata"], "labels": {}})
+        await asyncio.sleep(30)
+        assert pods(world) == 4  # no more than the cohort has
+        world.come("f0", "a", 3, 9)
+        await asyncio.sleep(60)
+        assert pods(world) == 1  # what was taken back has left
+        world.change_job("j0", suspend=True)
+        await asyncio.sleep(60)
+        assert [each["metadata"]["name"] for each in world.server.every(WORKLOAD)] == ["f0"]
+
+    play(scene, a=3, b=1)
+
+
+def test_a_workload_that_kueue_does_not_admit_costs_a_job_its_growth_once() -> None:
+    async def scene(world: World) -> None:
+        sizes = list[int]()
+        world.server.listen(lambda kind, *_: sizes.append(pods(world)) if kind == POD.resource else None)
+        world.kueue.refused.add("f0")
+        world.arrive(job("j0", "a", 4, 1, None))
+        await asyncio.sleep(30)
+        world.come("f0", "a", 2, 0)
+        for _ in range(3):
+            await asyncio.sleep(120)
+            await world.kill()
+            world.start()
+        assert pods(world) == 4
+        shrunk = sum(after < before for before, after in pairwise(sizes))
+        assert shrunk == 1
+
+    play(scene, a=4, b=1)
+
+
+def test_jobs_run_on_where_kueue_is_uninstalled_and_are_queued_when_it_is_back() -> None:
+    async def scene(world: World) -> None:
+        world.arrive(job("j0", "a", 3, 1, None, master=True))
+        world.arrive(job("j1", "b", 2, 1, None))
+        await asyncio.sleep(60)
+        before = {each["metadata"]["uid"] for each in world.server.every(POD)}
+        world._checks = False  # they have no quota now
+        world.uninstall_kueue()
+        await asyncio.sleep(30)
+        assert world.server.every(WORKLOAD) == []  # no finalizer keeps the definition
+        assert world.operator
+        for kind in KUEUES:
+            world.operator.watches[kind.resource].lose()
+        await asyncio.sleep(60)
+        assert {each["metadata"]["uid"] for each in world.server.every(POD)} >= before
+        assert all(each["status"]["phase"] == "Running" for each in world.jobs())
+
+        world.server.uninstalled = False
+        for kind in KUEUES:
+            world.operator.watches[kind.resource].find()
+        await asyncio.sleep(30)
+        assert len(world.server.every(WORKLOAD)) == 2
+
+    play(scene, a=3, b=3)

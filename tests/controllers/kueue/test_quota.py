@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from elasticjob.api.resources import Resources
-from elasticjob.controllers.kueue.quota import market
-from elasticjob.controllers.kueue.reclaim import claimed, crowds, giving
-from elasticjob.controllers.kueue.workload import COHORT, Cohort, Workload
+from elasticjob.controllers.kueue.quota import Market, market
+from elasticjob.controllers.kueue.reclaim import Room, attempts, claimed, crowds, reclaim, without_slices
+from elasticjob.controllers.kueue.workload import (
+    COHORT,
+    FLAVOR,
+    GIVEN_BACK,
+    ROOM_FOR,
+    ClusterQueue,
+    Cohort,
+    ResourceFlavor,
+    Workload,
+)
+from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.controllers.build import NOW
-from tests.kit.controllers.queued import BASE, admitted, cluster_queue, workload
+from tests.kit.controllers.queued import BASE, admitted, cluster_queue, flavored, workload
 
 
 @pytest.mark.parametrize(
@@ -129,26 +144,34 @@ OTHER = "elasticjob-words-11111"
     ],
 )
 def test_slices_are_given_back(name: str, every: list[Workload], given: set[str]) -> None:
-    found, _ = giving(market([cluster_queue("all", "2")], every), every, in_all, NOW)
-    assert {slice_ for _, slice_ in found} == given, name
+    assert reclaimed([cluster_queue("all", "2")], every) == given, name
+
+
+def reclaimed(queues: list[ClusterQueue], every: list[Workload], later: float = 0, **more: Any) -> set[str]:
+    now = NOW + timedelta(seconds=later)
+    return {name for _, name in reclaim(market(queues, every, **more), every, in_all, now).slices}
 
 
 def test_jobs_give_evenly() -> None:
     mine = [admitted(name) for name in (ONE, TWO, THREE)]
     theirs = [admitted(f"{OTHER}-worker-{n}", job="words", slice_=True) for n in (1, 2)]
     every = [*mine, *theirs, workload("w", 3, job="")]
-    found, _ = giving(market([cluster_queue("all", "5")], every), every, in_all, NOW)
-    assert {slice_ for _, slice_ in found} == {TWO, THREE, f"{OTHER}-worker-2"}
+    assert reclaimed([cluster_queue("all", "5")], every) == {TWO, THREE, f"{OTHER}-worker-2"}
 
 
 def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None:
     queues = [cluster_queue("all", "2", "c"), cluster_queue("near", "2", "c"), cluster_queue("far", "9")]
 
     def crowded(*every: Workload) -> set[str]:
-        return {*crowds(market(queues, every), market(queues, []), every, in_all, NOW)}
+        found = market(queues, every)
+        return {*crowds(found, without_slices(found, every), every, in_all, NOW)}
 
     assert crowded(workload("w", 3, job="", age=9)) == {"all", "near"}
     assert crowded(workload("w", 5, job="")) == set()  # more than there ever is
+    assert (
+        crowded(workload("w", 4, job=""), admitted(BASE)) == set()
+    )  # before others end, growth costs it nothing
+    assert crowded(workload("w", 3, job=""), admitted(BASE), admitted(ONE, 3)) == {"all", "near"}
     assert crowded(workload(ONE)) == set()  # growth crowds nobody out
     assert crowded(workload("w", 2, job="", age=9)) == {"all", "near"}  # about to be admitted
     assert crowded(workload("w", 2, job="", age=99)) == set()  # which Kueue does not admit, though it fits
@@ -158,3 +181,154 @@ def test_quota_that_a_slice_waits_for_is_not_idle() -> None:
     every = [workload(ONE, 2)]
     found = claimed(market([cluster_queue("all", "3")], every), every, in_all)
     assert found.available("all", ("f", "cpu")) == 1
+
+
+def flavor(name: str, **spec: Any) -> ResourceFlavor:
+    return FLAVOR.convert({"metadata": {"name": name}, "spec": spec})
+
+
+def strict(name: str, quota: str) -> ClusterQueue:
+    found = cluster_queue(name, quota)
+    return replace(found, spec=replace(found.spec, queueing_strategy="StrictFIFO"))
+
+
+def of(pod: Manifest | None = None, count: int = 1, **more: Any) -> Workload:
+    """A Workload whose pods have more in their spec."""
+    found = workload("w", count, job="", **more)
+    [pods] = found.spec.pod_sets
+    template = {"spec": {**pods.template["spec"], **(pod or {})}}
+    return replace(found, spec=replace(found.spec, pod_sets=[replace(pods, template=template)]))
+
+
+def affine(*keys: str) -> Manifest:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": ["b"]}]} for key in keys]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "machines", "fits"),
+    [
+        ({}, {}, True),
+        ({"nodeSelector": {"zone": "b"}}, {}, True),  # a label that the flavour says nothing about
+        ({"nodeSelector": {"zone": "b"}}, {"nodeLabels": {"zone": "a"}}, False),
+        ({"nodeSelector": {"zone": "b", "disk": "ssd"}}, {"nodeLabels": {"zone": "b"}}, True),
+        (affine("zone"), {"nodeLabels": {"zone": "a"}}, False),
+        (affine("zone"), {"nodeLabels": {"zone": "b"}}, True),
+        (affine("zone", "disk"), {"nodeLabels": {"zone": "a"}}, True),
+        ({}, {"nodeTaints": [SPOT]}, False),
+        ({}, {"nodeTaints": [{**SPOT, "effect": "PreferNoSchedule"}]}, True),
+        ({}, {"nodeTaints": [SPOT], "tolerations": [{"key": "spot", "operator": "Exists"}]}, True),
+        ({"tolerations": [{"operator": "Exists"}]}, {"nodeTaints": [SPOT]}, True),
+        ({}, {"topologyName": "racks"}, True),  # a queue of nothing else gives topologies unasked
+    ],
+)
+def test_a_flavour_is_given_to_pods_that_its_machines_take(
+    pod: Manifest, machines: Manifest, fits: bool
+) -> None:
+    found = market([cluster_queue("all", "4")], [], flavors=[flavor("f", **machines)])
+    assert (found.fitting("all", of(pod).spec.pod_sets) is not None) == fits
+
+
+def test_a_topology_is_given_to_whom_asks_for_it() -> None:
+    both = [flavor("f", topologyName="racks"), flavor("g")]
+    found = market([flavored("all", {"f": "4", "g": "4"})], [], flavors=both)
+    [plain] = of().spec.pod_sets
+    assert found.fitting("all", [plain]) == {("g", "cpu"): 1}
+    assert found.fitting("all", [replace(plain, topology_request={"required": "rack"})]) == {("f", "cpu"): 1}
+    assert (
+        found.fitting("all", [plain, replace(plain, count=4)]) is None
+    )  # the sets of a Workload, one after another
+
+
+def says(reason: str, message: str = "") -> Workload:
+    """A Workload that waits, and Kueue's last answer about it."""
+    found = workload("w", job="", refused=reason)
+    [answer] = found.status.conditions
+    return replace(found, status=replace(found.status, conditions=[replace(answer, message=message)]))
+
+
+def leaves(name: str) -> Workload:
+    return admitted(name, annotations={GIVEN_BACK: "others"})
+
+
+ELASTIC = [admitted(ONE), admitted(TWO)]
+UNASSIGNED = "couldn't assign flavors to pod set worker: "
+
+
+@pytest.mark.parametrize(
+    ("queue", "waiting", "given"),
+    [
+        (cluster_queue("all", "2"), of(), {TWO}),
+        (cluster_queue("all", "2"), of({"nodeSelector": {"zone": "b"}}), set()),
+        (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "insufficient unused quota for cpu"), {TWO}),
+        (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "flavor f not found"), set()),
+        (
+            cluster_queue("all", "2"),
+            says("Pending", "workload namespace doesn't match ClusterQueue selector"),
+            set(),
+        ),
+        (cluster_queue("all", "2"), says("ExceedsMaxQuota"), set()),
+        (cluster_queue("all", "2"), says("Pending", "Pending the preemption of 1 workload(s)"), set()),
+    ],
+)
+def test_room_is_made_only_for_whom_kueue_would_admit(
+    queue: ClusterQueue, waiting: Workload, given: set[str]
+) -> None:
+    assert reclaimed([queue], [*ELASTIC, waiting], flavors=[flavor("f", nodeLabels={"zone": "a"})]) == given
+
+
+def test_behind_the_first_of_a_strict_queue_nobody_is_served_and_nobody_grows() -> None:
+    first, second = workload("v", 9, job="", age=99), workload("w", 1, job="")
+    every = [*ELASTIC, first, second]
+    assert reclaimed([cluster_queue("all", "2")], every) == {TWO}
+    assert reclaimed([strict("all", "2")], every) == set()
+    assert crowds(market([strict("all", "2")], every), Market(), every, in_all, NOW) == {"all"}
+
+
+def test_eight_hopeless_workloads_starve_nobody() -> None:
+    hopeless = [workload(f"h{n}", 9, job="", priority=5) for n in range(20)]
+    vain = [
+        workload(f"v{n}", 0, job="", priority=5) for n in range(20)
+    ]  # which fit, and Kueue does not admit
+    assert reclaimed([cluster_queue("all", "2")], [*ELASTIC, *hopeless, *vain, workload("w", job="")]) == {
+        TWO
+    }
+
+
+def test_a_workload_is_served_once_unless_others_take_its_room() -> None:
+    """Seconds, what holds quota, when room was made: what became of the room, and what is given back."""
+    queues = [cluster_queue("all", "2")]
+    story: list[tuple[float, list[Workload], float | None, Room | None, set[str]]] = [
+        (0, ELASTIC, None, None, {TWO}),
+        (1, ELASTIC, 0, Room.TAKEN, {TWO}),  # another job's are not on their way yet
+        (11, [ELASTIC[0], leaves(TWO)], 0, Room.COMING, set()),
+        (12, [ELASTIC[0]], 0, Room.FREE, set()),
+        (20, ELASTIC, 0, Room.TAKEN, set()),
+        (31, ELASTIC, 0, Room.TAKEN, {TWO}),
+        (99, ELASTIC, -1, Room.VAIN, set()),
+    ]
+    for later, holding, made, room, given in story:
+        w = workload("w", job="")
+        mark = f"{w.metadata.uid}/0/0/"
+        at_ = "" if made == -1 else (NOW + timedelta(seconds=made or 0)).isoformat()
+        base = admitted(BASE, 0, annotations={} if made is None else {ROOM_FOR: json.dumps({mark: at_})})
+        every, now = [base, *holding, w], NOW + timedelta(seconds=later)
+        found = reclaim(market(queues, every), every, in_all, now)
+        assert (found.rooms.get(mark), {name for _, name in found.slices}) == (room, given), later
+        crowded = crowds(
+            market(queues, every), without_slices(market(queues, every), every), every, in_all, now
+        )
+        assert bool(crowded) == (room is not Room.VAIN), later
+    changed = replace(w, metadata=replace(w.metadata, generation=2))
+    assert reclaimed(queues, [base, *ELASTIC, changed]) == {TWO}
+
+
+def test_memories_that_nobody_wrote_count_for_nothing() -> None:
+    for text in ("", "{", "[1]", '{"w": 3}', '{"w": "yesterday"}'):
+        assert attempts([admitted(annotations={ROOM_FOR: text})]) == {}
+    theirs = admitted("theirs", job="", annotations={ROOM_FOR: '{"w": ""}'})
+    assert attempts([theirs]) == {}

@@ -49,12 +49,23 @@ def test_each_finding_of_a_master_is_told_once() -> None:
         Finding(time=NOW - timedelta(seconds=age), reason=reason, message="a sentence")
         for age, reason in ((3600, "Straggler"), (5, "Hang"), (1, "LossAlarm"))
     )
-    assert news.findings(KEY, [old, hang], NOW) == [hang]
+    assert news.findings(KEY, [old, hang], NOW) == [(hang, 1)]
     assert news.findings(KEY, [old, hang], NOW) == []
     over = hang.model_copy(update={"until": NOW})
-    assert news.findings(KEY, [old, over, loss], NOW) == [loss]
+    assert news.findings(KEY, [old, over, loss], NOW) == [(loss, 1)]
     news.forget(KEY)
     assert news.findings(KEY, [old], NOW) == []
+
+
+def test_a_finding_that_is_counted_is_told_again_when_its_count_has_doubled() -> None:
+    news, told = News(), []
+    for count in range(1, 23):
+        found = Finding(time=NOW, reason="WorkerFailed", message="it failed", count=count, last_time=NOW)
+        told += [times for _, times in news.findings(KEY, [found], NOW)]
+    assert told == [1, 1, 2, 4, 8]
+    later = NOW + timedelta(hours=1)
+    assert News().findings(KEY, [found], later) == []
+    assert News().findings(KEY, [found.model_copy(update={"last_time": later})], later)[0][1] == 22
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ RUNS = [condition("Running", message="1 of 2 nodes run")]
         (job(1), job(2, training={"worldSize": 2, "step": 0}), False),
         (job(1, training={"step": 0}), job(2, training={"step": 1}), True),
         (job(1, training={"step": 1}), job(2, training={"step": 1, "findings": [{"reason": "Hang"}]}), True),
+        (job(1, training={"step": 1}), job(2, training={"step": 1, "restarts": 1}), True),
         (job(1), job(2, phase="Running", startTime="2026-01-01T00:00:00Z", conditions=RUNS), False),
         (job(1, conditions=RUNS), job(2, conditions=[condition("Running", message="all run")]), False),
         (job(1, replicaStatuses={"worker": {"ready": 1}}), job(2), False),

@@ -77,9 +77,11 @@ def resource(
     generation: int = 1,
     suspend: bool = False,
     gang: str | None = None,
+    made_from: str = "",
 ) -> JobResource:
     annotations = {names.ASKED: asked} | ({names.FOLDED: folded} if folded else {})
     annotations |= {} if gang is None else {names.GANG: gang}
+    annotations |= {names.MADE_FROM: made_from} if made_from else {}
     reference = {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": owner, "controller": True}
     metadata: Manifest = {
         "name": "digits",

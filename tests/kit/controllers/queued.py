@@ -101,7 +101,17 @@ def cluster_queue(
     name: str, quota: str, cohort: str = "", *, resource: str = "cpu", **limits: str
 ) -> ClusterQueue:
     """A queue with one flavour of cores, or of another resource."""
-    amount = {"name": resource, "nominalQuota": quota, **limits}
-    group = {"coveredResources": [resource], "flavors": [{"name": "f", "resources": [amount]}]}
+    return flavored(name, {"f": quota}, cohort, resource=resource, **limits)
+
+
+def flavored(
+    name: str, quotas: Mapping[str, str], cohort: str = "", *, resource: str = "cpu", **limits: str
+) -> ClusterQueue:
+    """A queue with flavours in the order of preference, and the quota of each."""
+    flavors = [
+        {"name": flavor, "resources": [{"name": resource, "nominalQuota": quota, **limits}]}
+        for flavor, quota in quotas.items()
+    ]
+    group = {"coveredResources": [resource], "flavors": flavors}
     found = {"metadata": {"name": name}, "spec": {"cohortName": cohort, "resourceGroups": [group]}}
     return msgspec.convert(found, ClusterQueue)

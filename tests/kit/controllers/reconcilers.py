@@ -21,19 +21,19 @@ from tests.kit.controllers.build import NOW
 from tests.kit.controllers.shelf import Nobody
 
 
-def writer(server: Any) -> Applier:
-    return Applier(server, cast(Recorder, Nobody()), "test")
+def writer(server: Any, found: Caches | None = None) -> Applier:
+    return Applier(server, cast(Recorder, Nobody()), "test", found)
 
 
 def of_jobs(
     found: Caches, server: Any, now: Callable[[], datetime] = lambda: NOW, orphans: Orphans | None = None
 ) -> JobReconciler:
     orphans, counters = orphans or Orphans(server, found, now), Counters(CollectorRegistry())
-    made = found, writer(server), orphans, Provision(""), counters
+    made = found, writer(server, found), orphans, Provision(""), counters
     return JobReconciler(*made, now, lambda: "token", Served(server, now))
 
 
 def of_nodes(
     found: Caches, server: Any, now: Callable[[], datetime] = lambda: NOW, orphans: Orphans | None = None
 ) -> NodesReconciler:
-    return NodesReconciler(found, writer(server), orphans or Orphans(server, found, now), now)
+    return NodesReconciler(found, writer(server, found), orphans or Orphans(server, found, now), now)

@@ -13,6 +13,7 @@ from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.handlers import dispatch, nodes, rendezvous
 from elasticjob.master.handlers.nodes import Pod
+from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec, Verdict
 from elasticjob.master.state.node import Phase
@@ -137,6 +138,11 @@ class Played:
         """The verdict, of which the test is sure that it is there."""
         assert self.job.verdict is not None
         return self.job.verdict
+
+    @property
+    def found(self) -> list[Finding]:
+        """What was found but for the ends of workers, which the test itself has reported."""
+        return [each for each in self.job.health.findings if each.reason is not Kind.WORKER_FAILED]
 
     def names(self) -> list[str]:
         """Members of the last world in rank order."""

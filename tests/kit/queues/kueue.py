@@ -1,10 +1,13 @@
 """A model of the scheduler of Kueue 0.19.2, in cycles as in its `pkg/scheduler/scheduler.go`.
 
 usage        of all that hold quota: reserved, active, not finished; evicted ones too until they give it back
-head         of each queue: the one that has preempted others, then by priority, then by age
-cycle        heads that need not borrow first; one that waits for its victims keeps what it needs
-preemption   only for as much as the queue's own quota: LowerPriority within a queue; reclaimWithinCohort Any,
-             from queues that borrow, and not to borrow
+head         of each queue: the one that has preempted others, then by priority, then by age; of a StrictFIFO
+             queue, the same one until it is admitted
+flavor       of each pod set, one after another: the first with room; else the first from which others can be
+             evicted, by reclaiming before preempting
+cycle        heads that need not borrow first; one that waits for its victims keeps what it needs; so does one
+             without victims in a queue that does not reclaim from any other
+preemption   for as much as the queue has itself: within it, and from queues that borrow, as its policies say
 inadmissible what neither fits nor preempts waits until quota is returned, and a second more
 """
 
@@ -13,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import inf
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
-from benchmarks.chaos.quota import Number, Queue, holds, is_true, request, usage
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
+from benchmarks.chaos.quota import Number, Queue, flavors, holds, is_true, request
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.queues.quotas import Cell, Market, assigned, cells_of, matches, usage_of
 from tests.kit.queues.server import Server
 
-FLAVOR: Final = "default"
 BATCH: Final = timedelta(seconds=1)
 """Kueue's requeueBatchPeriod: how long after quota was returned it looks at inadmissible Workloads again."""
 AFTER: Final = {
@@ -44,17 +47,35 @@ class Kueue:
     """Workloads by name as they were when they neither fitted nor preempted."""
     retry: datetime | None = None
     """When they are looked at again."""
-    _seen: tuple[dict[str, Queue], dict[str, Number]] = field(default_factory=lambda: ({}, {}))
+    refused: set[str] = field(default_factory=set)
+    """Workloads that are never admitted, for reasons that are not modelled."""
+    _seen: tuple[list[Manifest], dict[str, Number]] = field(default_factory=lambda: ([], {}))
 
-    def queues(self) -> dict[str, Queue]:
-        return {each["metadata"]["name"]: queue_of(each) for each in self.server.every(CLUSTER_QUEUE)}
+    def cells(self) -> dict[Cell, Queue]:
+        every = (cell for each in self.server.every(CLUSTER_QUEUE) for cell in cells_of(each))
+        return {(each.name, each.flavor): each for each in every}
+
+    def spec(self, queue: str) -> Manifest:
+        """Of a ClusterQueue, "" for none."""
+        found = self.server.found(CLUSTER_QUEUE, queue)
+        return found["spec"] if found else {}
+
+    def counted(self) -> list[Manifest]:
+        return [each for each in self.server.every(WORKLOAD) if holds(each)]
+
+    def market(self, counted: Iterable[Manifest]) -> Market:
+        """All quota, used by some Workloads."""
+        made = Market(self.cells(), {})
+        for each in counted:
+            made.add(self.queue_of(each), usage_of(each))
+        return made
 
     def look(self) -> timedelta | None:
         """Evict, requeue, and admit what is to be; returns when to look again."""
         for each in self.server.every(WORKLOAD):
             self._keep(each)
-        now, queues = self.server.clock.now(), self.queues()
-        held = {each["metadata"]["uid"]: usage(each) for each in self.server.every(WORKLOAD) if holds(each)}
+        now, queues = self.server.clock.now(), self.server.every(CLUSTER_QUEUE)
+        held = self._held()
         before, had = self._seen
         if before != queues or any(held.get(uid, 0) < amount for uid, amount in had.items()):
             self.retry = self.retry or now + BATCH
@@ -62,9 +83,11 @@ class Kueue:
             self.inadmissible, self.retry = {}, None
         while self._cycle():
             pass
-        held = {each["metadata"]["uid"]: usage(each) for each in self.server.every(WORKLOAD) if holds(each)}
-        self._seen = queues, held
+        self._seen = queues, self._held()
         return self.retry - now if self.retry else None
+
+    def _held(self) -> dict[str, Number]:
+        return {each["metadata"]["uid"]: sum(usage_of(each).values()) for each in self.counted()}
 
     def _keep(self, workload: Manifest) -> None:
         if is_true(workload, "Finished"):
@@ -113,42 +136,58 @@ class Kueue:
 
     def _cycle(self) -> bool:
         """Look at the head of each queue; returns whether the next heads may be others."""
-        every, market = self.server.every(WORKLOAD), _Market(self.queues(), {})
-        counted = [each for each in every if holds(each)]
-        for each in counted:
-            market.add(self.queue_of(each), usage(each))
-        plans = [self._plan(each, market, counted) for each in self._heads(every)]
+        counted = self.counted()
+        market = self.market(counted)
+        plans = [self.plan(each, market, counted) for each in self._heads()]
         moved, preempted = False, list[Manifest]()
-        for _, _, each, victims in sorted(plans, key=lambda plan: plan[:2]):
-            name, queue, asked = each["metadata"]["name"], self.queue_of(each), needs(each)
-            if victims is None:
-                self.inadmissible[name] = _state(each)
-                if condition(each, "QuotaReserved") != ("False", "Pending"):
-                    self.tell(each, QuotaReserved=("False", "Pending"))
-                moved = True
+        for plan in sorted(plans, key=lambda plan: (plan.borrows, order(plan.workload))):
+            queue, victims = self.queue_of(plan.workload), plan.victims
+            if plan.mode is not Mode.FIT and not victims:
+                moved |= self._leave(plan)
+                if plan.mode is Mode.NO_CANDIDATES and self._policy(queue, "reclaimWithinCohort") != "Any":
+                    market.add(queue, _reserved(plan, market, queue))
                 continue
             after = market.copy()
             for victim in (*preempted, *victims):
-                after.add(self.queue_of(victim), -usage(victim))
-            if any(victim in preempted for victim in victims) or after.available(queue) < asked:
+                after.add(self.queue_of(victim), usage_of(victim), -1)
+            overlap = any(victim in preempted for victim in victims)
+            if overlap or not after.fits(queue, plan.asked, borrow=True):
                 continue
-            market.add(queue, asked)
+            market.add(queue, plan.asked)
             if victims:
-                moved |= self._preempt(each, victims)
+                moved |= self._preempt(plan.workload, victims)
                 preempted += victims
             else:
-                self._admit(each, queue)
+                self._admit(plan, queue)
                 moved = True
         return moved
 
-    def _heads(self, every: Iterable[Manifest]) -> list[Manifest]:
-        waiting = [each for each in every if self._waits(each)]
+    def _leave(self, plan: Plan) -> bool:
+        """Let a Workload wait; returns whether its queue has another head now."""
+        name = plan.workload["metadata"]["name"]
+        if condition(plan.workload, "QuotaReserved") != ("False", "Pending"):
+            self.tell(plan.workload, QuotaReserved=("False", "Pending"))
+        if self._strict(self.queue_of(plan.workload)):
+            return False
+        self.inadmissible[name] = _state(plan.workload)
+        return True
+
+    def _strict(self, queue: str) -> bool:
+        return self.spec(queue).get("queueingStrategy") == "StrictFIFO"
+
+    def _policy(self, queue: str, name: str) -> str:
+        policy: str = self.spec(queue).get("preemption", {}).get(name, "Never")
+        return policy
+
+    def _heads(self) -> list[Manifest]:
+        every = self.server.every(WORKLOAD)
+        waiting = [e for e in every if self._waits(e) and e["metadata"]["name"] not in self.refused]
         states = {each["metadata"]["name"]: _state(each) for each in waiting}
         self.inadmissible = {n: state for n, state in self.inadmissible.items() if states.get(n) == state}
         self.preemptors = {queue: name for queue, name in self.preemptors.items() if name in states}
         heads: dict[str, Manifest] = {}
-        for each in sorted(waiting, key=lambda e: (not self._has_preempted(e), _order(e))):
-            if each["metadata"]["name"] not in self.inadmissible:
+        for each in sorted(waiting, key=lambda e: (not self._has_preempted(e), order(e))):
+            if each["metadata"]["name"] not in self.inadmissible and self.spec(self.queue_of(each)):
                 heads.setdefault(self.queue_of(each), each)
         return list(heads.values())
 
@@ -156,15 +195,67 @@ class Kueue:
         name: str = workload["metadata"]["name"]
         return self.preemptors.get(self.queue_of(workload)) == name
 
-    def _plan(self, workload: Manifest, market: _Market, counted: list[Manifest]) -> _Plan:
-        queue, asked = self.queue_of(workload), needs(workload)
-        after, victims = market.copy(), list[Manifest]()
-        if market.available(queue) < asked:
-            victims = self._victims(workload, queue, asked, market, counted)
-            for each in victims:
-                after.add(self.queue_of(each), -usage(each))
-        fits = after.available(queue) >= asked
-        return after.would_borrow(queue, asked), _order(workload), workload, victims if fits else None
+    def plan(self, workload: Manifest, market: Market, counted: list[Manifest]) -> Plan:
+        """What would become of a Workload now: the flavor of each pod set, and whom it would evict."""
+        queue, chosen = self.queue_of(workload), dict[str, str]()
+        worst, asked, short = Mode.FIT, dict[str, Number](), set[str]()
+        for each in workload["spec"]["podSets"]:
+            amount = request(each["template"]["spec"]) * each["count"]
+            mode, flavor = self._flavor(workload, each, amount, asked, market, counted)
+            if mode is Mode.NO_FIT:
+                return Plan(workload, mode)
+            chosen[each["name"]] = flavor
+            asked[flavor] = asked.get(flavor, 0) + amount
+            worst = min(worst, mode)
+            short |= set() if mode is Mode.FIT else {flavor}
+        victims = self._victims(workload, queue, asked, short, market, counted) if short else []
+        after = market.copy()
+        for victim in victims:
+            after.add(self.queue_of(victim), usage_of(victim), -1)
+        return Plan(workload, worst, chosen, asked, after.borrows(queue, asked, asked), victims)
+
+    def _flavor(
+        self,
+        workload: Manifest,
+        pod_set: Manifest,
+        amount: Number,
+        before: dict[str, Number],
+        market: Market,
+        counted: list[Manifest],
+    ) -> tuple[Mode, str]:
+        """The flavor of a pod set after those before it, and how it could be had."""
+        queue, best = self.queue_of(workload), (Mode.NO_FIT, "")
+        for flavor in market.flavors(queue):
+            found = self.server.found(FLAVOR, flavor)
+            if found is None or not matches(pod_set["template"]["spec"], found):
+                continue
+            mode = self._mode(workload, queue, flavor, before.get(flavor, 0) + amount, market, counted)
+            if mode is Mode.FIT:
+                return mode, flavor
+            if mode > best[0]:
+                best = mode, flavor
+        return best
+
+    def _mode(
+        self,
+        workload: Manifest,
+        queue: str,
+        flavor: str,
+        amount: Number,
+        market: Market,
+        counted: list[Manifest],
+    ) -> Mode:
+        if amount > market.capacity(queue, flavor):
+            return Mode.NO_FIT
+        if amount <= market.available(queue, flavor):
+            return Mode.FIT
+        if amount > market.cells[queue, flavor].nominal:
+            return Mode.NO_FIT  # nobody is evicted to borrow
+        victims = self._victims(workload, queue, {flavor: amount}, {flavor}, market, counted)
+        if not victims:
+            return Mode.NO_CANDIDATES
+        own = any(self.queue_of(victim) == queue for victim in victims)
+        return Mode.PREEMPT if own else Mode.RECLAIM
 
     def _preempt(self, workload: Manifest, victims: Iterable[Manifest]) -> bool:
         """Evict Workloads for another one; returns whether any of them was not evicted already."""
@@ -183,42 +274,64 @@ class Kueue:
             return False
         return condition(workload, "Requeued")[0] != "False"
 
-    def _admit(self, workload: Manifest, queue: str) -> None:
-        sets = workload["spec"]["podSets"]
+    def _admit(self, plan: Plan, queue: str) -> None:
         given = [
-            {
-                "name": each["name"],
-                "flavors": {"cpu": FLAVOR},
-                "resourceUsage": {"cpu": str(request(each["template"]["spec"]) * each["count"])},
-                "count": each["count"],
-            }
-            for each in sets
+            assigned(each, plan.flavors[each["name"]], request(each["template"]["spec"]) * each["count"])
+            for each in plan.workload["spec"]["podSets"]
         ]
         admission = {"clusterQueue": queue, "podSetAssignments": given}
         changed = {"QuotaReserved": ("True", "QuotaReserved"), "Admitted": ("True", "Admitted")}
         for type_ in ("Evicted", "Preempted"):
-            if condition(workload, type_)[0]:
+            if condition(plan.workload, type_)[0]:
                 changed[type_] = ("False", "QuotaReserved")
-        self.tell(workload, admission=admission, **changed)
+        self.tell(plan.workload, admission=admission, **changed)
 
     def _victims(
-        self, workload: Manifest, queue: str, asked: Number, market: _Market, counted: Iterable[Manifest]
+        self,
+        workload: Manifest,
+        queue: str,
+        asked: dict[str, Number],
+        short: set[str],
+        market: Market,
+        counted: Iterable[Manifest],
     ) -> list[Manifest]:
-        """Kueue's classicalPreemptions; its FlavorAssigner preempts nothing to borrow."""
-        own = market.queues.get(queue)
-        if own is None or asked > own.nominal:
-            return []
-        lower = [e for e in counted if self.queue_of(e) == queue and priority(e) < priority(workload)]
-        others = [e for e in counted if self.queue_of(e) != queue and market.borrows(self.queue_of(e))]
-        attempts = [(lower, True)]
-        if others and market.used.get(queue, 0) < own.nominal:
-            within = not market.would_borrow(queue, asked)
-            attempts = [(others + lower, True)] if within else [(others + lower, False), (lower, True)]
-        found = (self._fewest(some, queue, asked, market.copy(), borrow=to) for some, to in attempts)
+        """Kueue's classicalPreemptions: whom to evict for flavors that are short."""
+        holders = [each for each in counted if short & set(flavors(each).values())]
+        within = [e for e in holders if self.queue_of(e) == queue and self._may(workload, e, queue)]
+        others = [
+            each
+            for each in holders
+            if self.queue_of(each) != queue
+            and market.borrows(self.queue_of(each), short)
+            and self._same_cohort(queue, self.queue_of(each))
+            and self._may(workload, each, queue)
+        ]
+        attempts = [(within, True)]
+        if others and all(market.used.get((queue, f), 0) < market.cells[queue, f].nominal for f in short):
+            own = not market.borrows(queue, asked, asked)
+            attempts = [(others + within, True)] if own else [(others + within, False), (within, True)]
+        found = (self._fewest(some, queue, asked, short, market.copy(), borrow=to) for some, to in attempts)
         return next((victims for victims in found if victims), [])
 
+    def _may(self, workload: Manifest, victim: Manifest, queue: str) -> bool:
+        """Whether the policies of a queue let a Workload evict another one."""
+        name = "withinClusterQueue" if self.queue_of(victim) == queue else "reclaimWithinCohort"
+        policy = self._policy(queue, name)
+        return policy == "Any" or (policy != "Never" and priority(victim) < priority(workload))
+
+    def _same_cohort(self, one: str, other: str) -> bool:
+        cohort = self.spec(one).get("cohortName")
+        return bool(cohort) and cohort == self.spec(other).get("cohortName")
+
     def _fewest(
-        self, candidates: Iterable[Manifest], queue: str, asked: Number, left: _Market, *, borrow: bool
+        self,
+        candidates: Iterable[Manifest],
+        queue: str,
+        asked: dict[str, Number],
+        short: set[str],
+        left: Market,
+        *,
+        borrow: bool,
     ) -> list[Manifest]:
         """Others' before one's own, the least important first, then those that were admitted last."""
 
@@ -228,20 +341,20 @@ class Kueue:
         found: list[Manifest] = []
         for each in sorted(sorted(candidates, key=_reserved_at, reverse=True), key=rank):
             theirs = self.queue_of(each)
-            if theirs != queue and not left.borrows(theirs):
+            if theirs != queue and not left.borrows(theirs, short):
                 continue
-            left.add(theirs, -usage(each))
+            left.add(theirs, usage_of(each), -1)
             found.append(each)
             if left.fits(queue, asked, borrow=borrow):
                 break
         else:
             return []
         for each in tuple(reversed(found[:-1])):
-            left.add(self.queue_of(each), usage(each))
+            left.add(self.queue_of(each), usage_of(each))
             if left.fits(queue, asked, borrow=borrow):
                 found.remove(each)
             else:
-                left.add(self.queue_of(each), -usage(each))
+                left.add(self.queue_of(each), usage_of(each), -1)
         return found
 
     def tell(self, workload: Manifest, *, admission: Any = None, **changes: tuple[str, str]) -> None:
@@ -257,48 +370,36 @@ class Kueue:
         self.server.change(WORKLOAD, now, status=status)
 
 
-_Plan = tuple[bool, tuple[int, str, str], Manifest, list[Manifest] | None]
-"""Whether it would borrow, its order, the Workload, and whom it preempts; None: it is inadmissible."""
+class Mode(IntEnum):
+    """How a flavor could be had, the best last."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
 
 
-@dataclass
-class _Market:
-    queues: dict[str, Queue]
-    used: dict[str, Number]
+class Plan(NamedTuple):
+    """What would become of a Workload."""
 
-    def copy(self) -> _Market:
-        return _Market(self.queues, dict(self.used))
-
-    def add(self, queue: str, amount: Number) -> None:
-        self.used[queue] = self.used.get(queue, 0) + amount
-
-    def borrows(self, queue: str) -> bool:
-        return queue in self.queues and self.used.get(queue, 0) > self.queues[queue].nominal
-
-    def would_borrow(self, queue: str, asked: Number) -> bool:
-        return queue in self.queues and self.used.get(queue, 0) + asked > self.queues[queue].nominal
-
-    def available(self, queue: str) -> Number:
-        own = self.queues.get(queue)
-        if own is None:
-            return -1
-        mine = [
-            each for each in self.queues.values() if each == own or (own.cohort and each.cohort == own.cohort)
-        ]
-        left = sum(each.nominal for each in mine) - sum(self.used.get(each.name, 0) for each in mine)
-        return min(left, own.nominal + (own.borrowing if own.cohort else 0) - self.used.get(queue, 0))
-
-    def fits(self, queue: str, asked: Number, *, borrow: bool) -> bool:
-        return self.available(queue) >= asked and (borrow or not self.would_borrow(queue, asked))
+    workload: Manifest
+    mode: Mode
+    flavors: dict[str, str] = {}  # noqa: RUF012  # never changed
+    asked: dict[str, Number] = {}  # noqa: RUF012
+    """Of each flavor."""
+    borrows: bool = False
+    victims: list[Manifest] = []  # noqa: RUF012
 
 
-def queue_of(found: Manifest) -> Queue:
-    """A ClusterQueue of one flavour of one resource."""
-    spec = found["spec"]
-    [quota] = spec["resourceGroups"][0]["flavors"][0]["resources"]
-    limit = quota.get("borrowingLimit")
-    borrowing = inf if limit is None else int(limit)
-    return Queue(found["metadata"]["name"], int(quota["nominalQuota"]), spec.get("cohortName", ""), borrowing)
+def _reserved(plan: Plan, market: Market, queue: str) -> dict[str, Number]:
+    """What nobody else gets in this cycle, for one that waits without victims."""
+    made = dict[str, Number]()
+    for flavor, amount in plan.asked.items():
+        cell, used = market.cells[queue, flavor], market.used.get((queue, flavor), 0)
+        limit = cell.nominal + (cell.borrowing if plan.borrows else 0) - used
+        made[flavor] = max(0, min(amount, limit))
+    return made
 
 
 def changed(found: Iterable[Manifest], changes: dict[str, tuple[str, str]], now: datetime) -> list[Manifest]:
@@ -324,18 +425,11 @@ def reserved(workload: Manifest) -> bool:
     return is_true(workload, "QuotaReserved")
 
 
-def needs(workload: Manifest) -> Number:
-    found: Number = 0
-    for each in workload["spec"]["podSets"]:
-        found += request(each["template"]["spec"]) * each["count"]
-    return found
-
-
 def priority(workload: Manifest) -> int:
     return int(workload["spec"].get("priority") or 0)
 
 
-def _order(workload: Manifest) -> tuple[int, str, str]:
+def order(workload: Manifest) -> tuple[int, str, str]:
     return -priority(workload), workload["metadata"]["creationTimestamp"], workload["metadata"]["name"]
 
 

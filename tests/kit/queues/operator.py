@@ -11,15 +11,20 @@ from typing import Any, Final, cast
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.pods import Server as DIServer
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.dijob import controller as dijobs
+from elasticjob.controllers.dijob.seen import Caches as DIJobCaches
 from elasticjob.controllers.elasticjob import controller as jobs
 from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
 from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
+from elasticjob.controllers.kueue.kinds.dijob import DIJobs
 from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
@@ -74,6 +79,15 @@ class Watch:
         self._waiting.append((self._last, event))
         loop.call_at(self._last, self._deliver)
 
+    def lose(self) -> None:
+        """The server does not have the kind any more."""
+        self.cache.served = False
+        self.begin([], self.cache.version)
+
+    def find(self) -> None:
+        """The server has the kind again."""
+        self.cache.served = True
+
     def stall(self, seconds: float) -> None:
         """Nothing comes for a while."""
         self._last = max(self._last, asyncio.get_running_loop().time() + seconds)
@@ -96,7 +110,7 @@ class Operator:
 
     def __init__(self, server: Server, chance: Random) -> None:
         self._server = server
-        made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, *KUEUES)}
+        made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, DIJOB, *KUEUES)}
         self.watches = {name: Watch(found, chance) for name, found in made.items()}
         caches = Caches(*(made[kind.resource] for kind in KINDS))
         clock, metrics = server.clock, metrics_of_all()
@@ -127,7 +141,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     client, now = cast(Client, server), server.clock.now
 
     def applier(manager: str) -> Applier:
-        return Applier(client, cast(Recorder, Nobody()), manager)
+        return Applier(client, cast(Recorder, Nobody()), manager, caches)
 
     orphans, provision = Orphans(client, caches, now), Provision("image", requests={"cpu": "1"})
 
@@ -136,7 +150,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         return spec
 
     workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
-    queues = Queues(workloads, locals_, clusters, flavors, cohorts)
+    queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=server.has_workloads)
     admission = Admission(queues, ElasticJobs(caches, master))
     counters = Counters(CollectorRegistry())
     served = Served(client, now)
@@ -148,11 +162,21 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
     reconcile_queue = queue.QueueReconciler(client, queues, admission.jobs, applier(queue.MANAGER), now)
+    found = DIJobCaches(made[DIJOB.resource], caches.pods, caches.services)
+    of_dijobs = Admission(queues, DIJobs(found.jobs, caches.pods))
+    reconcile_queue_of_dijobs = queue.QueueReconciler(
+        client, queues, of_dijobs.jobs, applier(queue.MANAGER), now
+    )
+    reconcile_dijobs = dijobs.DIJobReconciler(
+        found, applier(dijobs.MANAGER), now, DIServer(), counters.dijobs, admission=of_dijobs
+    )
     return [
         jobs.controller(reconcile_job, 2),
         nodes.controller(reconcile_nodes, 2),
         plans.controller(reconcile_plans, 2),
         queue.controller(reconcile_queue, 2),
+        queue.controller(reconcile_queue_of_dijobs, 2),
+        dijobs.controller(reconcile_dijobs, 2),
     ]
 
 

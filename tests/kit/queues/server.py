@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from elasticjob.api.resources import Amount
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock
@@ -33,12 +34,19 @@ class Server:
         self.writes = 0
         self.away = False
         self.webhook_away = False
+        self.halves = False
+        """Whether a webhook of others halves what pods ask for."""
+        self.uninstalled = False
+        """Whether the definition of Workloads is deleted."""
         self.trouble = 0.0
         """How likely a request fails."""
         self._born = 0
         self._kinds: dict[str, Kind[Any]] = {}
         self._heard: list[Heard] = []
         self._applied: dict[tuple[str, str, str], Manifest] = {}
+
+    async def has_workloads(self) -> bool:
+        return not self.uninstalled
 
     def listen(self, heard: Heard) -> None:
         self._heard.append(heard)
@@ -68,6 +76,7 @@ class Server:
             stored["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **stored.get("spec", {})}
         if kind.resource == POD.resource:
             stored["status"] = {"phase": "Pending"}
+            stored["spec"] = _halved(stored["spec"]) if self.halves else stored["spec"]
         return self._store(kind, None, stored)
 
     def change(self, kind: Kind[Any], old: Manifest, part: str = "", **fields: Any) -> Manifest:
@@ -246,6 +255,8 @@ class Server:
             raise ServerError(500, "InternalError", "etcdserver: request timed out")
         if self.webhook_away and kind.resource == WORKLOAD.resource and verb in ("create", "apply", "patch"):
             raise ServerError(500, "InternalError", 'failed calling webhook "vworkload.kb.io"')
+        if self.uninstalled and kind.resource == WORKLOAD.resource and verb == "create":
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
 
     async def _answered(self, kind: Kind[Any], stored: Manifest) -> Any:
         """The way back of an answer, which may be lost."""
@@ -268,6 +279,13 @@ class Server:
                 404, "NotFound", f"{kind.name} {name} not found", {"name": name, "kind": kind.plural}
             )
         return found
+
+
+def _halved(spec: Manifest) -> Manifest:
+    [container] = spec["containers"]
+    amount = Amount.parse(container["resources"]["requests"]["cpu"]).value * 500
+    made = {**container, "resources": {**container["resources"], "requests": {"cpu": f"{int(amount)}m"}}}
+    return {**spec, "containers": [made]}
 
 
 def _check_workload(old: Manifest, new: Manifest) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
 
-from benchmarks.chaos.quota import Number, holds, is_true, told, usage
+from benchmarks.chaos.quota import flavors, holds, is_true, request, told
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.queues.kueue import needs
+from tests.kit.queues.kueue import Mode, order
 from tests.kit.queues.world import TEAM, Broken, World, job
 
 QUIET: Final = 200.0
@@ -44,6 +45,8 @@ async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
             raise _broken(world, seed, "at rest", wrong)
         for each in world.jobs():
             world.server.remove(ELASTICJOB, each)
+        for each in world.server.every(DIJOB):
+            world.server.remove(DIJOB, each)
         for each in world.foreign():
             world.go(each["metadata"]["name"])
         await _rest(world, seed)
@@ -118,7 +121,33 @@ def at_rest(world: World) -> list[str]:
     if not wrong:
         for each in world.jobs():
             wrong += _about(world, each)
+        for each in world.server.every(DIJOB):
+            wrong += _about_players(world, each)
     return wrong
+
+
+def _about_players(world: World, found: Manifest) -> list[str]:
+    """Return what is wrong with a DIJob."""
+    name = found["metadata"]["name"]
+    every = _of(world, name)
+    bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
+    if found.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        mine = [each for each in every if holds(each)]
+        return [f"DIJob {name} is over, and {_names(mine)} hold quota"] if mine else []
+    if len(bases) != 1:
+        return [f"DIJob {name} has the bases {_names(bases)}"]
+    [base] = bases
+    if not base["spec"].get("active", True):
+        return []
+    if not holds(base):
+        stands = _is_next(world, base) and _fits(world, base, with_slices=True)
+        return [f"DIJob {name} waits, though quota for it is idle or surplus: {told(base)}"] if stands else []
+    players = [each for each in world.players() if each["metadata"]["name"].startswith(f"{name}-")]
+    gated = [each for each in players if each["spec"].get("schedulingGates")]
+    crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
+    if gated and not crowded and _would_grow(world, base, 1, "coordinator"):
+        return [f"{len(gated)} players of DIJob {name} wait, though quota is idle"]
+    return []
 
 
 def _about(world: World, found: Manifest) -> list[str]:
@@ -142,8 +171,8 @@ def _about(world: World, found: Manifest) -> list[str]:
     if not holds(base):
         live = [each for each in pods if each["status"]["phase"] == "Running"]
         wrong = [f"job {name} has no quota, and pods"] if live else []
-        if (idle := _idle(world, base, with_slices=True)) >= needs(base):
-            wrong.append(f"job {name} waits, though {idle} is idle or surplus: {told(base)}")
+        if _is_next(world, base) and _fits(world, base, with_slices=True):
+            wrong.append(f"job {name} waits, though quota for it is idle or surplus: {told(base)}")
         return wrong
     if any("reclaimablePods" in each["status"] for each in every):
         return []  # a pod that has succeeded and is deleted waits until the base is renewed
@@ -174,9 +203,29 @@ def _about_size(
     if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
         wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    if asked - have >= unit and not crowded and _idle(world, base) >= unit:
-        wrong.append(f"job {name} has {have} of {asked} nodes, though {_idle(world, base)} is idle")
+    if asked - have >= unit and not crowded and _would_grow(world, base, unit, "worker"):
+        wrong.append(f"job {name} has {have} of {asked} nodes, though quota is idle")
     return wrong
+
+
+def _would_grow(world: World, base: Manifest, count: int, role: str) -> bool:
+    """Whether Kueue would admit so many more pods of a role now, in their flavor, after all that wait."""
+    [pods] = (each for each in base["spec"]["podSets"] if each["name"] == role)
+    about = {**base["metadata"], "creationTimestamp": "9999"}
+    lower = (base["spec"].get("priority") or 0) - 1
+    more = {**base, "metadata": about, "spec": {**base["spec"], "priority": lower}}
+    idle = world.kueue.market(world.kueue.counted())
+    left = idle.available(world.kueue.queue_of(base), flavors(base)[role])
+    return _is_next(world, more) and left >= request(pods["template"]["spec"]) * count
+
+
+def _is_next(world: World, workload: Manifest) -> bool:
+    """Whether Kueue would look at a Workload: of a StrictFIFO queue, at the first one alone."""
+    queue = world.kueue.queue_of(workload)
+    if world.kueue.spec(queue).get("queueingStrategy") != "StrictFIFO":
+        return True
+    waiting = (each for each in _pending(world) if world.kueue.queue_of(each) == queue)
+    return all(order(workload) <= order(each) for each in waiting)
 
 
 def wanted(found: Manifest, resource: Manifest) -> int:
@@ -195,6 +244,7 @@ def _pending(world: World) -> list[Manifest]:
         each
         for each in world.server.every(WORKLOAD)
         if not is_true(each, "QuotaReserved")
+        and each["metadata"]["name"] not in world.kueue.refused
         and each["spec"].get("active", True)
         and SLICE not in each["metadata"].get("labels", {})
         and not is_true(each, "Finished")
@@ -202,21 +252,15 @@ def _pending(world: World) -> list[Manifest]:
 
 
 def _could(world: World, workload: Manifest) -> bool:
-    """Whether a Workload would fit into empty queues."""
-    queue = world.kueue.queues()[world.kueue.queue_of(workload)]
-    total = sum(each.nominal for each in world.kueue.queues().values())
-    return needs(workload) <= min(total, queue.nominal + queue.borrowing)
+    """Whether a Workload would be admitted into empty queues."""
+    return world.kueue.plan(workload, world.kueue.market(()), []).mode is Mode.FIT
 
 
-def _idle(world: World, workload: Manifest, *, with_slices: bool = False) -> Number:
-    """What a Workload could get, if slices were given back too."""
-    counted = [e for e in world.server.every(WORKLOAD) if holds(e)]
-    kept = [e for e in counted if not (with_slices and SLICE in e["metadata"].get("labels", {}))]
-    queues = world.kueue.queues()
-    own = queues[world.kueue.queue_of(workload)]
-    used = sum(usage(e) for e in kept)
-    mine = sum(usage(e) for e in kept if world.kueue.queue_of(e) == own.name)
-    return min(sum(q.nominal for q in queues.values()) - used, own.nominal + own.borrowing - mine)
+def _fits(world: World, workload: Manifest, *, with_slices: bool = False) -> bool:
+    """Whether a Workload would be admitted now, or if slices were given back."""
+    every = world.kueue.counted()
+    kept = [e for e in every if not (with_slices and SLICE in e["metadata"].get("labels", {}))]
+    return world.kueue.plan(workload, world.kueue.market(kept), []).mode is Mode.FIT
 
 
 def at_the_end(world: World) -> list[str]:
@@ -257,6 +301,7 @@ def _arrive(world: World) -> None:
             unit=unit,
             master=chance.random() < 0.25,
             priority="high" if chance.random() < 0.2 else "",
+            spot=chance.random() < 0.3,
         )
     )
 
@@ -283,7 +328,56 @@ def _plan(world: World) -> None:
 def _come(world: World) -> None:
     chance = world.chance
     priority = chance.choice((-5, 0, 0, 5))
-    world.come(f"f{chance.randint(0, 2)}", chance.choice("ab"), chance.randint(1, 5), priority)
+    spot = chance.random() < 0.3
+    world.come(f"f{chance.randint(0, 2)}", chance.choice("ab"), chance.randint(1, 5), priority, spot=spot)
+
+
+def _hopeless(world: World) -> None:
+    """One tenant's Workloads that no queue can ever admit, before all others."""
+    queue = world.chance.choice("ab")
+    for number in range(world.chance.choice((1, 9))):
+        world.come(f"h{number}", queue, 99, 9)
+
+
+def _autoscale(world: World) -> None:
+    world.autoscale(_any(world, JOBRESOURCE), world.chance.randint(1, 7))
+
+
+def _change_queue(world: World) -> None:
+    """A user names another queue, where no webhook refuses it."""
+    if found := world.server.found(ELASTICJOB, _any(world, ELASTICJOB), TEAM):
+        labels = {**found["metadata"]["labels"], "kueue.x-k8s.io/queue-name": world.chance.choice("ab")}
+        world.server.change(ELASTICJOB, found, metadata={**found["metadata"], "labels": labels})
+
+
+def _refuse(world: World) -> None:
+    """Kueue does not admit a Workload for a reason that cannot be read."""
+    if found := world.foreign():
+        world.kueue.refused.add(world.chance.choice(found)["metadata"]["name"])
+
+
+def _play(world: World) -> None:
+    world.play(f"d{world.chance.randint(0, 1)}", world.chance.choice("ab"))
+
+
+def _add_players(world: World) -> None:
+    if name := _any(world, DIJOB):
+        world.add_players(name, world.chance.randint(1, 3))
+
+
+def _remove_player(world: World) -> None:
+    if found := world.players():
+        world.delete_pod(world.chance.choice(found)["metadata"]["name"])
+
+
+def _end_play(world: World) -> None:
+    if found := world.server.every(DIJOB):
+        world.server.remove(DIJOB, world.chance.choice(found))
+
+
+def _change_pods(world: World) -> None:
+    """An admission webhook of others changes what pods ask for, or does so no more."""
+    world.server.halves = not world.server.halves
 
 
 def _go(world: World) -> None:
@@ -356,6 +450,15 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     ("a job is deleted", lambda world: world.delete_job(_any(world, ELASTICJOB))),
     *(("another Workload comes", _come),) * 3,
     *(("another Workload goes", _go),) * 2,
+    ("hopeless Workloads come", _hopeless),
+    *(("an autoscaler resizes", _autoscale),) * 2,
+    ("a webhook changes pods", _change_pods),
+    ("a user names another queue", _change_queue),
+    ("Kueue refuses a Workload", _refuse),
+    ("a DIJob arrives", _play),
+    *(("players come", _add_players),) * 2,
+    ("a player goes", _remove_player),
+    ("a DIJob is deleted", _end_play),
     ("a Workload is deactivated or activated", _activate),
     ("a queue stops", _stop),
     *(("the queues go on", _go_on),) * 2,

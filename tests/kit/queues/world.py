@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.chaos import quota
 from benchmarks.chaos.quota import is_true
+from elasticjob.api.diengine import names as di
+from elasticjob.api.diengine import pods
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import (
     CLUSTER_QUEUE,
@@ -31,6 +37,8 @@ from tests.kit.queues.operator import Operator
 from tests.kit.queues.server import Server
 
 TEAM: Final = "ml"
+SPOT: Final = "spot"
+TOLERATION: Final = {"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}
 
 
 class Broken(AssertionError):
@@ -59,15 +67,31 @@ class World:
         for name in ("n1", "n2", "n3"):
             self.server.put(NODE, node(name))
         self.server.put(FLAVOR, queues.flavor())
+        self.server.put(FLAVOR, spot_flavor())
         for name in ("a", "b"):
-            more: Manifest = {"cohort": "c"}
-            made = queues.cluster_queue(name, {"cpu": str(self.chance.randint(2, 5))}, **more)
-            if self.chance.random() < 0.3:
-                made["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "1"
-            self.server.put(CLUSTER_QUEUE, made)
+            self.server.put(CLUSTER_QUEUE, self._queue(name))
             self.server.put(LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
         self.server.put(WORKLOAD_PRIORITY_CLASS, queues.priority("high", 10))
         self._checks = True
+
+    def _queue(self, name: str) -> Manifest:
+        """A ClusterQueue as administrators make them: flavors, limits, strategy, policies."""
+        chance = self.chance
+
+        def quota(flavor: str) -> Manifest:
+            found = {"name": "cpu", "nominalQuota": str(chance.randint(2, 5))}
+            found |= {"borrowingLimit": "1"} if chance.random() < 0.3 else {}
+            found |= {"lendingLimit": "1"} if chance.random() < 0.2 else {}
+            return {"name": flavor, "resources": [found]}
+
+        flavors = chance.choice((("default",),) * 3 + (("default", SPOT), (SPOT, "default")))
+        made = queues.cluster_queue(name, {"cpu": "0"}, cohort="c")
+        spec = made["spec"]
+        spec["resourceGroups"][0]["flavors"] = [quota(flavor) for flavor in flavors]
+        spec |= {"queueingStrategy": "StrictFIFO"} if chance.random() < 0.2 else {}
+        if chance.random() < 0.2:  # as Kueue has it where a queue says nothing
+            spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
+        return made
 
     # what follows from each change
 
@@ -90,7 +114,7 @@ class World:
         found = quota.breaches(
             self.server.every(POD),
             self.server.every(WORKLOAD),
-            self.kueue.queues().values(),
+            self.kueue.cells().values(),
             self.excused,
         )
         for each in found:
@@ -131,6 +155,13 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
+    def uninstall_kueue(self) -> None:
+        """With its definitions all of its objects go, as far as finalizers let them."""
+        self.kueue.up, self.server.uninstalled = False, True
+        for kind in (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR):
+            for each in self.server.every(kind):
+                self.server.remove(kind, each)
+
     def _workload_changed(self, new: Manifest | None) -> None:
         """Others give back what is taken from them, when their pods have left."""
         if new is None:
@@ -165,9 +196,10 @@ class World:
         if new is None:
             return
         name, uid = new["metadata"]["name"], new["metadata"]["uid"]
-        if old is None:
+        waited = old is None or old["spec"].get("schedulingGates")
+        if waited and not new["spec"].get("schedulingGates"):
             self._later(0.05, 2, self._starts, name, uid)
-        elif "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
+        if old and "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
             self._later(0.05, 4, self._leaves, name, uid)
 
     def _pod(self, name: str, uid: str) -> Manifest | None:
@@ -232,6 +264,28 @@ class World:
         if self.server.found(ELASTICJOB, made["metadata"]["name"], TEAM) is None:
             self.server.put(ELASTICJOB, made)
 
+    # a DIJob, and what di-server does
+
+    def play(self, name: str, queue: str) -> None:
+        """A DIJob comes."""
+        if self.server.found(DIJOB, name, TEAM) is None:
+            self.server.put(DIJOB, dijob(name, queue))
+
+    def add_players(self, name: str, count: int) -> None:
+        """Its coordinator, which runs, asks for collectors."""
+        found = self.server.found(DIJOB, name, TEAM)
+        mine = [p for p in self.server.every(POD) if p["metadata"]["name"] == di.coordinator(name)]
+        if found and [p["status"]["phase"] for p in mine] == ["Running"]:
+            made = DIJOB.decode(msgspec.json.encode(found))
+            for number in range(count):
+                one = f"{name}-collector-{self.server.version}-{number}"
+                template = found["spec"]["collector"]["template"]
+                self.server.put(POD, pods.pod(made, di.Role.COLLECTOR, one, pods.Server(), template))
+
+    def players(self) -> list[Manifest]:
+        """The collectors that are there."""
+        return [p for p in self.server.every(POD) if "-collector-" in p["metadata"]["name"]]
+
     def change_job(self, name: str, **spec: Any) -> None:
         if found := self.server.found(ELASTICJOB, name, TEAM):
             self.server.change(ELASTICJOB, found, spec={**found["spec"], **spec})
@@ -261,11 +315,21 @@ class World:
             self.excused.add(name)
         self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
 
-    def come(self, name: str, queue: str, cpu: int, priority: int) -> None:
+    def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
         """A plain Workload of someone else."""
         if self.server.found(WORKLOAD, name, TEAM) is None:
             made = queues.workload(name, TEAM, queue, cpu, {"cpu": "1"}, priority=priority)
+            if spot:
+                made["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [TOLERATION]
             self.server.put(WORKLOAD, made)
+
+    def autoscale(self, name: str, replicas: int) -> None:
+        """An autoscaler writes the JobResource's scale subresource."""
+        if found := self.server.found(JOBRESOURCE, name, TEAM):
+            roles = found["spec"]["replicaResourceSpecs"]
+            worker = {**roles["worker"], "replicas": replicas}
+            sizes = {**roles, "worker": worker}
+            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicaResourceSpecs": sizes})
 
     def go(self, name: str) -> None:
         if found := self.server.found(WORKLOAD, name, TEAM):
@@ -276,11 +340,10 @@ class World:
         assert found is not None
         self.server.change(kind, found, spec={**found["spec"], "stopPolicy": policy})
 
-    def resize_queue(self, name: str, cpu: int) -> None:
-        """Give a queue other quota, without a limit on what it borrows."""
-        found = self.server.found(CLUSTER_QUEUE, name)
+    def set_queue(self, made: Manifest) -> None:
+        """Give a ClusterQueue another spec."""
+        found = self.server.found(CLUSTER_QUEUE, made["metadata"]["name"])
         assert found is not None
-        made = queues.cluster_queue(name, {"cpu": str(cpu)}, cohort="c")
         self.server.change(CLUSTER_QUEUE, found, spec=made["spec"])
 
     def lose(self, machine: str) -> None:
@@ -308,6 +371,13 @@ class World:
             self.server.remove(POD, pod)
 
 
+def spot_flavor() -> Manifest:
+    """Machines that only pods that tolerate it get."""
+    made = queues.flavor(SPOT, {"pool": SPOT})
+    made["spec"]["nodeTaints"] = [{"key": SPOT, "value": "true", "effect": "NoSchedule"}]
+    return made
+
+
 def node(name: str) -> Manifest:
     conditions = [{"type": "Ready", "status": "True"}]
     return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"cpu": "64"}}}
@@ -323,12 +393,13 @@ def job(
     unit: int = 1,
     master: bool = False,
     priority: str = "",
+    spot: bool = False,
 ) -> Manifest:
     container = {"name": "main", "image": "trainer", "resources": {"requests": {"cpu": "1"}}}
     worker: Manifest = {
         "replicas": replicas,
         "minReplicas": least,
-        "template": {"spec": {"containers": [container]}},
+        "template": {"spec": {"containers": [container], **({"tolerations": [TOLERATION]} if spot else {})}},
     }
     worker |= {} if most is None else {"maxReplicas": most}
     labels = {"kueue.x-k8s.io/queue-name": queue}
@@ -337,6 +408,15 @@ def job(
     spec |= {} if unit == 1 else {"nodeUnit": unit}
     spec |= {} if master else {"distributionStrategy": "Local"}
     return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
+
+
+def dijob(name: str, queue: str) -> Manifest:
+    """A coordinator; what it asks di-server for comes later."""
+    container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    role = {"template": {"spec": {"containers": [container]}}}
+    about = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
+    return {"metadata": about, "spec": spec}
 
 
 def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:

@@ -121,6 +121,15 @@ async def test_a_change_of_the_object_of_an_owned_one_and_of_a_watched_one_all_l
         assert it.runs == [A, B, key("c")]
 
 
+async def test_a_watched_kind_that_comes_or_goes_leads_to_a_run_of_each_key() -> None:
+    async with bench() as it:
+        await it.changed(item("a"), item("b"))
+        for served in (True, False, False, True):
+            it.nodes.served = served
+            await it.clock.settle()
+        assert it.runs == [A, B] * 3
+
+
 async def test_a_watch_may_leave_out_changes() -> None:
     async with bench(watches=((NODE, lambda _: [A], generation_changed),)) as it:
         for version, generation, runs in ((1, 1, 1), (2, 1, 1), (3, 2, 2)):

@@ -202,7 +202,7 @@ def test_a_worker_whose_grace_was_too_short_is_named_once_and_costs_no_restart()
     assert (game.job.restarts, game.job.nodes["node-1"].failure) == (0, why)
     assert game.job.version > version
     game.ask(failure("node-0", code=-9, final=False))
-    assert (game.job.restarts, len(game.job.health.findings)) == (1, 1)
+    assert (game.job.restarts, len(game.job.health.findings)) == (1, 2)
 
 
 def test_trouble_with_checkpoints_is_over_when_one_is_stored() -> None:
@@ -610,7 +610,7 @@ def test_node_that_spent_its_restarts_enters_no_world_and_is_told_of() -> None:
     game = failing(1, 1)
     assert game.names() == ["node-0"]
     assert game.job.nodes["node-1"].joined is None
-    [finding] = game.job.health.findings
+    [finding] = game.found
     assert finding.message == (
         "node-1 takes part no more: it failed 2 times (restartCount 1): "
         "worker 0 ended with exit code 1: ValueError: no"

@@ -65,7 +65,7 @@ def test_a_script_of_1_2_or_4_nodes_keeps_its_world_of_2_until_there_are_4(
         assert game.order("node-0") is Order.TRAIN
     held = "node-2 is held back: worlds of 3 nodes failed when it came"
     assert game.orders("node-2", "third").reason.endswith(held)
-    (found,) = game.job.health.findings
+    (found,) = game.found
     assert (found.reason, found.message.partition(";")[0]) == (Kind.HELD_BACK, held)
     cut_in(game, enter, "node-3")
     game.wait(1, *NODES)
@@ -164,11 +164,11 @@ def test_a_plain_world_that_ran_is_formed_again_whoever_is_relaunched(back: list
         assert len(game.names()) < 3
         number = game.job.round
     assert game.now - start < holding.AGAIN
-    held = [each for each in game.job.health.findings if each.reason is Kind.HELD_BACK]
+    held = [each for each in game.found if each.reason is Kind.HELD_BACK]
     assert [(each.about, each.until) for each in held] == [("node-2", None)]
     assert "node-2 is held back: worlds of 3 nodes failed when it came" in held[0].message
     game.wait(600, *game.job.nodes)
-    assert [bool(each.until) for each in game.job.health.findings] == [True]
+    assert [bool(each.until) for each in game.found] == [True]
 
 
 def test_older_members_that_are_made_again_are_waited_for() -> None:
@@ -198,12 +198,12 @@ def test_where_nobody_came_a_finding_names_the_size(enter: Callable[..., Join]) 
         assert game.names() == NODES[:2]
         fails(game, enter, *NODES[:2])
     assert not any(node.spoilt for node in game.job.nodes.values())
-    (found,) = game.job.health.findings
+    (found,) = game.found
     assert (found.reason, found.about, found.until) == (Kind.FAILS_AT_START, "2 nodes", None)
     assert found.message.startswith("worlds of 2 nodes fail at their start; node-0: ")
     trains(game, *NODES[:2])
     game.tick()
-    assert game.job.health.findings[0].until
+    assert game.found[0].until
 
 
 ENDS: dict[str, Callable[[Played], object]] = {
@@ -228,10 +228,10 @@ def test_a_finding_closes_when_nobody_is_held_back(how: Callable[[Played], objec
     fails(game, plain, *NODES[:3])
     trains(game, *NODES[:2])
     game.tick()
-    assert not game.job.health.findings[0].until
+    assert not game.found[0].until
     how(game)
     game.tick()
-    assert [bool(each.until) for each in game.job.health.findings] == [True]
+    assert [bool(each.until) for each in game.found] == [True]
 
 
 def test_a_node_that_is_held_back_again_is_told_again() -> None:
@@ -244,7 +244,7 @@ def test_a_node_that_is_held_back_again_is_told_again() -> None:
     game.tick()
     cut_in(game, plain, "node-2", life="second")
     game.tick()
-    assert [(each.about, each.until) for each in game.job.health.findings] == [("node-2", None)]
+    assert [(each.about, each.until) for each in game.found] == [("node-2", None)]
     game.ask(watch("node-0"), leave("node-0", game.job.round), plain("node-1", after=game.job.round))
     game.wait(1, "node-1", "node-2")
     trains(game, "node-1", "node-2")

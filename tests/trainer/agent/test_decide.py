@@ -11,7 +11,7 @@ import pytest
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
 from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Tell
-from elasticjob.trainer.agent.decide import again_at, decide, describe_world, still_saving
+from elasticjob.trainer.agent.decide import again_at, decide, describe_world, failure_of, still_saving
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Dismissed,
@@ -549,6 +549,34 @@ def test_start_that_fails_in_the_same_way_everywhere_is_told_from_one_that_may_n
     code: int, last: str, reason: str
 ) -> None:
     assert failing(Recovery.RESTART, (code, last), (code, last)).did[-1] == f"exit {code} {reason}"
+
+
+@pytest.mark.parametrize(
+    ("end", "tries", "way", "anywhere"),
+    [
+        (Ended(0, 1, "[rank1]: ValueError: 3 of 0x7f1c at 1.5"), 2, "ValueError: # of # at #", True),
+        (Ended(0, 1, "RuntimeError: boom"), 2, "RuntimeError: boom", True),
+        (Ended(0, 1, "RuntimeError: boom"), 0, "RuntimeError: boom", False),
+        (Ended(0, 2, "RuntimeError: boom"), 2, "RuntimeError: boom", False),
+        (Ended(0, 1, "ConnectionRefusedError: [Errno 111] Connection refused"), 2, None, False),
+        (Ended(0, 1, "RuntimeError: CUDA error: device is busy"), 2, None, False),
+        (Ended(0, 1, "OSError: [Errno 28] No space left on device"), 2, None, False),
+        (Ended(0, 1, "torch.distributed.DistBackendError: NCCL error in: x.cpp:7"), 2, None, False),
+        (Ended(0, -11), 2, "", False),
+    ],
+)
+def test_an_exception_is_the_same_without_what_varies_and_may_be_a_machines(
+    end: Ended, tries: int, way: str | None, *, anywhere: bool
+) -> None:
+    story = Story(Recovery.RESTART, tries=tries)
+    story.then(WarmReady())
+    story.then(formed(1, "a"))
+    story.then(replace(end, frame="train.py:7 in main"))
+    told = failure_of(story.group, story.group.failures[-1])
+    where = (told.number, told.restarts, told.workers, told.frame)
+    assert (told.anywhere, where) == (anywhere, (1, 1, 1, "train.py:7 in main"))
+    if way is not None:
+        assert told.way == f"{way} train.py:7 in main".strip()
 
 
 def test_two_different_errors_are_no_sure_sign() -> None:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, reason
+from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, frame, reason
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -61,7 +61,16 @@ class Stream:
     @property
     def reason(self) -> str:
         """The line that says why the worker ended."""
-        return reason([line.decode(errors="replace") for line in self._tail])
+        return reason(self._last_lines)
+
+    @property
+    def frame(self) -> str:
+        """The frame in which it raised its last exception, empty without one."""
+        return frame(self._last_lines)
+
+    @property
+    def _last_lines(self) -> list[str]:
+        return [line.decode(errors="replace") for line in self._tail]
 
     def drained(self, patience: float) -> bool:
         """Wait until everything was forwarded; False if that takes longer than `patience` seconds."""
@@ -125,7 +134,7 @@ def let_go(sink: BinaryIO) -> None:
 class Inherited:
     """The agent's own output as a worker's, so that a terminal stays one; nothing of it is kept."""
 
-    reason = ""
+    reason, frame = "", ""
 
     def __init__(self, output: int) -> None:
         self.write = os.dup(output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from os.path import basename
 from typing import Final
 
 from elasticjob.trainer.agent.group import PEERS
@@ -31,6 +32,9 @@ LINKS: Final = (
 )
 CAUGHT: Final = re.compile(r"Caught \w+ in DataLoader worker")
 LONGEST: Final = 400  # lines of a traceback that are held back
+FRAME: Final = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
+OTHERS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen |/elasticjob/trainer/")
+"""Files whose frames are not the program's own."""
 
 
 def without_rank(line: str) -> str:
@@ -54,6 +58,17 @@ def reason(lines: Sequence[str]) -> str:
             return with_detail(ends[0], own[own.index(ends[0], at + 1) + 1 :]) if ends else own[-1].strip()
     left = [line for line in own if not line[0].isspace()] or own
     return left[-1].strip() if left else ""
+
+
+def frame(lines: Sequence[str]) -> str:
+    """Return the last frame of the last traceback that is the program's own, empty without a traceback."""
+    own = [without_rank(line).rstrip() for line in lines]
+    starts = [at for at, line in enumerate(own) if line.startswith(TRACEBACK)]
+    after = own[starts[-1] + 1 :] if starts else []
+    end = next((at for at, line in enumerate(after) if line and not line[0].isspace()), len(after))
+    frames = [found for line in after[:end] if (found := FRAME.match(line))]
+    mine = [each for each in frames if not OTHERS.search(each["file"])] or frames
+    return f"{basename(mine[-1]['file'])}:{mine[-1]['line']} in {mine[-1]['function']}" if mine else ""
 
 
 def with_detail(error: str, after: Sequence[str]) -> str:

@@ -405,7 +405,7 @@ class Workers:
             async with asyncio.timeout(LAST_WORDS):
                 await process.quiet.wait()
         said = recorded_error(process.error_file) or process.err.reason
-        self._emit(Ended(process.slot, code, process.refused or said))
+        self._emit(Ended(process.slot, code, process.refused or said, frame=process.err.frame))
 
     def _hear(self, process: Process) -> None:
         """Read a worker's messages; a worker that violates the protocol is killed."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.trainer.agent.processes.logs import Stream
-from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, headline, reason
+from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, frame, headline, reason
 from tests.kit.waiting import PATIENCE
 
 ELOG = "[E1127 12:00:00.123456789 TCPStoreLibUvBackend.cpp:1303] [c10d] loop cleanup didn't work"
@@ -145,3 +145,22 @@ def test_a_stream_folds_what_it_shows_and_keeps_all_in_the_file(tmp_path: Path, 
     assert file.read_text() == f"one\n{GLOO}\ntwo\n"
     assert len(told) == 1
     assert "Connection closed by peer" in stream.reason
+
+
+HERE = 'Traceback (most recent call last):\n  File "/x/train.py", line 7, in main\n    f(x)\n    ~^^^\n'
+TORCH = '  File "/usr/lib/python3.11/site-packages/torch/nn.py", line 3, in forward\n    y()\n'
+
+
+@pytest.mark.parametrize(
+    ("output", "where"),
+    [
+        (f"{HERE}ValueError: no", "train.py:7 in main"),
+        (f"{HERE}{TORCH}RuntimeError: mat1\n{ELOG}", "train.py:7 in main"),
+        (ranked(f"{HERE}{TORCH}RuntimeError: mat1"), "train.py:7 in main"),
+        (f"{GLOO}\n{CHAIN}{HERE}ValueError: no", "train.py:7 in main"),
+        (f"Traceback (most recent call last):\n{TORCH}RuntimeError: no", "nn.py:3 in forward"),
+        ("train.py: error: no such flag", ""),
+    ],
+)
+def test_the_frame_is_the_programs_own_last_one(output: str, where: str) -> None:
+    assert frame(output.split("\n")) == where
