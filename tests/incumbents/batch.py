@@ -45,6 +45,23 @@ SPENT: Final = "an index has failed for good"
 TOLD: Final = "a pod that is deleted and exits with 0"
 BESIDE: Final = "containers beside the main one"
 IN_PLACE: Final = "`restartPolicy: OnFailure` of the pod"
+UNCOUNTED: Final = (
+    "backoffLimit *",
+    "*podFailurePolicy *",
+    "deadline *",
+    "running pod *",
+    "machine of *",
+    "* the kubelet",
+    "node: deleted*",
+    "*others' finalizer on a pod that is deleted",
+    "node: podReplacementPolicy Failed",
+    "node: killed at the deadline of the job",
+    "node: out of memory",
+    "node: exits 137 *",
+    "node: its own *",
+    "node: no such image",
+)
+"""Stories in which a Job counts pods that are taken away, or that its own end stops."""
 RESUMED: Final = "`activeDeadlineSeconds` and `suspend`"
 EXPLAINED: Final = (
     Explained("deadline of a job that was suspended", "*", RESUMED),
@@ -63,7 +80,7 @@ EXPLAINED: Final = (
     Explained("suspended while it backs off", "look 1", FASTER),
     Explained("node: an init container fails", "* of index ?", FASTER),
     Explained("node: no such program", "*", FASTER),
-    Explained("*", "counted", BLAME),
+    *(Explained(stories, "counted", BLAME) for stories in UNCOUNTED),
 )
 """Stories and keys that are different, and the row of the page that says why."""
 
