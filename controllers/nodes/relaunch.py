@@ -272,7 +272,8 @@ class Node:
     @property
     def machines_to_leave(self) -> tuple[str, ...]:
         """Machines on which a life of this node was over soon, for which its program is not to blame."""
-        ended = (life for life in self.lives if life.ended and life.machine and life.is_short)
+        alone = (life for life in self.lives if life.machine and not life.terminating)
+        ended = (life for life in alone if life.ended and life.is_short)
         return tuple(
             sorted({life.machine for life in ended if life.ended and life.ended.consequence.rather_elsewhere})
         )
