@@ -4,7 +4,7 @@ A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod tha
 
     a pod that runs, or will, keeps its place              → RUNS
     the node has succeeded, and its policy is not Always   → DONE
-    a pod on its way out holds it until it is gone         → LEAVES    (but not if it is lost)
+    a pod on its way out holds it while a container runs   → LEAVES    (but not if it is lost)
     the last life failed, and policy or budget say no more → SPENT
     the last life is over, and its pause is not            → PAUSES    (until `due`)
     anything else                                          → DUE       (make the next life now)
@@ -107,7 +107,7 @@ class Life:
     ready: bool = False
     addressed: bool = False  # it has an IP
     terminating: bool = False
-    deleted_at: datetime | None = None  # when it was told to end, if it is terminating
+    deleted_at: datetime | None = None  # when it was told to end, if that is known
     lost: bool = False  # its machine is no longer in the cluster, or it is given up
     given_up: datetime | None = None  # when it is lost: it is being deleted where the machine does not report
     machine: str = ""
@@ -272,7 +272,8 @@ class Node:
     @property
     def machines_to_leave(self) -> tuple[str, ...]:
         """Machines on which a life of this node was over soon, for which its program is not to blame."""
-        ended = (life for life in self.lives if life.ended and life.machine and life.is_short)
+        alone = (life for life in self.lives if life.machine and not life.terminating)
+        ended = (life for life in alone if life.ended and life.is_short)
         return tuple(
             sorted({life.machine for life in ended if life.ended and life.ended.consequence.rather_elsewhere})
         )
@@ -301,10 +302,12 @@ class Node:
             return Standing.RUNS
         if self.succeeded and policy.restart is not RestartPolicy.ALWAYS:
             return Standing.DONE
-        if alive or (self.latest and self.latest.terminating and not self.latest.lost):
+        if alive or (self.latest and self.latest.terminating and not (self.latest.lost or self.latest.over)):
             return Standing.LEAVES
         if self.is_spent(policy):
             return Standing.SPENT
+        if self.latest and self.latest.terminating and self.latest.ended:
+            return Standing.DUE
         return Standing.PAUSES if self.due(now) > now else Standing.DUE
 
     def is_spent(self, policy: Policy) -> bool:
@@ -422,7 +425,7 @@ def life_of(
         ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
         addressed=bool(pod.status.pod_ip),
         terminating=leaves_at is not None,
-        deleted_at=leaves_at - grace if leaves_at else None,
+        deleted_at=leaves_at - grace if leaves_at and grace else None,
         lost=bool(machine) and machine not in machines,
         given_up=after(leaves_at, SILENCE) if leaves_at and machine in silent else None,
         machine=machine,

@@ -24,7 +24,7 @@ from hack.cluster.node import Node
 from hack.cluster.oci import Store
 from hack.cluster.place import Place
 from tests.incumbents.batch_play import Side
-from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Oracle, Play, Seen
+from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Explained, Oracle, Play, Seen
 from tests.incumbents.watched import operator, watched
 from tests.kit.waiting import until
 
@@ -37,6 +37,52 @@ NOT_PLAYED: Final = {
     "selector": "the same",
 }
 """Fields of JobSpec that no story has, and why."""
+
+SUCCESSORS: Final = "successors of index *"
+FASTER: Final = "a pod fails"
+BLAME: Final = "failures that count"
+SPENT: Final = "an index has failed for good"
+TOLD: Final = "a pod that is deleted and exits with 0"
+BESIDE: Final = "containers beside the main one"
+IN_PLACE: Final = "`restartPolicy: OnFailure` of the pod"
+UNCOUNTED: Final = (
+    "backoffLimit *",
+    "*podFailurePolicy *",
+    "deadline *",
+    "running pod *",
+    "machine of *",
+    "* the kubelet",
+    "node: deleted*",
+    "*others' finalizer on a pod that is deleted",
+    "node: podReplacementPolicy Failed",
+    "node: killed at the deadline of the job",
+    "node: out of memory",
+    "node: exits 137 *",
+    "node: its own *",
+    "node: no such image",
+)
+"""Stories in which a Job counts pods that are taken away, or that its own end stops."""
+RESUMED: Final = "`activeDeadlineSeconds` and `suspend`"
+EXPLAINED: Final = (
+    Explained("deadline of a job that was suspended", "*", RESUMED),
+    Explained("maxFailedIndexes", "*", SPENT),
+    Explained("backoffLimitPerIndex", "look 1", SPENT, "*'Failed'*"),
+    Explained("node: restarted in its pod", "*", IN_PLACE),
+    Explained("node: another container *", "*", BESIDE),
+    Explained("node: podFailurePolicy FailIndex", "*", "`FailIndex`"),
+    Explained("node: deleted with grace, saves*", "*", TOLD),
+    Explained("machine of *", SUCCESSORS, "a machine is gone", "[[]'before the end'[]]"),
+    Explained("*others' finalizer on a pod that is deleted", "look 1", "a pod that is deleted |"),
+    Explained("running pod *", SUCCESSORS, "a pod that is deleted |", "[[]'at once'[]]"),
+    Explained("*", SUCCESSORS, FASTER, "[[]'at once'*"),
+    Explained("backoffLimit over all indexes", "* of index 0", FASTER),
+    Explained("suspended while it backs off", "* index 0", FASTER),
+    Explained("suspended while it backs off", "look 1", FASTER),
+    Explained("node: an init container fails", "* of index ?", FASTER),
+    Explained("node: no such program", "*", FASTER),
+    *(Explained(stories, "counted", BLAME) for stories in UNCOUNTED),
+)
+"""Stories and keys that are different, and the row of the page that says why."""
 
 
 @asynccontextmanager
@@ -132,6 +178,6 @@ ORACLE: Final = Oracle(
     page=DOCS / "from-job.md",
     stories=(FIELDS, *STORIES),
     stage=stage,
-    explained=(),
+    explained=EXPLAINED,
     at_once=10,
 )

@@ -228,7 +228,7 @@ class Side:
         """Wait until an index has its second pod, or its `many`th, and that runs."""
 
         async def runs() -> bool:
-            return len(self.pods.at(self.namespace, index)) >= int(many) and bool(self._running(index))
+            return len(self.pods.at(self.namespace, index)) >= int(many) and self._running(index)
 
         await self._await(runs, f"index {index} runs again", float(seconds))
 
@@ -397,9 +397,12 @@ class Side:
         lives = [each for each in self.pods.at(self.namespace, index) if each.gone is None]
         return lives[-1] if lives else None
 
-    def _running(self, index: str) -> Life | None:
-        life = self._newest(index)
-        return life if life and life.lives and life.phase == "Running" else None
+    def _running(self, index: str) -> bool:
+        """Whether an index has a pod that runs, or on the real node, where that may be short, has run."""
+        lives = self.pods.at(self.namespace, index)
+        if not lives or lives[-1].leaves is not None or lives[-1].gone is not None:
+            return False
+        return lives[-1].phase in (("Running", *OVER) if self.story.get("real") else ("Running",))
 
     async def _end_pod(self, index: str, phase: str, code: int | None, reason: str = "") -> None:
         """Write what the kubelet would."""

@@ -41,7 +41,7 @@ ROWS: list[tuple[str, list[Manifest], dict[str, Any], Any, str]] = [
     ("the first", [rule("Ignore", 42), rule("FailJob", 42)], {}, ended(code=42), "replaced, 0 restarts"),
     ("out of memory", [rule("FailJob", 137)], {}, oom(), "replaced, 1 restart"),
     ("run again", [rule("FailJob", 3, operator="NotIn")], {}, ended(code=75), "replaced, 0 restarts"),
-    ("told to end", [rule("FailJob", 143)], {}, ended(code=143, terminating=True), "leaves"),
+    ("told to end", [rule("FailJob", 143)], {}, ended(code=143, terminating=True), "replaced, 0 restarts"),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -11,6 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, start
 from elasticjob.controllers.parts import names
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.views import POD
 from tests.kit.controllers.build import LONG_AGO, NOW, ended, life, oom, pending
 
@@ -23,7 +24,14 @@ STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
     ("runs", (life(),), ON_FAILURE, Standing.RUNS),
     ("pends", (pending(),), ON_FAILURE, Standing.RUNS),
     ("deleted and still there", (life(terminating=True),), ON_FAILURE, Standing.LEAVES),
-    ("deleted, ended well on the way out", (ended(code=0, terminating=True),), ON_FAILURE, Standing.LEAVES),
+    (
+        "deleted, another container goes on",
+        (ended(terminating=True, lingers=True),),
+        ON_FAILURE,
+        Standing.LEAVES,
+    ),
+    ("deleted, all over, held by others' finalizer", (ended(terminating=True),), ON_FAILURE, DUE),
+    ("deleted, ended well on the way out", (ended(code=0, terminating=True),), ON_FAILURE, DUE),
     ("deleted on a machine that is gone", (life(terminating=True, lost=True),), ON_FAILURE, DUE),
     ("its machine is gone", (life(lost=True),), ON_FAILURE, DUE),
     (
@@ -80,7 +88,7 @@ TOLD = NOW - timedelta(minutes=5)
             "ended well because it was deleted",
             Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
             ON_FAILURE,
-            Standing.LEAVES,
+            DUE,
         ),
     ],
 )
@@ -184,6 +192,22 @@ def test_a_resize_that_is_not_carried_out(status: Any, why: str) -> None:
     found = life_of(POD.convert({"metadata": about, "status": status}), machines=())
     assert found is not None
     assert found.unresized == why
+
+
+@pytest.mark.parametrize(("grace", "told"), [(5, NOW - timedelta(seconds=5)), (0, None)])
+def test_the_kubelets_own_deletion_does_not_say_when_a_pod_was_told(
+    grace: int, told: datetime | None
+) -> None:
+    """It deletes what has ended without grace, which makes that the time of the deletion."""
+    about = {
+        "name": "w",
+        "labels": names.pod_labels("digits", "worker", 0, 0),
+        "deletionTimestamp": timestamp(NOW),
+        "deletionGracePeriodSeconds": grace,
+    }
+    found = life_of(POD.convert({"metadata": about}), machines=())
+    assert found is not None
+    assert found.deleted_at == told
 
 
 @pytest.mark.parametrize(("status", "broken"), HEALTH)
