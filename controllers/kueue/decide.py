@@ -16,7 +16,7 @@ from typing import Final
 from elasticjob.api.readings import after, moment
 from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import flavors_of
-from elasticjob.controllers.kueue.quota import Market
+from elasticjob.controllers.kueue.quota import Market, usage
 from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
 from elasticjob.controllers.kueue.replacement import Holdings, covers, obstacle
 from elasticjob.controllers.kueue.workload import (
@@ -35,6 +35,7 @@ from elasticjob.controllers.kueue.workload import (
     REQUEUED_AT_ONCE,
     ROOM_FOR,
     WORKLOAD,
+    PodSet,
     Workload,
 )
 from elasticjob.controllers.nodes.relaunch import Life
@@ -372,12 +373,23 @@ def ask_for_larger_ones(seen: Seen, now: datetime) -> Iterator[Step]:
     """Where the pods of a Workload should have more, a larger one waits to take its place."""
     waiting, demand = {each.replaces for each in seen.beside}, seen.demand
     for name, made in seen.larger.items():
-        held = SLICE in made["metadata"]["labels"] and _may_not_grow(seen, now)
-        if demand is None or name in waiting or held:
+        if SLICE in made["metadata"]["labels"] and name not in waiting:
+            yield Step(again_in=IDLE)
+            if _may_not_grow(seen, now) or not _looks_idle(seen, name, made):
+                continue
+        if demand is None or name in waiting:
             continue
         waits = f"Workload {made['metadata']['name']} waits in queue {demand.queue}"
         sentence = f"{waits} to take the place of {name}, which is for less"
         yield Step(((Create(WORKLOAD, made),),), Note("QuotaAsked", sentence))
+
+
+def _looks_idle(seen: Seen, name: str, made: Manifest) -> bool:
+    """Whether there is quota for a larger slice, without the one whose place it takes."""
+    old = next(each for each in seen.slices if each.metadata.name == name)
+    [pods] = (PodSet(each["name"], each["count"], each["template"]) for each in made["spec"]["podSets"])
+    left = seen.market.with_use(seen.queue, usage(old), -1)
+    return left.fitting(seen.queue, (pods,), flavors_of(pods.name, (old,))) is not None
 
 
 def _instead(made: Manifest, old: Workload) -> Manifest:

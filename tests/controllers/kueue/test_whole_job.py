@@ -149,17 +149,6 @@ async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Pa
             await until(lambda: nothing_is_used(client), "no quota is used, and no finalizer is left")
 
 
-async def size(client: Client) -> int:
-    return len([each for each in await client.list(POD, TEAM) if each.metadata.deletion_timestamp is None])
-
-
-def elsewhere(name: str) -> Manifest:
-    """An important Workload for machines that no flavour has."""
-    made = queues.workload(name, TEAM, "ours", 1, {"cpu": "1"}, priority=9)
-    made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "none"}
-    return made
-
-
 async def planned(client: Client, name: str, cpu: str) -> str:
     """Have each worker get so much by a plan of an optimizer; returns how that ended."""
     sizes = {"worker": {"resource": {"cpu": cpu}}}
@@ -181,8 +170,51 @@ async def pods(client: Client) -> dict[str, str]:
     return {pod.metadata.uid: str(pod.spec.containers[0].resources.requests["cpu"]) for pod in found}
 
 
+async def size(client: Client) -> int:
+    return len([each for each in await client.list(POD, TEAM) if each.metadata.deletion_timestamp is None])
+
+
+def elsewhere(name: str) -> Manifest:
+    """An important Workload for machines that no flavour has."""
+    made = queues.workload(name, TEAM, "ours", 1, {"cpu": "1"}, priority=9)
+    made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "none"}
+    return made
+
+
 @pytest.mark.plane
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
+    async with real_kueue(tmp_path) as client:
+        await set_up(client)
+        async with operator(client):
+            await client.create(ELASTICJOB.untyped(), job(3, 3))
+            await comes_to(client, "3/3")
+            before = await pods(client)
+            never = await planned(client, "never", "3")
+            assert never == "queue ours has 6 cpu of flavor default at most, and the job would need 9"
+            await client.create(queues.WORKLOAD, queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"}))
+            await is_admitted(client, "other")
+            await planned(client, "more", "2")  # for which there is no quota yet
+            await until(lambda: has(client, 3), "a larger Workload waits")
+            assert await pods(client) == before
+
+            await client.delete(queues.WORKLOAD, "other", TEAM)
+            await until(lambda: all_get(client, "2"), "all pods are larger")
+            await until(lambda: has(client, 1), "the smaller Workload is gone")
+            await client.create(queues.WORKLOAD, queues.workload("same", TEAM, "ours", 3, {"cpu": "1"}))
+            await planned(client, "less", "500m")  # although another one waits
+            await until(lambda: all_get(client, "500m"), "all pods are smaller")
+            await comes_to(client, "3/3")
+
+
+async def has(client: Client, workloads: int) -> bool:
+    return len(await client.list(queues.WORKLOAD, TEAM)) == workloads
+
+
+async def all_get(client: Client, cpu: str) -> bool:
+    return list((await pods(client)).values()) == [cpu] * 3
+
+
 async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(tmp_path: Path) -> None:
     with (
         ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
@@ -236,37 +268,3 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                 await asyncio.to_thread(kueue.start)
                 await asyncio.to_thread(kueue.register)
                 await comes_to(client, "0/1", "QueueUnavailable")
-
-
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
-async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
-    async with real_kueue(tmp_path) as client:
-        await set_up(client)
-        async with operator(client):
-            await client.create(ELASTICJOB.untyped(), job(3, 3))
-            await comes_to(client, "3/3")
-            before = await pods(client)
-            never = await planned(client, "never", "3")
-            assert never == "queue ours has 6 cpu of flavor default at most, and the job would need 9"
-            await client.create(queues.WORKLOAD, queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"}))
-            await is_admitted(client, "other")
-            await planned(client, "more", "2")  # for which there is no quota yet
-            await until(lambda: has(client, 3), "a larger Workload waits")
-            assert await pods(client) == before
-
-            await client.delete(queues.WORKLOAD, "other", TEAM)
-            await until(lambda: all_get(client, "2"), "all pods are larger")
-            await until(lambda: has(client, 1), "the smaller Workload is gone")
-            await client.create(queues.WORKLOAD, queues.workload("same", TEAM, "ours", 3, {"cpu": "1"}))
-            await planned(client, "less", "500m")  # although another one waits
-            await until(lambda: all_get(client, "500m"), "all pods are smaller")
-            await comes_to(client, "3/3")
-
-
-async def has(client: Client, workloads: int) -> bool:
-    return len(await client.list(queues.WORKLOAD, TEAM)) == workloads
-
-
-async def all_get(client: Client, cpu: str) -> bool:
-    return list((await pods(client)).values()) == [cpu] * 3
