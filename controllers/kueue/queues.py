@@ -187,12 +187,12 @@ class Queues:
 
     async def _ask_why_they_go(self, job: CustomResource) -> None:
         """A Workload that is deleted is an eviction, unless all are deleted with their definition."""
-        mine, asks = self.of(job.key, job.metadata.uid) if self.on else (), self._asks
+        mine, asks = self.of(job.key, job.metadata.uid), self._asks
         going = {each.metadata.uid for each in mine if each.metadata.deletion_timestamp is not None}
-        if going <= self._deleted:
+        if not self.workloads.served or (going <= self._deleted and not self._leaves):
             return
         async with self._asking:
-            if self.on and asks == self._asks:  # no answer that was asked for since
+            if asks == self._asks:  # no answer that was asked for since
                 self._asks += 1
                 self._leaves = not await self.stays()
         self._deleted |= going

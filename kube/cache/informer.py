@@ -227,7 +227,7 @@ class Informer(Generic[T]):
         page = await self._client.page(
             self.kind, cache.namespace, labels=cache.labels, fields=cache.fields, token=token
         )
-        self._heard()
+        self._answered()
         items = []
         for item in items_of(page.items or ()):
             if isinstance(item, Malformed):
@@ -256,7 +256,7 @@ class Informer(Generic[T]):
         begun = min(idle, BEGINNING)
         async with self._client.stream(self._call(state), patience=begun) as chunks, self._judged():
             while chunk := await self._next(chunks, idle):
-                self._heard()
+                self._answered()
                 some = self._read(lines.feed(chunk))
                 if some:
                     yield some
@@ -369,6 +369,14 @@ class Informer(Generic[T]):
         )
         if self._metrics:
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
+
+    def _answered(self) -> None:
+        """Take note that the server has the kind: also where it was away, for too short to be believed."""
+        self._heard()
+        if self.cache.optional and self.cache.served and self._denials:
+            self.cache.served = False
+            self.cache.served = True
+        self._denials = 0
 
     def _heard(self) -> None:
         self.last_heard = self._clock.monotonic()

@@ -127,9 +127,11 @@ async def test_a_kind_that_the_server_need_not_have_is_empty_until_it_comes(says
 async def test_a_kind_that_was_there_is_gone_once_the_server_has_said_so_several_times() -> None:
     there, more = stream(event("ADDED", A), bookmark(7, initial_done=True)), stream(event("ADDED", B))
     async with following(there, *[ABSENT] * 3, more, *[ABSENT] * 9, optional=True) as it:
+        served: list[bool] = []
+        it.cache.on_served(lambda: served.append(it.cache.served))
         await until(lambda: it.names == set() and len(it.changes) > 2, it.clock)
         assert [change.new is None for change in it.changes] == [False, False, True, True]
-        assert not it.cache.served
+        assert served == [True, False, True, False]  # also where it was away for a moment
 
 
 async def test_an_orderly_end_resumes_at_the_bookmark() -> None:
