@@ -26,6 +26,8 @@ class ExitReason(StrEnum):
     TAKEN_AWAY = "TakenAway"  # evicted, preempted, its node shut down
     OOM_KILLED = "OOMKilled"
     KILLED = "Killed"  # SIGKILL or SIGTERM from outside
+    OVER_LIMIT = "OverLimit"  # over one that its template sets: local storage, activeDeadlineSeconds
+    PROBE_FAILED = "ProbeFailed"  # killed by the kubelet because of its template's probe
     RUN_AGAIN = "RunAgain"  # the agent asks for it
     HARDWARE_ERROR = "HardwareError"
     CANNOT_START = "CannotStart"  # no such program, or the runtime cannot run it
@@ -40,20 +42,26 @@ EVEN_NEVER = frozenset(RestartPolicy)  # the program did not end by itself, so r
 
 @dataclass(frozen=True)
 class Consequence:
-    """Under which restart policies a successor follows, whether it uses the budget and avoids the machine."""
+    """Under which restart policies a successor follows, whether it uses the budget, and where it is placed.
+
+    `elsewhere`: on another machine. `rather_elsewhere`: that, too, if there is one, after a short life.
+    """
 
     relaunch_under: frozenset[RestartPolicy]
     counts: bool
     elsewhere: bool = False
+    rather_elsewhere: bool = False
     fails_job: bool = False
 
 
 CONSEQUENCES: Mapping[ExitReason, Consequence] = MappingProxyType(
     {
         ExitReason.SUCCEEDED: Consequence(frozenset({RestartPolicy.ALWAYS}), counts=False),
-        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False),
+        ExitReason.TAKEN_AWAY: Consequence(EVEN_NEVER, counts=False, rather_elsewhere=True),
         ExitReason.OOM_KILLED: Consequence(ON_RETRYABLE, counts=True),
-        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False),
+        ExitReason.KILLED: Consequence(ON_RETRYABLE, counts=False, rather_elsewhere=True),
+        ExitReason.OVER_LIMIT: Consequence(ON_RETRYABLE, counts=True),
+        ExitReason.PROBE_FAILED: Consequence(ON_RETRYABLE, counts=True),
         ExitReason.RUN_AGAIN: Consequence(ON_RETRYABLE, counts=False),
         ExitReason.HARDWARE_ERROR: Consequence(ON_RETRYABLE, counts=True, elsewhere=True),
         ExitReason.CANNOT_START: Consequence(ON_ANY_FAILURE, counts=True),

@@ -287,7 +287,7 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     if seen.names_from not in (None, seen.job.metadata.uid):
         last.append(pod_names(seen.job))  # which is in the way: the job begins once that Service is gone
     if seen.job.spec.needs_master and seen.master.standing(policy(seen.job), now) is Standing.DUE:
-        last[:0] = _next_master(seen)
+        last[:0] = _next_master(seen, now)
     every = (*start.creations, *parts, *last)
     made = [f"{each.kind.name} {each.manifest['metadata']['name']}" for each in every]
     objects = "1 object" if len(made) == 1 else f"{len(made)} objects"
@@ -296,9 +296,9 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
 
-def _next_master(seen: Seen) -> tuple[Create, ...]:
+def _next_master(seen: Seen, now: datetime) -> tuple[Create, ...]:
     """Return the next pod of the master, in its place of the job's quota; none while that is taken."""
-    made = master_pod(seen.job, seen.master, seen.provision)
+    made = master_pod(seen.job, seen.master, seen.provision, seen.master.repeats(now))
     if seen.grant is None:
         return (made,)
     place = seen.grant.free(seen.masters).take(names.MASTER)
@@ -357,10 +357,10 @@ def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
         return None
     match seen.master.standing(policy(seen.job), now):
         case Standing.DUE:
-            parts, pods = _foundation(seen), _next_master(seen)
+            parts, pods = _foundation(seen), _next_master(seen, now)
             if not pods:
                 return Plan("MasterWaits", "the master waits for the pod before it to end", again_in=SOON)
-            note = _master_note(seen, pods[0].manifest["metadata"]["name"])
+            note = _master_note(seen, pods[0].manifest["metadata"]["name"], now)
             return Plan(note.reason, note.sentence, groups=(parts, pods), details=(note,))
         case Standing.PAUSES:
             return Plan("MasterPauses", "the master is made again soon", again_in=seen.master.due(now) - now)
@@ -607,8 +607,9 @@ def _last_failure(seen: Seen) -> str:
     return f"the last: {last.name}, {last.ended.sentence}" if last and last.ended else "their pods are gone"
 
 
-def _master_note(seen: Seen, name: str) -> Note:
+def _master_note(seen: Seen, name: str, now: datetime) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"created the master {name}")
-    return Note("MasterRelaunched", f"{name} replaces {life.name}: {why_replaced(life)}", warning=True)
+    why = f"{why_replaced(life)}{seen.master.told_repeats(now)}"
+    return Note("MasterRelaunched", f"{name} replaces {life.name}: {why}", warning=True)

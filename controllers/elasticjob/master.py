@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, RestartPolicy
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy
-from elasticjob.controllers.parts import environment, names
+from elasticjob.controllers.parts import environment, names, placing
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.controllers.passes.plan import Create, Outcome
 from elasticjob.kube.json import JsonReader
@@ -121,8 +121,8 @@ def why_replaced(life: Life) -> str:
     return life.ended.sentence
 
 
-def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
-    """Return the next life of a job's master."""
+def master_pod(job: ElasticJob, node: Node, provision: Provision, repeats: int = 0) -> Create:
+    """Return the next life of a job's master; `repeats` as of its node."""
     name = names.pod(job.metadata.name, names.MASTER, 0, node.next_relaunch)
     metadata = {
         "name": name,
@@ -131,10 +131,13 @@ def master_pod(job: ElasticJob, node: Node, provision: Provision) -> Create:
         "annotations": {
             MAIN_CONTAINER: _main(job).get("name", CONTAINER),
             names.RESTARTS: str(node.restarts),
+            **({names.REPEATS: str(repeats)} if repeats else {}),
         },
         "ownerReferences": [controlled_by(job)],
     }
-    return Create(POD, manifest_of(POD, metadata, spec=_spec(job, name, provision)))
+    spec, leave = _spec(job, name, provision), node.machines_to_leave
+    away = {"affinity": placing.away_from(spec.get("affinity") or {}, (), leave)} if leave else {}
+    return Create(POD, manifest_of(POD, metadata, spec={**spec, **away}))
 
 
 def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:

@@ -156,8 +156,13 @@ class Seen:
 
 
 def _as_master(life: Life) -> Life:
-    """Return a master's life, in which exit code 0 without a verdict means that it was told to stop."""
+    """Return a master's life, in which exit code 0 without a verdict means that it was told to stop.
+
+    Its probes are the operator's: what they kill is not to blame.
+    """
     end = life.ended
+    if end is not None and end.reason is ExitReason.PROBE_FAILED:
+        return replace(life, ended=replace(end, reason=ExitReason.KILLED))
     if end is None or end.reason is not ExitReason.SUCCEEDED or verdict(end) is not None:
         return life
     return replace(life, ended=replace(end, reason=ExitReason.RUN_AGAIN))

@@ -100,7 +100,8 @@ class Picture:
             return Obstacle("Terminating", f"{life.name} is on its way out")
         if life.ended:
             failed = "" if node.succeeded else "failed: "
-            return Obstacle(life.ended.word, f"{life.name} {failed}{life.ended.sentence}")
+            again = node.told_repeats(self.now)
+            return Obstacle(life.ended.word, f"{life.name} {failed}{life.ended.sentence}{again}")
         if life.lost:
             return Obstacle("MachineGone", f"{life.name} was lost with {life.machine}")
         before = node.lives[-2] if len(node.lives) > 1 else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -132,14 +132,16 @@ class NodesReconciler:
         return bool(await self.applier.absent((written(seen.job, least),)))
 
     def room(self, seen: Seen) -> Room | None:
-        """Return how much room the cluster has for a job that may grow; None for others."""
-        if seen.job is None or self.rooms is None or not learns(seen.job, seen.resource):
+        """Return how much room cluster and queue have for a job that may grow; None for others."""
+        job, now = seen.job, self.now()
+        if job is None or self.rooms is None or job.spec.optimize_mode is OptimizeMode.MANUAL:
             return None
-        found, now = self.rooms.of(seen.job, seen.resource, self.now()), self.now()
-        idle = self.admission.room(seen.job, now) if self.admission else None
+        found = self.rooms.of(job, seen.resource, now) if learns(job, seen.resource) else None
+        idle = self.admission.room(job, now) if self.admission and not job.spec.suspend else None
         if idle is None:
             return found
-        return replace(found, roles={role: min(n, idle.get(role, 0)) for role, n in found.roles.items()})
+        roles = {role: min(n, idle.get(role, 0)) for role, n in found.roles.items()} if found else {}
+        return replace(found or Room(), roles=roles, quota=idle)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the JobResource is gone."""

@@ -62,6 +62,8 @@ from elasticjob.sizing.exits import ExitReason
 
 MEMORY_PATIENCE: Final = timedelta(minutes=1)
 """How long a node that was out of memory waits at most for a plan that gives it more."""
+REPEATED: Final = 3
+"""From so many pods in a row that were over soon on, their replacement is a warning."""
 KEPT_LIVES: Final = 3
 """Ended pods that are kept of each node, for their logs."""
 
@@ -390,12 +392,14 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
         forgiven,
         for_.index if for_ else None,
         node.moves + bool(node.latest and node.latest.alive),
+        node.machines_to_leave,
+        node.repeats(now),
     )
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
     if quota := seen.places.get((node.role, node.index)):
         manifest = quota.fitted(manifest)
     name = manifest["metadata"]["name"]
-    note = _stand_in_note(for_, name) if for_ else _birth_note(seen, node, name)
+    note = _stand_in_note(for_, name) if for_ else _birth_note(seen, node, name, now)
     return Step((Create(POD, manifest, optional=bool(beside)),), note, LATER if beside else None)
 
 
@@ -405,15 +409,16 @@ def _stand_in_note(for_: Node, name: str) -> Note:
     return Note("NodeStandsIn", f"{name} is made beforehand for {life.name if life else for_.index}: {why}")
 
 
-def _birth_note(seen: Seen, node: Node, name: str) -> Note:
+def _birth_note(seen: Seen, node: Node, name: str, now: datetime) -> Note:
     end = node.latest.ended if node.latest else None
     if node.latest is None or end is None:
         return Note(MADE_AGAIN if node.latest is None and _had_all_nodes(seen) else CREATED, name)
     policy = seen.policy(node.role)
     spent = f"; restart {node.charged(policy)} of {policy.budget}" if end.consequence.counts else ""
     why = seen.sizing.exhausted(node.latest) if seen.sizing else ""
+    spent += node.told_repeats(now)
     sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}{f'; {why}' if why else ''}"
-    return Note("NodeRelaunched", sentence, warning=end.consequence.counts)
+    return Note("NodeRelaunched", sentence, warning=end.consequence.counts or node.repeats(now) >= REPEATED)
 
 
 def _had_all_nodes(seen: Seen) -> bool:

@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.gangs import class_of
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
-from elasticjob.controllers.parts import agent, environment, names
+from elasticjob.controllers.parts import agent, environment, names, placing
 from elasticjob.controllers.parts.frameworks import framework_of
 from elasticjob.controllers.parts.gangs.apis import Carried, api_of, kept
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
@@ -38,6 +38,8 @@ class Birth:
     forgiven: int = 0
     stands_in: int | None = None
     moves: int = 0
+    leave: tuple[str, ...] = ()
+    repeats: int = 0
 
 
 def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
@@ -74,8 +76,10 @@ def _told(replicas: ReplicaSpec, birth: Birth) -> Manifest:
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
     stands_in = {} if birth.stands_in is None else {names.STANDS_IN: str(birth.stands_in)}
     moves = {names.MOVES: str(birth.moves)} if birth.moves else {}
+    repeats = {names.REPEATS: str(birth.repeats)} if birth.repeats else {}
     resource = {names.RESOURCE: names.written(birth.resource)} if birth.resource else {}
-    return {**main, names.RESTARTS: str(birth.restarts), **forgiven, **stands_in, **moves, **resource}
+    history = {**forgiven, **stands_in, **moves, **repeats, **resource}
+    return {**main, names.RESTARTS: str(birth.restarts), **history}
 
 
 def _spec(
@@ -113,8 +117,8 @@ def _spec(
         changed["volumes"] = [*(given.get("volumes") or []), environment.token_volume(job)]
     if job.spec.needs_master and birth.role in job.spec.training_roles:
         changed["tolerations"] = environment.tolerations(given)
-    if birth.avoid:
-        changed["affinity"] = _away_from(given.get("affinity") or {}, birth.avoid)
+    if birth.avoid or birth.leave:
+        changed["affinity"] = placing.away_from(given.get("affinity") or {}, birth.avoid, birth.leave)
     if priority := class_of(job, birth.role, birth.index, nodes):
         changed["priorityClassName"] = priority
     spec = {**IMPLIED, **given, **changed}
@@ -127,21 +131,3 @@ def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:
     framework = framework_of(job)
     values = framework.environment(job, birth.role, birth.index) if framework else {}
     return [{"name": name, "value": value} for name, value in values.items()]
-
-
-def _away_from(affinity: Manifest, machines: tuple[str, ...]) -> Manifest:
-    """Return `affinity` with every alternative of its required node terms closed for `machines`."""
-    shut = [{"key": "metadata.name", "operator": "NotIn", "values": [machine]} for machine in machines]
-    node: Manifest = affinity.get("nodeAffinity") or {}
-    required: Manifest = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or []), *shut]}
-        for term in required.get("nodeSelectorTerms") or [{}]
-    ]
-    return {
-        **affinity,
-        "nodeAffinity": {
-            **node,
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
-        },
-    }

@@ -3,7 +3,7 @@
 1. Only workers have them, and only in jobs with a master: it has them wait while the world is full.
 2. Spares have the indices that follow the wanted ones. They stay.
 3. A node whose pod's machine is about to leave gets one standby, on the next index without a pod. A standby
-   that failed is not made again.
+   that failed is not made again; one that the cluster took away is, as any node, after a pause.
 4. A standby is let go once its node runs elsewhere and had time to join, or its machine stays after all.
 5. Machines that are only silent are not believed if all of them are: it is the cluster that cannot be seen.
 """
@@ -43,12 +43,13 @@ def extra(
     extras = {place: Extra(node) for place, node in _spares(job, wanted, known)}
     inner = {**wanted, **{place: spare.node for place, spare in extras.items()}}
     beside = [life for life in lives if life.role == WORKER and (WORKER, life.index) not in inner]
-    made = [life for life in beside if life.stands_in is not None]
+    last = {node.latest.uid for node in known.values() if node.latest}
+    made = [life for life in beside if life.stands_in is not None and life.uid in last]
     for life in made:
         place, for_ = (WORKER, life.index), inner.get((WORKER, life.stands_in or 0))
-        if _goes_on(life) and for_ and not _is_settled(for_):
+        if (_goes_on(life) or life.over) and not _failed(life) and for_ and not _is_settled(for_):
             extras[place] = Extra(known[place], for_)
-    tried = {life.stands_in for life in made if _goes_on(life) or _failed(life)}
+    tried = {life.stands_in for life in made if _goes_on(life) or life.over}
     missing = [node for node in inner.values() if node.index not in tried and _will_go(node, inner)]
     free = (index for index in count(_end(inner)) if (WORKER, index) not in known)
     for node, index in zip(missing, free, strict=False):

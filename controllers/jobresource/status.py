@@ -48,6 +48,7 @@ def describe(
     status = JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
         room=dict(room.roles) if room else {},
+        quota=dict(room.quota) if room else {},
         machine=room.machine.manifest() if room else {},
         min_available=least.least if least else seen.resource.status.min_available,
         selector=names.workers(seen.resource.metadata.name),
@@ -129,7 +130,11 @@ def _obstacle(seen: Seen, node: Node, now: datetime) -> tuple[str, str] | None:
             return POD_FAILED, f"{node.role} {node.index} failed and is not replaced; its pod is gone"
         case Standing.PAUSES | Standing.DUE if life and life.ended:
             failed = "" if life.ended.reason is ExitReason.SUCCEEDED else "failed and "
-            return "Restarting", f"{life.name} {failed}will be replaced: {life.ended.sentence}"
+            again = node.told_repeats(now)
+            return "Restarting", f"{life.name} {failed}will be replaced: {life.ended.sentence}{again}"
+        case Standing.PAUSES if life:
+            again = node.told_repeats(now)
+            return "Restarting", f"{life.name} was lost with {life.machine} and will be replaced{again}"
         case Standing.LEAVES if life:
             return "Leaving", f"{life.name} is on its way out and will be replaced"
         case Standing.DUE if seen.grant and seen.waits_for_quota(node):

@@ -1,7 +1,9 @@
 """How a pod ended, and what follows from it by the table of sizing/exits.py.
 
-`classify` trusts in this order: what the cluster did to the pod, what the kubelet says about the main
-container, its exit code. Containers beside it decide nothing, whether they fail or go on.
+`classify` trusts in this order: a limit of its template that the pod exceeded, what the cluster did to it,
+what the kubelet says about the main container, its exit code. A kill that nothing explains is that of a probe
+where the template has one that kills: no status says so. Containers beside the main one decide nothing,
+whether they fail or go on.
 Only restartPolicy Always gives a pod that succeeded a successor, and not to nodes that the master waits for.
 A job's failurePolicy changes the consequence of failures that the program is to blame for (`ruled`).
 """
@@ -16,6 +18,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from elasticjob.api.readings import after, span
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import FailureRule
@@ -44,8 +47,21 @@ TAKEN_AWAY = frozenset(
         "NodeLost",
         "NodeShutdown",
         "UnexpectedAdmissionError",
+        "TopologyAffinityError",
+        "VolumeAttachmentLimitExceeded",
     }
 )
+BY_SIGNAL = frozenset({"", "Error", "Completed"})
+"""Reasons of a container that a signal ended; one that a reboot took has ContainerStatusUnknown."""
+DEADLINE = "DeadlineExceeded"
+EVICTED = "Evicted"
+OWN_STORAGE = (
+    "exceeded its local ephemeral storage limit",
+    "Pod ephemeral local storage usage exceeds the total limit",
+    "Usage of EmptyDir volume",
+)
+"""In messages of kubelets that evict a pod for its own use of storage. The reason is also that of an eviction
+for the machine's sake, and of a pod that a machine under pressure does not admit."""
 NO_ROOM = "OutOf"
 """How the reason begins, such as OutOfcpu, if the kubelet had no room left: another pod came first."""
 
@@ -112,6 +128,10 @@ class Exit:
                 return "succeeded"
             case ExitReason.TAKEN_AWAY:
                 return "taken away by the cluster"
+            case ExitReason.OVER_LIMIT:
+                return "over a limit of its own"
+            case ExitReason.PROBE_FAILED:
+                return f"{_code_in_words(self.code)}, as by the kubelet after failed probes"
             case ExitReason.OOM_KILLED:
                 return f"OOMKilled at {self.memory}" if self.memory else "OOMKilled"
             case ExitReason.RUN_AGAIN if self.code == 0:
@@ -140,7 +160,8 @@ def ending(pod: Pod) -> Exit | None:
     if terminated is None:
         words = "" if reason is ExitReason.SUCCEEDED else (pod.status.message or pod.status.reason)
         return Exit(reason, words=words, memory=_memory_limit(pod), at=_last_change(pod))
-    words = pod.status.message if reason is ExitReason.TAKEN_AWAY else terminated.message
+    by_pod = reason in (ExitReason.TAKEN_AWAY, ExitReason.OVER_LIMIT)
+    words = pod.status.message if by_pod else terminated.message
     return Exit(
         reason,
         code=terminated.exit_code,
@@ -153,15 +174,19 @@ def ending(pod: Pod) -> Exit | None:
 
 def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
     """Return why a pod that is over ended; `terminated` is its main container's end, if it ever ran."""
+    if _is_over_its_limit(pod, terminated):
+        return ExitReason.OVER_LIMIT
     if _is_taken_away(pod, terminated):
         return ExitReason.TAKEN_AWAY
     if terminated is None:
         return ExitReason.SUCCEEDED if pod.status.phase == "Succeeded" else ExitReason.FATAL_ERROR
     reason = _decoded(terminated.message).get("reason")
+    if terminated.exit_code and "OOMKilled" in (terminated.reason, reason):
+        return ExitReason.OOM_KILLED
+    if _is_killed_by_probes(pod, terminated):
+        return ExitReason.PROBE_FAILED
     if terminated.exit_code == 0:
         return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
-    if "OOMKilled" in (terminated.reason, reason):
-        return ExitReason.OOM_KILLED
     never_ran = any(each in (terminated.reason, reason) for each in NEVER_RAN)  # a message may say anything
     return ExitReason.CANNOT_START if never_ran else of_code(terminated.exit_code)
 
@@ -228,6 +253,34 @@ def _is_taken_away(pod: Pod, terminated: ContainerTerminated | None) -> bool:
     since = disruption.last_transition_time if disruption else None
     ended = terminated.finished_at if terminated and terminated.exit_code == 0 else None
     return since is None or ended is None or ended >= since
+
+
+def _is_over_its_limit(pod: Pod, terminated: ContainerTerminated | None) -> bool:
+    """Whether the kubelet ended the pod for a limit of its template, and not after its success."""
+    status = pod.status
+    if status.phase != "Failed":
+        return False
+    by_itself = terminated and terminated.exit_code == 0 and not _is_stopped(terminated)
+    ended = terminated.finished_at if terminated and by_itself else None
+    if status.reason == EVICTED:
+        return not by_itself and any(words in status.message for words in OWN_STORAGE)
+    seconds, start = pod.spec.active_deadline_seconds, status.start_time
+    late = ended is None or start is None or seconds is None or ended >= after(start, span(seconds))
+    return status.reason == DEADLINE and late
+
+
+def _is_killed_by_probes(pod: Pod, terminated: ContainerTerminated) -> bool:
+    """Whether only a probe explains the kill of a container that has one, or that its agent was stopped."""
+    main = main_container(pod)
+    probed = main is not None and (main.liveness_probe, main.startup_probe) != (None, None)
+    if not probed or pod.metadata.deletion_timestamp is not None or terminated.reason not in BY_SIGNAL:
+        return False
+    return _is_stopped(terminated) or of_code(terminated.exit_code) is ExitReason.KILLED
+
+
+def _is_stopped(terminated: ContainerTerminated) -> bool:
+    """Whether an agent says that it was told to stop."""
+    return _decoded(terminated.message).get("reason") == LEFT
 
 
 def _last_change(pod: Pod) -> datetime | None:

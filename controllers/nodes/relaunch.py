@@ -6,8 +6,11 @@ A *node* is a place in the job (`<job>-<role>-<index>`), a *life* is one pod tha
     the node has succeeded, and its policy is not Always   → DONE
     a pod on its way out holds it until it is gone         → LEAVES    (but not if it is lost)
     the last life failed, and policy or budget say no more → SPENT
-    the last life failed, and its pause is not over        → PAUSES    (until `due`)
+    the last life is over, and its pause is not            → PAUSES    (until `due`)
     anything else                                          → DUE       (make the next life now)
+
+What is repeated for free backs off, is placed elsewhere where it can be, and is told: pods that end or are
+lost within a minute, one after another, without a restart that counts. Their number is written on each pod.
 
 A pod is lost when its machine is gone, and when it should have ended a minute ago on a machine that does not
 report: without power, no kubelet will ever say that it has ended.
@@ -52,7 +55,8 @@ from elasticjob.sizing.exits import ExitReason
 LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
-LONGEST_PAUSE_AFTER_KILL = timedelta(seconds=5)
+LONGEST_FREE_PAUSE = timedelta(minutes=5)
+"""That of a container in CrashLoopBackOff: no budget ends what is free."""
 AFTER_SUCCESS = timedelta(seconds=10)
 """Nodes that end together may end the job: what succeeded is replaced after this pause."""
 SILENCE = timedelta(minutes=1)
@@ -94,6 +98,7 @@ class Life:
     relaunch: int = 0
     restarts_before: int = 0
     forgiven_before: int = 0
+    repeats_before: int = 0  # pods of its node that ended soon, one after another, and did not count
     moves: int = 0  # how many pods of its node, itself included, took over from one that still ran
     created: datetime | None = None
     ended: Exit | None = None
@@ -125,6 +130,13 @@ class Life:
     def alive(self) -> bool:
         """Whether its program runs or may still run."""
         return self.ended is None and not self.lost
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it was over within a minute, its wait for a machine included."""
+        at, started = (self.ended.at, self.ended.started) if self.ended else (None, None)
+        began = self.created or started
+        return at is None or began is None or at - began < LONG_LIFE
 
     @property
     def loss(self) -> str:
@@ -257,6 +269,31 @@ class Node:
             sorted({life.machine for life in ended if life.ended and life.ended.consequence.elsewhere})
         )
 
+    @property
+    def machines_to_leave(self) -> tuple[str, ...]:
+        """Machines on which a life of this node was over soon, for which its program is not to blame."""
+        ended = (life for life in self.lives if life.ended and life.machine and life.is_short)
+        return tuple(
+            sorted({life.machine for life in ended if life.ended and life.ended.consequence.rather_elsewhere})
+        )
+
+    def repeats(self, now: datetime) -> int:
+        """Return how many lives, up to the latest, were over soon, one after another, and did not count."""
+        life = self.latest
+        if life is None or life.alive:
+            return life.repeats_before if life else 0
+        if life.ended is not None:
+            free = not life.ended.consequence.counts and life.ended.reason is not ExitReason.SUCCEEDED
+            soon = free and life.is_short
+        else:
+            soon = life.created is not None and now - life.created < LONG_LIFE
+        return life.repeats_before + 1 if soon else 0
+
+    def told_repeats(self, now: datetime) -> str:
+        """Return how often the same has happened, to follow a sentence; "" for the first time."""
+        times = self.repeats(now)
+        return f"; {times} pods in a row were over within a minute" if times > 1 else ""
+
     def standing(self, policy: Policy, now: datetime) -> Standing:
         """Return the next step of this node."""
         alive = [life for life in self.lives if life.alive]
@@ -268,8 +305,6 @@ class Node:
             return Standing.LEAVES
         if self.is_spent(policy):
             return Standing.SPENT
-        if self.latest is None or self.latest.ended is None:
-            return Standing.DUE
         return Standing.PAUSES if self.due(now) > now else Standing.DUE
 
     def is_spent(self, policy: Policy) -> bool:
@@ -306,25 +341,20 @@ class Node:
 
     def due(self, now: datetime) -> datetime:
         """Return when the next life may begin."""
-        end = self.latest.ended if self.latest else None
-        if end is None or end.at is None:
+        life = self.latest
+        end = life.ended if life else None
+        since = end.at if end else life.created if life else None
+        if since is None:
             return now
-        return after(end.at, pause(end, self.restarts, self.next_relaunch - self.moves))
+        if end is not None and end.reason is ExitReason.SUCCEEDED:
+            return after(since, AFTER_SUCCESS)
+        if end is not None and end.consequence.counts:
+            return after(since, pause(self.restarts, LONGEST_PAUSE))
+        return after(since, pause(self.repeats(now), LONGEST_FREE_PAUSE))
 
 
-def pause(end: Exit, restarts: int, relaunch: int) -> timedelta:
-    """Return how long to wait before the next life: not at all the first time, then twice as long each time.
-
-    After a kill the longest pause is short, and there is none after a long life: the program is not to blame.
-    After success the pause is always the same.
-    """
-    if end.reason is ExitReason.SUCCEEDED:
-        return AFTER_SUCCESS
-    lived = end.at - end.started if end.at and end.started else timedelta(0)
-    if lived >= LONG_LIFE and not end.consequence.counts:
-        return timedelta(0)
-    counts = end.consequence.counts
-    times, longest = (restarts, LONGEST_PAUSE) if counts else (relaunch, LONGEST_PAUSE_AFTER_KILL)
+def pause(times: int, longest: timedelta) -> timedelta:
+    """Return how long the next life waits: not at all the first time, then twice as long each time."""
     if times <= 1:
         return timedelta(0)
     return min(timedelta(seconds=FIRST_PAUSE.total_seconds() * 2 ** min(times - 2, 10)), longest)
@@ -383,6 +413,7 @@ def life_of(
         relaunch=number(labels.get(LABEL_RELAUNCH)),
         restarts_before=number(annotations.get(names.RESTARTS)),
         forgiven_before=number(annotations.get(names.FORGIVEN)),
+        repeats_before=number(annotations.get(names.REPEATS)),
         moves=number(annotations.get(names.MOVES)),
         created=pod.metadata.creation_timestamp,
         ended=end,

@@ -14,6 +14,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.controllers.jobresource import decide as rules
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Resize
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from tests.kit.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
@@ -376,6 +377,24 @@ def test_out_of_memory_waits_for_nothing_where_nothing_will_come() -> None:
 def test_without_a_master_nobody_waits_for_its_address() -> None:
     given = seen(job_=job(distributionStrategy="Local"), master="")
     assert actions(given) == {"+worker-0", "+worker-1"}
+
+
+def test_what_is_repeated_for_free_backs_off_goes_elsewhere_and_is_told() -> None:
+    again = ended(0, 3, 137, repeats_before=2, machine="m7")
+    (action,), (note,) = (lambda plan: (plan.actions, plan.notes))(decide(seen(again, life(1)), NOW))
+    assert isinstance(action, Create)
+    assert action.manifest["metadata"]["annotations"][names.REPEATS] == "3"
+    left = {"key": "metadata.name", "operator": "NotIn", "values": ["m7"]}
+    assert action.manifest["spec"]["affinity"]["nodeAffinity"] == {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchFields": [left]}}
+        ]
+    }
+    assert (note.warning, note.sentence) == (
+        True,
+        "digits-worker-0-4 replaces digits-worker-0-3: killed by SIGKILL (exit code 137); "
+        "3 pods in a row were over within a minute",
+    )
 
 
 def test_notes_say_what_happens_and_why() -> None:

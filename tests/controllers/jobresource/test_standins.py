@@ -34,10 +34,18 @@ def stand_in(index: int, for_: int, **more: Any) -> Life:
     return life(index, stands_in=for_, machine="m3", **more)
 
 
-def taken(index: int, relaunch: int = 0, at: datetime = LONG_SINCE) -> Life:
+def taken(
+    index: int,
+    relaunch: int = 0,
+    at: datetime = LONG_SINCE,
+    *,
+    for_: int | None = None,
+    repeats: int = 0,
+) -> Life:
     """A pod that the cluster took away, soon after its start."""
     end = Exit(ExitReason.TAKEN_AWAY, 143, "", "512Mi", at, at)
-    return life(index, relaunch, running=False, ready=False, ended=end)
+    more: dict[str, Any] = {"running": False, "ready": False, "stands_in": for_, "repeats_before": repeats}
+    return life(index, relaunch, ended=end, **more)
 
 
 def seen(*lives: Life, spares: int = 0, least: int = 1, size: int = 2, **spec: Any) -> Seen:
@@ -75,7 +83,8 @@ ROWS: list[tuple[str, Seen, list[str]]] = [
     ("made again: its stand-in leaves", seen(life(0), life(1, 1, since=LONG_SINCE), stand_in(2, 1)), ["-2"]),
     ("uncordoned: its stand-in leaves", seen(life(0), life(1, since=LONG_SINCE), stand_in(2, 1)), ["-2"]),
     ("the stand-in's machine is cordoned, too", seen(life(0), WARNED, stand_in(2, 1, notice=CORDONED)), []),
-    ("a stand-in that was taken away is made again", seen(life(0), WARNED, taken(2)), ["+3 for 1"]),
+    ("a stand-in that was taken away is made again", seen(life(0), WARNED, taken(2, for_=1)), ["+2-1 for 1"]),
+    ("later, if it was again and again", seen(life(0), WARNED, taken(2, at=NOW, for_=1, repeats=4)), []),
     ("a stand-in that failed is not", seen(life(0), WARNED, ended(2, stands_in=1)), []),
     ("preempted, evicted by the kubelet, node shut down: made again", seen(life(0), taken(1)), ["+1-1"]),
     ("spot: leaves now, with a stand-in on its way", seen(life(0), life(1, notice=SPOT)), ["+2 for 1", "-1"]),

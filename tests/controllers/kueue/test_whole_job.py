@@ -19,9 +19,10 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
+from elasticjob.kube.objects.views import CRD, NAMESPACE, NODE, POD
 from hack.cluster import queues
-from hack.cluster.kueue import why_missing
+from hack.cluster.controlplane import ControlPlane
+from hack.cluster.kueue import Kueue, why_missing
 from tests.kit.queues.plane import real_kueue
 from tests.kit.waiting import until
 
@@ -169,6 +170,17 @@ async def pods(client: Client) -> dict[str, str]:
     return {pod.metadata.uid: str(pod.spec.containers[0].resources.requests["cpu"]) for pod in found}
 
 
+async def size(client: Client) -> int:
+    return len([each for each in await client.list(POD, TEAM) if each.metadata.deletion_timestamp is None])
+
+
+def elsewhere(name: str) -> Manifest:
+    """An important Workload for machines that no flavour has."""
+    made = queues.workload(name, TEAM, "ours", 1, {"cpu": "1"}, priority=9)
+    made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "none"}
+    return made
+
+
 @pytest.mark.plane
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
@@ -201,3 +213,58 @@ async def has(client: Client, workloads: int) -> bool:
 
 async def all_get(client: Client, cpu: str) -> bool:
     return list((await pods(client)).values()) == [cpu] * 3
+
+
+async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(tmp_path: Path) -> None:
+    with (
+        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
+        Kueue(plane, tmp_path / "kueue") as kueue,
+    ):
+        async with Client(plane.config()) as client:
+            await set_up(client)
+            flavor = queues.flavor(labels={"type": "kwok", "pool": "all"})
+            await client.merge_patch(NODE, "n1", {"metadata": {"labels": {"pool": "all"}}})
+            await client.merge_patch(queues.RESOURCE_FLAVOR, "default", {"spec": flavor["spec"]}, "")
+            async with operator(client):
+                await client.create(ELASTICJOB.untyped(), job(5))
+                await comes_to(client, "5/5")
+                for number in range(9):
+                    await client.create(queues.WORKLOAD, elsewhere(f"hopeless-{number}"))
+                large = queues.workload("large", TEAM, "theirs", 6, {"cpu": "1"}, priority=5)
+                await client.create(queues.WORKLOAD, large)
+                for _ in range(20):
+                    assert await size(client) == 5
+                    await asyncio.sleep(1)
+                same = queues.workload("same", TEAM, "ours", 1, {"cpu": "1"}, priority=-1)
+                await client.create(queues.WORKLOAD, same)
+                await is_admitted(client, "same")
+                await client.delete(queues.WORKLOAD, "same", TEAM)
+                await comes_to(client, "5/5")  # whatever else waits
+
+                label = {"metadata": {"labels": {QUEUE_NAME: None}}}
+                await client.merge_patch(ELASTICJOB, "digits", label, TEAM)
+                urgent = queues.workload("urgent", TEAM, "ours", 2, {"cpu": "1"}, priority=9)
+                await client.create(queues.WORKLOAD, urgent)
+                await is_admitted(client, "urgent")
+                await client.merge_patch(ELASTICJOB, "digits", {"metadata": job(5)["metadata"]}, TEAM)
+
+                before = {each.metadata.uid for each in await client.list(POD, TEAM)}
+                assert before
+                await asyncio.to_thread(kueue.unregister)
+                kueue.stop()
+                for each in await client.list(CRD.untyped()):
+                    if each["spec"]["group"] == queues.GROUP:
+                        await client.delete(CRD, each["metadata"]["name"])
+                free: Manifest = {"metadata": {"finalizers": []}}
+                for kind in (queues.WORKLOAD, queues.CLUSTER_QUEUE, queues.RESOURCE_FLAVOR):
+                    for each in await client.list(kind):
+                        about = each["metadata"]
+                        if not about.get("ownerReferences"):  # others let go of theirs as well
+                            await client.merge_patch(kind, about["name"], free, about.get("namespace", ""))
+                await comes_to(client, "4/4", "NotQueued")
+                assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
+
+                await asyncio.to_thread(kueue.install)
+                await asyncio.to_thread(kueue.start)
+                await asyncio.to_thread(kueue.register)
+                await comes_to(client, "0/1", "QueueUnavailable")

@@ -59,6 +59,25 @@ def evicted(ended: str) -> Any:
     return pod("Failed", end, reason="Evicted", conditions=[target])
 
 
+STOPPED = '{"reason": "Left", "message": "SIGTERM"}'
+STORAGE = 'Container main exceeded its local ephemeral storage limit "1Gi".'
+DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+def late(code: int, ended: str = "01:09") -> Any:
+    """A pod that may run for a minute from 12:00 on."""
+    end = {"exitCode": code, "finishedAt": f"2026-01-01T12:{ended}Z"}
+    spec = {"activeDeadlineSeconds": 60}
+    status = {"reason": "DeadlineExceeded", "message": DEADLINE, "startTime": "2026-01-01T12:00:00Z"}
+    return pod("Failed", end, spec=spec, **status)
+
+
+def probed(code: int, **end: Any) -> Any:
+    """A pod whose main container has a probe that kills."""
+    main = {"name": "main", "livenessProbe": {}, "resources": {"limits": {"memory": "4Gi"}}}
+    return pod("Failed", {"exitCode": code, **end}, spec={"containers": [main]})
+
+
 ENDINGS: list[tuple[str, Any, str]] = [
     ("OOM by the kubelet", pod("Failed", {"exitCode": 137, "reason": "OOMKilled"}), "OOMKilled at 4Gi"),
     (
@@ -145,6 +164,48 @@ ENDINGS: list[tuple[str, Any, str]] = [
         pod("Failed", {"exitCode": 128, "reason": "StartError", "message": 'exec: "trian": not found'}),
         'exit code 128: exec: "trian": not found',
     ),
+    (
+        "an eviction for its own storage",
+        pod(
+            "Failed",
+            {"exitCode": 137},
+            reason="Evicted",
+            message='Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+        ),
+        'over a limit of its own: Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".',
+    ),
+    (
+        "an agent that an eviction for its own storage stopped",
+        pod("Failed", {"exitCode": 0, "message": STOPPED}, reason="Evicted", message=STORAGE),
+        f"over a limit of its own: {STORAGE}",
+    ),
+    (
+        "a machine under pressure that does not admit it",
+        pod("Failed", reason="Evicted", message="The node had condition: [MemoryPressure]. "),
+        "taken away by the cluster: The node had condition: [MemoryPressure].",
+    ),
+    ("its deadline", late(143), f"over a limit of its own: {DEADLINE}"),
+    ("success after its deadline, on SIGTERM", late(0, "01:01"), f"over a limit of its own: {DEADLINE}"),
+    ("success before its deadline", late(0, "00:59"), "succeeded"),
+    ("a probe", probed(137), "killed by SIGKILL (exit code 137), as by the kubelet after failed probes"),
+    (
+        "an agent that a probe stopped",
+        probed(0, message=STOPPED),
+        "exit code 0, as by the kubelet after failed probes: SIGTERM",
+    ),
+    (
+        "out of memory by the agent's words, with a probe",
+        probed(137, message='{"reason": "OOMKilled"}'),
+        "OOMKilled at 4Gi",
+    ),
+    (
+        "a container that a reboot lost, with a probe",
+        probed(137, reason="ContainerStatusUnknown"),
+        "killed by SIGKILL (exit code 137)",
+    ),
+    ("out of memory, with a probe", probed(137, reason="OOMKilled"), "OOMKilled at 4Gi"),
+    ("an error, with a probe", probed(3), "exit code 3"),
+    ("success, with a probe", probed(0), "succeeded"),
     ("success before an eviction", evicted(ended="11:59:59Z"), "succeeded"),
     ("code 0 because of an eviction", evicted(ended="12:00:01Z"), "taken away by the cluster"),
 ]

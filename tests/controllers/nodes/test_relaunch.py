@@ -9,10 +9,10 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
-from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, pause, start
+from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, life_of, nodes, start
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import NOW, ended, life, oom, pending
+from tests.kit.controllers.build import LONG_AGO, NOW, ended, life, oom, pending
 
 DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
 ON_FAILURE, NEVER = RestartPolicy.ON_FAILURE, RestartPolicy.NEVER
@@ -272,27 +272,41 @@ def test_broken_hardware_is_avoided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "restarts", "relaunch", "lived", "seconds"),
+    ("life", "seconds"),
     [
-        (1, 1, 1, 5, 0),
-        (1, 2, 2, 5, 2),
-        (1, 3, 3, 5, 4),
-        (1, 5, 5, 5, 16),
-        (1, 99, 99, 5, 60),
-        (1, 3, 3, 3600, 4),
-        (137, 0, 1, 1, 0),
-        (137, 0, 9, 1, 5),
-        (137, 0, 9, 61, 0),
-        (0, 0, 1, 3600, 10),
-        (0, 0, 9, 1, 10),
+        (ended(), 0),
+        (ended(restarts_before=1), 2),
+        (ended(restarts_before=2), 4),
+        (ended(restarts_before=4), 16),
+        (ended(restarts_before=98), 60),
+        (ended(restarts_before=2, lived=LONG), 4),
+        (ended(code=137), 0),
+        (ended(code=137, repeats_before=1), 2),
+        (ended(code=75, repeats_before=4), 16),
+        (ended(code=137, repeats_before=99), 300),
+        (ended(code=137, repeats_before=99, lived=LONG), 0),
+        (ended(code=137, repeats_before=99, created=LONG_AGO - LONG), 0),
+        (ended(code=0), 10),
+        (ended(code=0, repeats_before=9), 10),
     ],
 )
-def test_pauses_double_and_are_short_after_kills(
-    code: int, restarts: int, relaunch: int, lived: int, seconds: int
-) -> None:
-    end = ended(code=code, lived=timedelta(seconds=lived)).ended
-    assert end is not None
-    assert pause(end, restarts, relaunch) == timedelta(seconds=seconds)
+def test_pauses_double(life: Life, seconds: int) -> None:
+    assert Node("worker", 0, (life,)).due(NOW) == LONG_AGO + timedelta(seconds=seconds)
+
+
+def test_pods_that_are_lost_soon_one_after_another_are_made_again_later_and_later() -> None:
+    lost = life(lost=True, created=NOW - timedelta(seconds=5), repeats_before=4)
+    node, policy = Node("worker", 0, (lost,)), Policy()
+    assert node.standing(policy, NOW) is PAUSES
+    assert node.due(NOW) == NOW + timedelta(seconds=11)
+    assert node.told_repeats(NOW) == "; 5 pods in a row were over within a minute"
+    assert node.standing(policy, NOW + timedelta(minutes=1)) is DUE
+
+
+def test_machines_that_took_a_pod_away_soon_are_left_if_there_are_others() -> None:
+    taken = [ended(0, n, 137, machine=f"m{n}") for n in range(2)]
+    assert Node("worker", 0, (*taken, ended(0, 2, 75), ended(0, 3, 1))).machines_to_leave == ("m0", "m1")
+    assert Node("worker", 0, (ended(code=137, lived=LONG),)).machines_to_leave == ()
 
 
 def test_a_pause_counts_from_the_end() -> None:

@@ -24,8 +24,10 @@ from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.environment import identity, tolerations
 from elasticjob.controllers.parts.owners import unfollowed
+from elasticjob.controllers.parts.placing import away_from
 from elasticjob.controllers.passes.plan import Outcome
 from elasticjob.devcluster.node.pod.decide import Probe, Stop
 from elasticjob.devcluster.node.pod.record import Check
@@ -374,6 +376,10 @@ def test_a_master_is_relaunched_under_the_next_name() -> None:
         MAIN_CONTAINER: "main",
         "elasticjob.dlrover/restarts": "2",
     }
+    taken = Node("master", 0, (ended(0, 2, 137, role="master", machine="m7"),))
+    made = master_pod(job(), taken, PROVISION, repeats=4).manifest
+    assert made["metadata"]["annotations"][names.REPEATS] == "4"
+    assert made["spec"]["affinity"] == away_from({}, (), ("m7",))
 
 
 @pytest.mark.parametrize("word", ["master", "dlrover-master"])
