@@ -91,7 +91,7 @@ class Audience:
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
 
-    def event(self, regarding: Any, type_: str, reason: str, note: str) -> None:
+    def event(self, regarding: Any, type_: str, reason: str, note: str, *_: Any) -> None:
         self.heard.append((type_, reason))
 
 
