@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from elasticjob.api.readings import after, span
+from elasticjob.api.readings import after, decoded, span
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
@@ -39,8 +40,10 @@ from elasticjob.controllers.scaleplan.queue import (
     sized_by,
 )
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
+from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.conditions import find, is_true
 
+SENTENCES: Final = JsonReader(list[str])
 KEPT: Final = timedelta(seconds=10)
 """How long a finished plan is kept at least: who asked for it reads its end, and else would ask again."""
 KEPT_FAILURE: Final = timedelta(minutes=10)
@@ -133,7 +136,9 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     if plan is None:
         return None
     if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
-        return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
+        known = decoded(seen.resource.metadata.annotations.get(names.CHANGES), SENTENCES)
+        start = begin(plan, tuple(known or ("carried out",)), now)
+        return Plan("ScalePlanStarted", groups=((start,),), quiet=True)
     try:
         folded = fold(seen.job, seen.resource, plan, seen.grant, seen.lives)
     except Impossible as error:
@@ -150,7 +155,7 @@ def follow_the_queue(seen: Seen, now: datetime) -> Plan | None:
     folded = followed(seen.job, seen.resource, seen.grant, seen.lives)
     if folded is None:
         return None
-    write = _applied(seen.resource, folded, _kept(seen.resource), wanted(seen.job, seen.resource))
+    write = _applied(seen.resource, folded, None, wanted(seen.job, seen.resource))
     return Plan(FOLLOWED, "; ".join(folded.changes), groups=((write,),))
 
 
@@ -185,7 +190,7 @@ def _given_up(seen: Seen, plan: ScalePlan) -> tuple[Apply, ...]:
     asked = {**wanted(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
     now = as_it_is(seen.resource)
     folded = affordable(seen.job, now, plan, seen.grant) if seen.grant else now
-    return (_applied(seen.resource, folded, _kept(seen.resource), asked),)
+    return (_applied(seen.resource, folded, None, asked),)
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
@@ -258,7 +263,7 @@ def _carry_out(
     """Change the JobResource, then the plan's status."""
     asked = asked_with(job, resource, folded) if seen.grant else {}
     if not folded.changes and asked != (wanted(job, resource) if seen.grant else {}):
-        write, start = _applied(resource, folded, _mark(plan), asked), begin(plan, folded.remarks, now)
+        write, start = _applied(resource, folded, plan, asked), begin(plan, folded.remarks, now)
         return Plan("ScalePlanStarted", "; ".join(folded.remarks), groups=((write,), (start,)))
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
@@ -271,28 +276,31 @@ def _carry_out(
         return ending("NothingToChange", (end,), now)
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
-    write = _applied(resource, folded, _mark(plan), asked)
+    write = _applied(resource, folded, plan, asked)
     return Plan("ScalePlanStarted", sentence, groups=((write,), (start,)))
 
 
-def _applied(resource: JobResource, folded: Folded, mark: str, asked: Mapping[str, int]) -> Apply:
-    """The write of the sizes, with the plan that was folded in last and, in a queue, what is asked for."""
+def _applied(
+    resource: JobResource, folded: Folded, plan: ScalePlan | None, asked: Mapping[str, int]
+) -> Apply:
+    """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for."""
+    before = resource.metadata.annotations
+    last = {name: before[name] for name in (names.FOLDED, names.CHANGES) if before.get(name)}
+    if plan is not None:
+        said = json.dumps([*(folded.changes or folded.remarks)])
+        last = {names.FOLDED: _mark(plan), names.CHANGES: said}
     sizes = {role: size.replicas for role, size in folded.sizes.items() if size.replicas is not None}
     metadata = {
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
         "annotations": {
-            **({names.FOLDED: mark} if mark else {}),
+            **last,
             **({names.WANTED: names.written(asked), names.SIZES: names.written(sizes)} if asked else {}),
         },
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
-
-
-def _kept(resource: JobResource) -> str:
-    return resource.metadata.annotations.get(names.FOLDED, "")
 
 
 def _mark(plan: ScalePlan) -> str:

@@ -345,3 +345,15 @@ def test_how_a_plan_ended_can_be_read_for_a_while_whatever_the_history() -> None
     assert (decided.actions, decided.again_in) == ((), timedelta(seconds=6))
     later = decide(seen(just, job_=none, status=READY), NOW + timedelta(seconds=6))
     assert [written(action) for action in later.actions] == ["-up"]
+
+
+def test_what_a_plan_changed_is_known_after_a_crash_between_its_two_writes() -> None:
+    plan_ = decide(seen(up()), NOW)
+    write, start = (group[0] for group in plan_.groups)
+    assert isinstance(write, Apply)
+    assert isinstance(start, Apply)
+    found = resource({"worker": 3})
+    found.metadata.annotations.update(write.manifest["metadata"]["annotations"])
+    (again,) = decide(replace(seen(up()), resource=found), NOW).actions
+    assert isinstance(again, Apply)
+    assert again.manifest["status"]["changes"] == start.manifest["status"]["changes"] != ["carried out"]

@@ -131,7 +131,9 @@ class Sizing:
 
     def look_at_the_job(self, most: int | None = None) -> None:
         """A pass, or one that dies after `most` writes."""
-        seen = JobSeen(self.job, self.stored(), (master(),), (), self.ordered())
+        stored = self.stored()  # the master of a suspended job is gone
+        masters = () if stored and stored.spec.suspend else (master(),)
+        seen = JobSeen(self.job, stored, masters, (), self.ordered())
         plan = jobs.decide(seen, self.now)
         self.perform(plan, most)
         if most is None:
