@@ -22,6 +22,7 @@ import typer
 from elasticjob.cli.errors import Exit, Failure, code_of
 from elasticjob.cli.jobs import completion
 from elasticjob.cli.options import Group
+from elasticjob.cli.output import say
 
 ABOUT = """Elastic distributed training: jobs that survive, grow and shrink while they train.
 
@@ -314,7 +315,7 @@ def guarded(command: Command, row: Row) -> Command:
 
 def fail(error: Exception) -> NoReturn:
     """Show an expected error as one line on stderr, and exit with its code."""
-    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+    say(f"error: {' '.join(str(error).split())}", err=True)
     raise typer.Exit(code_of(error)) from None
 
 

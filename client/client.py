@@ -8,6 +8,7 @@ import contextlib
 import logging
 import secrets
 import string
+import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from elasticjob.client.following import followed
 from elasticjob.client.goals import Goal, goal, has_ended, state
 from elasticjob.client.logs import Ended, Line, follow, lines
 from elasticjob.client.logs import Wanted as Which
-from elasticjob.client.objects import Objects, Options, Wanted, objects
+from elasticjob.client.objects import Objects, Options, Wanted, meant_otherwise, objects
 from elasticjob.client.trouble import Trouble
 from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
@@ -166,8 +167,10 @@ class Client:
         must hold its own imports. Everything else is in `Options`. The ConfigMap is deleted with the job.
         Raises Unusable, AlreadyThere, Refused, Denied.
         """
-        code = code_of(script, function=function, arguments=arguments, files=files)
-        return await self.create(self.prepare(code, Wanted(**options), namespace=namespace))
+        code, wanted = code_of(script, function=function, arguments=arguments, files=files), Wanted(**options)
+        if warning := meant_otherwise(wanted):
+            warnings.warn(warning, FutureWarning, stacklevel=2)
+        return await self.create(self.prepare(code, wanted, namespace=namespace))
 
     def prepare(self, code: Code, wanted: Wanted, *, namespace: str = "") -> Objects:
         """Return the objects that `submit` would create. Raises Unusable, Refused."""

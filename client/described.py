@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from elasticjob.api.escapes import as_line
 from elasticjob.api.v1alpha1.common import LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Finding, Training
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
@@ -28,7 +29,7 @@ class Description:
     @property
     def text(self) -> str:
         """Everything in lines."""
-        return "\n".join(_lines(self))
+        return "\n".join(map(as_line, _lines(self)))
 
 
 def about_the_job(

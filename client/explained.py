@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from elasticjob.api.escapes import as_line
 from elasticjob.api.v1alpha1.elasticjob import FINISHED
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.client.described import Description, moment, pod_state, told
@@ -17,7 +18,7 @@ WELL = frozenset({"Running", "Completed", "Succeeded"})
 
 def explained(known: Description) -> list[str]:
     """Return the reasons in lines: the state, the sizes and who chose them, and what is wrong."""
-    return [*_state(known), *_sizes(known), *_trouble(known)]
+    return [as_line(each) for each in (*_state(known), *_sizes(known), *_trouble(known))]
 
 
 def _state(known: Description) -> Iterator[str]:

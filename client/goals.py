@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from elasticjob.api.escapes import as_line
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.client.errors import Unusable
 from elasticjob.kube.objects.kinds import Manifest
@@ -67,9 +68,8 @@ def state(job: Manifest) -> str:
     status = job.get("status") or {}
     phase, workers, reason = (status.get(field) or "" for field in ("phase", "workers", "reason"))
     nodes = f", {workers} nodes" if workers else ""
-    return f"{phase or 'new'}{nodes}" + (
-        f", {': '.join(filter(None, (reason, sentence(job))))}" if reason else ""
-    )
+    why = f", {': '.join(filter(None, (reason, sentence(job))))}" if reason else ""
+    return as_line(f"{phase or 'new'}{nodes}{why}")
 
 
 def sentence(job: Manifest) -> str:
@@ -79,7 +79,7 @@ def sentence(job: Manifest) -> str:
         return ""
     told = [(each.get("reason") == reason, str(each.get("message") or "")) for each in conditions(job)]
     own = [message for is_own, message in told if is_own and message]
-    return next(iter([*own, *(message for _, message in told if reason in message)]), "")
+    return as_line(next(iter([*own, *(message for _, message in told if reason in message)]), ""))
 
 
 def conditions(job: Manifest) -> list[Mapping[str, Any]]:

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     checkpoint: str
     volumes: Sequence[str]
     queue: str
+    gang: str
     priority_class: str
     restarts: int | None
     deadline_seconds: int | None
@@ -77,7 +78,9 @@ class Wanted:
     volumes: Sequence[str] = ()
     """More of these, such as data:/data."""
     queue: str = ""
-    """Volcano's queue; the job is then a gang of Volcano's."""
+    """The queue that admits the job: Kueue's LocalQueue; with `gang="volcano"`, Volcano's."""
+    gang: str = ""
+    """Places all pods or none: volcano, coscheduling, kubernetes, required or preferred; none is no gang."""
     priority_class: str = ""
     """The PriorityClass of the pods."""
     restarts: int | None = None
@@ -94,6 +97,16 @@ class Wanted:
     def __post_init__(self) -> None:
         for field in ("env", "labels"):
             object.__setattr__(self, field, getattr(self, field) or {})
+
+
+def meant_otherwise(wanted: Wanted) -> str:
+    """Return a warning of an option that meant something else in the release before, "" without one."""
+    if not wanted.queue or wanted.gang:
+        return ""
+    return (
+        f"the queue {wanted.queue!r} is Kueue's LocalQueue; it was Volcano's until this release: "
+        "name a gang, volcano for that queue, or none"
+    )
 
 
 @dataclass(frozen=True)
@@ -159,9 +172,7 @@ def _key(path: str, number: int) -> str:
 
 
 def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:
-    scheduling = _if(
-        gang="volcano" if wanted.queue else "", queue=wanted.queue, priorityClassName=wanted.priority_class
-    )
+    scheduling = _if(gang=wanted.gang, queue=wanted.queue, priorityClassName=wanted.priority_class)
     policy = _if(
         activeDeadlineSeconds=wanted.deadline_seconds,
         ttlSecondsAfterFinished=wanted.ttl_seconds,
@@ -179,7 +190,12 @@ def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) 
 
 def _worker(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:
     pod = _pod(config_map, code, keys, wanted)
-    return {**sizes(wanted.workers), **_if(restartCount=wanted.restarts), "template": {"spec": pod}}
+    return role_spec({"spec": pod}, **sizes(wanted.workers), restartCount=wanted.restarts)
+
+
+def role_spec(template: Manifest, **fields: object) -> Manifest:
+    """Return the spec of a role: a pod template, and those of the fields that are given."""
+    return {**_if(**fields), "template": template}
 
 
 def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:

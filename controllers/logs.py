@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from structlog.typing import EventDict
+
+from elasticjob.api.escapes import as_line, as_text
 
 QUIET: Final = ("aiohttp.access", "asyncio", "kubernetes_asyncio")
 SHOWN: Final = (
@@ -44,7 +47,7 @@ def configure(
             render,
         ]
         if json
-        else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _on_one_line, render, _escaped],
     )
     handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -52,3 +55,13 @@ def configure(
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _on_one_line(_: Any, __: str, entry: EventDict) -> EventDict:
+    """Keep other people's words within their own entry, and their own value."""
+    return {name: as_line(value) if isinstance(value, str) else value for name, value in entry.items()}
+
+
+def _escaped(_: Any, __: str, text: Any) -> str:
+    """Let no traceback command a terminal."""
+    return as_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.common import KEYS_SUFFIX
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -23,10 +24,10 @@ from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.install import install
 from elasticjob.controllers.jobresource import controller as nodes
 from elasticjob.controllers.jobresource.room import Rooms
+from elasticjob.controllers.keys import Keys
 from elasticjob.controllers.kueue import controller as queue
 from elasticjob.controllers.kueue.admission import Admission
-from elasticjob.controllers.kueue.kinds.dijob import DIJobs
-from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
+from elasticjob.controllers.kueue.kinds import KINDS, Sources
 from elasticjob.controllers.kueue.presence import stays
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
@@ -47,7 +48,7 @@ from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.views import CLUSTER_ROLE, NODE, POD, ROLE, SERVICE
-from elasticjob.kube.operator.operator import Operator
+from elasticjob.kube.operator.operator import Group, Operator
 from elasticjob.kube.webhook.review import Webhook
 from elasticjob.kube.webhook.server import ServiceRef, WebhookServer
 from elasticjob.webhooks import WEBHOOKS, scale
@@ -95,13 +96,24 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     def applier(manager: str) -> Applier:
         return Applier(client, operator.recorder, manager, caches)
 
+    keys = Keys(
+        client,
+        settings.lease + KEYS_SUFFIX,
+        settings.lease_namespace,
+        _lease_owner(settings),
+        new_token,
+    )
+    operator.add(keys, Group.OTHERS)
     orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
 
     def master(job: ElasticJob) -> Manifest:
         spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
         return spec
 
-    admission = Admission(_queues(operator, settings), ElasticJobs(caches, master))
+    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
+    queues, sources = _queues(operator, settings), Sources(caches, found.jobs, master)
+    kinds = [make(sources) for make in KINDS]
+    admissions = {each.kind: Admission(queues, each) for each in kinds}
     reconcile_job = jobs.JobReconciler(
         caches,
         applier(jobs.MANAGER),
@@ -109,25 +121,25 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         provision,
         counters,
         now,
-        new_token,
+        keys.token,
         Served(client, now),
-        admission,
+        admissions[ELASTICJOB],
         rush=rush,
     )
     reconcile_nodes = nodes.NodesReconciler(
-        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission, rush=rush
+        caches,
+        applier(nodes.MANAGER),
+        orphans,
+        now,
+        rooms=Rooms(caches),
+        admission=admissions[ELASTICJOB],
+        rush=rush,
     )
-    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(
-        client, admission.queues, admission.jobs, applier(queue.MANAGER), now
+    reconcile_plans = plans.PlansReconciler(
+        caches, applier(plans.MANAGER), counters, now, admissions[ELASTICJOB]
     )
     reconcile_trainings = trainings.TrainingJobReconciler(
         operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
-    )
-    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
-    admission_of_dijobs = Admission(admission.queues, DIJobs(found.jobs, caches.pods))
-    reconcile_queue_of_dijobs = queue.QueueReconciler(
-        client, admission.queues, admission_of_dijobs.jobs, applier(queue.MANAGER), now
     )
     reconcile_dijobs = dijobs.DIJobReconciler(
         found,
@@ -135,18 +147,26 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         now,
         Server(settings.di_server, settings.di_server_version),
         counters.dijobs,
-        settings.di_server_key_file,
+        _key_of_di_server(settings, keys),
         settings.di_graceful,
-        admission_of_dijobs,
+        admissions[DIJOB],
     )
     operator.add(jobs.controller(reconcile_job, settings.concurrency))
     operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
     operator.add(plans.controller(reconcile_plans, settings.concurrency))
-    operator.add(queue.controller(reconcile_queue, settings.concurrency))
+    for each in admissions.values():
+        workloads = queue.QueueReconciler(client, each, applier(queue.MANAGER), now)
+        operator.add(queue.controller(workloads, settings.concurrency))
     operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
-    operator.add(queue.controller(reconcile_queue_of_dijobs, settings.concurrency))
     operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
     return operator
+
+
+def _key_of_di_server(settings: Settings, keys: Keys) -> Callable[[], bytes]:
+    """Return what reads the key of di-server; b"" where DIJobs have no tokens."""
+    if file := settings.di_server_key_file:
+        return lambda: file.read_bytes().strip()
+    return keys.of_di_server if settings.di_server_tokens else bytes
 
 
 def new_token() -> str:

@@ -125,7 +125,11 @@ class Settings(BaseSettings):
     """The path prefix that they are told, such as /v1alpha2; empty leaves it to them."""
 
     di_server_key_file: Path | None = None
-    """The key of the tokens with which they call di-server, which has the same; without it none are made."""
+    """The key of the tokens with which they call di-server, which has the same; without it, see the next."""
+
+    di_server_tokens: bool = False
+    """Whether tokens are made without such a file too, by the key that the operator draws once: `key` of the
+    Secret <lease>-keys in the namespace of the lease, which di-server mounts."""
 
     di_graceful: bool = False
     """Whether pods of DIJobs that have ended get their own grace period, and not none."""

@@ -95,6 +95,7 @@ RULES: Final[Mapping[str, Schema]] = {
     "brain.secret": NAMED,
     "share": {"enum": ["none", "fulfilment", "goodput"]},
     "source": {"enum": ["masters", "prometheus", "none"]},
+    "authentication": {"enum": ["token", "none"]},
 }
 """Schemas by a value's path, or else by its own name."""
 OPEN: Final = "global"

@@ -7,7 +7,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.checks.common import is_label
 from elasticjob.api.v1alpha1.checks.scaleplan import problems
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_SCALE_TYPE, MANAGED_BY, OPERATOR
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.kube.objects.problem import Problem
@@ -17,8 +17,6 @@ from elasticjob.webhooks.patches import missing_labels
 
 SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 """How the names of users begin that are service accounts; their namespace and name follow."""
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-OPERATOR: Final = "elasticjob"
 
 
 def mutate(review: Review[ScalePlan]) -> Sequence[JsonPatchOperation]:

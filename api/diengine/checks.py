@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 from typing import Final
 
@@ -26,6 +27,7 @@ from elasticjob.api.v1alpha1.kueue import queue_stays
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
+API_VERSION: Final = re.compile(r"(?<![A-Za-z_])api_version(?![A-Za-z_])")
 AFTER_ITS_START: Final = "while the job runs: delete it and create it again"
 WITH_TEMPLATE: Final = (Role.COORDINATOR, Role.COLLECTOR, Role.LEARNER)
 
@@ -106,10 +108,22 @@ def warnings(new: DIJob, old: DIJob | None) -> list[str]:
 def template_advice(path: str, template: Manifest) -> Iterator[Problem]:
     """Find fields that Kubernetes does not know, and the lack of the container that is given ports."""
     yield from unknown_fields(path, template, POD_TEMPLATE_SPEC)
+    yield from _leaves_out_the_token(path, template)
     names = [each.get("name") for each in (template.get("spec") or {}).get("containers") or ()]
     if names and CONTAINER not in names:
         what = f"no container is called {CONTAINER}: none is given ports, and none the resources of a request"
         yield Problem(f"{path}.spec.containers", what)
+
+
+def _leaves_out_the_token(path: str, template: Manifest) -> Iterator[Problem]:
+    """Find a configuration of DI-engine that says the version of di-server's calls itself, where it shows."""
+    for index, container in enumerate((template.get("spec") or {}).get("containers") or ()):
+        values = {f"env[{each.get('name')}]": each.get("value") for each in container.get("env") or ()}
+        lines = {field: container.get(field) or () for field in ("command", "args")} | values
+        for field, line in lines.items():
+            if API_VERSION.search(line if isinstance(line, str) else " ".join(map(str, line or ()))):
+                what = "an api_version of its own leaves out the job's token, and di-server refuses the calls"
+                yield Problem(f"{path}.spec.containers[{index}].{field}", f"{what}: leave it out")
 
 
 def _name(job: DIJob) -> Iterator[Problem]:

@@ -238,6 +238,11 @@ def start_of(pod: Pod) -> int:
     return readings.number(_variable(pod, "START_RANK"))
 
 
+def has_token(pod: Pod) -> bool:
+    """Whether a pod was made with a token for di-server."""
+    return any(each.name == names.TOKEN for container in pod.spec.containers for each in container.env)
+
+
 def asked_of(pod: Pod) -> dict[str, str]:
     """Return the resources of a pod's container di-container."""
     main = next((each for each in pod.spec.containers if each.name == CONTAINER), None)

@@ -670,7 +670,8 @@ class ElasticJobStatus(Part):
     """Nodes by role and state."""
 
     restarts: int | None = None
-    """How many pods were made to replace one that failed or was killed."""
+    """How many pods were made to replace one that failed or was killed, and how often agents started workers
+    again in the same pods after failures."""
 
     start_time: Time | None = None
     """When the first pod of the job was created."""

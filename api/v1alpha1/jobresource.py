@@ -145,6 +145,9 @@ class JobResourceStatus(Part):
     room: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
     """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
 
+    quota: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
+    """Of a job in a queue of Kueue: for how many more nodes of each role quota is idle."""
+
     machine: Resource = {}
     """The most cores and memory that a machine has left for a node of the job, then."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
@@ -13,6 +14,8 @@ QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 """On jobs: the LocalQueue that admits them."""
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 """On jobs: the WorkloadPriorityClass with which they wait there."""
+MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""On jobs: how many seconds they may run in all, after which Kueue deactivates them."""
 FLAVORS: Final = "elasticjob.dlrover/flavors"
 """On jobs: `any` where nodes of a role may have different flavours; otherwise all have that of the first."""
 ANY: Final = "any"
@@ -62,3 +65,9 @@ def queue_stays(
         labelled = old.metadata.labels.get(QUEUE_NAME) != new.metadata.labels.get(QUEUE_NAME)
         path = f"metadata.labels[{QUEUE_NAME}]" if labelled else "spec.runPolicy.scheduling.queue"
         yield Problem(path, f"the queue cannot change from {before!r} to {now!r} {way_out}")
+
+
+def longest_run(labels: Mapping[str, str]) -> int | None:
+    """Return how many seconds a job with these labels may run; None for one without a limit."""
+    written = labels.get(MAX_EXEC_TIME, "")
+    return int(written) if re.fullmatch("0*[1-9][0-9]{0,8}", written) else None

@@ -26,6 +26,8 @@ Number = Fraction | int | float
 
 RESOURCE: Final = "cpu"
 WORKLOAD_OF: Final = "kueue.x-k8s.io/workload"
+CHAIN: Final = "kueue.x-k8s.io/workload-slice-name"
+"""Of a Workload that took the place of another one: the first of them, which the pods of all of them name."""
 POD_SET: Final = "kueue.x-k8s.io/podset"
 ENDED: Final = ("Succeeded", "Failed")
 LABEL_JOB: Final = "elasticjob.dlrover/name"
@@ -56,7 +58,7 @@ def breaches(
     excused: Collection[str] = (),
 ) -> list[str]:
     """Return what is wrong, in sentences; `excused` are names of Workloads."""
-    held = {each["metadata"]["name"]: each for each in workloads}
+    held = {chain_of(each): each for each in sorted(workloads, key=_holds_last)}
     live = [p for p in pods if _holds_resources(p) and workload_of(p) not in excused]
     found = [sentence for pod in live if (sentence := _homeless(pod, held.get(workload_of(pod))))]
     used = dict[tuple[str, str], Number]()
@@ -105,6 +107,16 @@ def _beyond(total: Mapping[tuple[str, str], Number], queues: tuple[Queue, ...]) 
         used = sum(max(0, total.get((each.name, flavor), 0) - each.own) for each in mine)
         if used > most:
             yield f"{used} of {flavor} is borrowed or lent in cohort {cohort}, which has {most}"
+
+
+def chain_of(workload: Object) -> str:
+    """Return the name of a Workload in its pods."""
+    about = workload["metadata"]
+    return str(about.get("annotations", {}).get(CHAIN) or about["name"])
+
+
+def _holds_last(workload: Object) -> tuple[bool, bool]:
+    return holds(workload), CHAIN in workload["metadata"].get("annotations", {})
 
 
 def workload_of(pod: Object) -> str:

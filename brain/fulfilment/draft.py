@@ -52,6 +52,12 @@ class Planned:
         return (self.now - self.least) / (self.most - self.least) if self.most > self.least else 1.0
 
     @property
+    def grows(self) -> bool:
+        """Whether it may have one step more."""
+        most = min(self.most, self.job.ceiling) if self.job else self.most
+        return self.now + self.step <= most
+
+    @property
     def bound(self) -> int:
         """Instances that have a place."""
         return self.now - self.machines.count(None)

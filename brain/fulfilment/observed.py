@@ -161,6 +161,7 @@ def job_of(
         changed=_since(newest[-1], heard) if newest else None,
         withdrawn=_withdrawn(newest),
         stays="a pod is terminating" if len(stay) < len(pods) else "",
+        quota=resource.status.quota.get(WORKER),
     )
 
 

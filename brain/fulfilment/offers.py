@@ -89,7 +89,7 @@ def draft(trained: Trained, jobs: int, room: Room, options: Options) -> Draft:
     job = trained.job
     sizes = job.sizes
     first = sizes.smallest
-    allowed = [n for n in trained.speeds if n > 0 and sizes.clamp(n) == n <= job.most]
+    allowed = [n for n in trained.speeds if n > 0 and sizes.clamp(n) == n <= job.ceiling]
     speeds = {n: trained.speeds[n] for n in allowed if trained.speeds[n] > 0}
     if not speeds and first <= job.most:  # nothing is known: it begins, or stays
         stays = first <= job.now == sizes.clamp(job.now) <= job.most

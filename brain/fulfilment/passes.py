@@ -118,15 +118,13 @@ def grow(draft: Draft, options: Options, now: datetime) -> None:
         draft.extend(who, found)
         draft.grown.append(who)
         who.grown += who.step
-        if who.now < who.most:
+        if who.grows:
             heappush(heap, (who.grows_after, who))
 
 
 def may_grow(who: Planned, options: Options, now: datetime) -> bool:
     """Whether growth is open to a job: settled, all ranks with a place, and none taken away in this plan."""
-    return (
-        is_settled(who, options, now) and not who.shrunk and who.now < who.most and None not in who.machines
-    )
+    return is_settled(who, options, now) and not who.shrunk and who.grows and None not in who.machines
 
 
 def is_settled(who: Planned, options: Options, now: datetime) -> bool:

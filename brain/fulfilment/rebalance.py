@@ -29,7 +29,7 @@ def rebalance(draft: Draft, options: Options, now: datetime) -> None:
                 break
         else:
             continue
-        if who.now < who.most:
+        if who.grows:
             heappush(heap, (who.grows_after, who))
 
 

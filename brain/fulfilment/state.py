@@ -66,6 +66,14 @@ class Job:
     stays: str = ""
     """Why it may not grow now, for another reason than the settle time, such as `a pod is terminating`."""
 
+    quota: int | None = None
+    """For how many more instances its queue has idle quota; None where it is in no queue."""
+
+    @property
+    def ceiling(self) -> int:
+        """The most instances that it may have now."""
+        return self.most if self.quota is None else min(self.most, self.now + self.quota)
+
     @property
     def sizes(self) -> Range:
         """The numbers that it may have."""

@@ -15,6 +15,7 @@ import typer
 
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import Group
+from elasticjob.cli.output import hand_over, say
 from elasticjob.trainer.checkpoint.part import Damaged, Newer
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixed
 from elasticjob.trainer.torch import exported, saved
@@ -85,9 +86,9 @@ def show(
             state = Saved(*saved.found(place, wanted)).described()
     problem = mixed([each.manifest for each in seen if each.manifest], place)
     if as_json:
-        print(json.dumps({**as_data(place, seen, wanted, state), "problem": problem}, indent=2))
+        hand_over(json.dumps({**as_data(place, seen, wanted, state), "problem": problem}, indent=2))
     else:
-        print("\n".join([*as_text(place, seen, wanted, state), *(["", problem] if problem else [])]))
+        say("\n".join([*as_text(place, seen, wanted, state), *(["", problem] if problem else [])]))
     return Exit.DONE if not problem and all(each.is_usable for each in seen) else Exit.FAILED
 
 
@@ -115,7 +116,7 @@ def export(
         state = exported.chosen(found.state(saved.on_disk(out.parent)), only)
         left_out = exported.export(state, out, kind)
     more = f", without {left_out} values that are no tensors: --format torch has them" if left_out else ""
-    print(f"step {found.manifest.step} of {place} is in {out}{more}")
+    say(f"step {found.manifest.step} of {place} is in {out}{more}")
 
 
 checkpoint = Group(

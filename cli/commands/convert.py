@@ -17,6 +17,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.cli.convert.conversion import Outcome
@@ -90,14 +91,14 @@ def reported(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
     from elasticjob.cli.jobs.table import dumped
 
     for line in lines(outcomes, quiet=quiet):
-        typer.echo(line, err=True)
+        say(line, err=True)
     made = [
         manifest
         for each in outcomes
         if each.converted is not None
         for manifest in (*each.converted.others, each.converted.job)
     ]
-    typer.echo("---\n".join(dumped(each, Format.YAML) for each in made), nl=False)
+    hand_over("---\n".join(dumped(each, Format.YAML) for each in made), nl=False)
     if not any(each.system for each in outcomes):
         raise Failure(
             "there is nothing that can be converted",

@@ -11,6 +11,7 @@ import typer
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -69,11 +70,11 @@ def crds(
         connection = options.client("", kubeconfig, context)
         options.run(_apply(connection, written, allow_breaking=allow_breaking))
     elif output is Format.JSON:
-        typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
+        hand_over(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     else:
         import yaml
 
-        typer.echo(yaml.dump_all(written, Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
+        hand_over(yaml.dump_all(written, Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
 
 
 async def _apply(connection: Client, written: list[dict[str, object]], *, allow_breaking: bool) -> None:
@@ -85,16 +86,16 @@ async def _apply(connection: Client, written: list[dict[str, object]], *, allow_
         with about("CustomResourceDefinitions"):
             pending = await upgrades(client.kube, written)
             for upgrade in pending:
-                typer.echo(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
+                say(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
                 for change in upgrade.changes:
-                    typer.echo(f"  {change.sentence()}")
+                    say(f"  {change.sentence()}")
             if any(upgrade.changes for upgrade in pending) and not allow_breaking:
                 raise Failure(
                     "objects of this cluster may suffer from the breaking changes above; nothing was applied",
                     next_step="apply with --allow-breaking if they may",
                 )
             await install(client.kube, written, manager="elasticjob-install")
-    typer.echo(f"{len(written)} definitions are applied and served")
+    say(f"{len(written)} definitions are applied and served")
 
 
 def _news(exists: bool, count: int) -> str:

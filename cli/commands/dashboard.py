@@ -10,6 +10,7 @@ import typer
 
 from elasticjob.cli.jobs import options
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -79,7 +80,7 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
             watching(client.kube, masters, SystemClock(), chosen, heed=refused) as watch,
             served(Pages(watch), port) as url,
         ):
-            typer.echo(f"{server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
+            say(f"{server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
             if browser:
                 await asyncio.to_thread(typer.launch, url)
             with about(f"jobs of {where}"):

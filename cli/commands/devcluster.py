@@ -21,6 +21,7 @@ import typer
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import kept_running, operator_of
+from elasticjob.cli.output import say
 from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.container.processes import SUPERVISOR
@@ -158,12 +159,12 @@ async def serve(settings: Settings, state: Path) -> int:
         )
         if settings.operator:
             process = await stack.enter_async_context(operator_of(cluster.kubeconfig, cluster.state))
-            await stack.enter_async_context(kept_running(process, partial(typer.echo, err=True)))
+            await stack.enter_async_context(kept_running(process, partial(say, err=True)))
         code = int(Exit.DONE)
         if settings.command:
             code = await run(settings.command, cluster.kubeconfig)
         if settings.keep or not settings.command:
-            typer.echo(directions(cluster, len(settings.nodes)))
+            say(directions(cluster, len(settings.nodes)))
             await until_told(cluster)
     return code
 

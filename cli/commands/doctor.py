@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from elasticjob.api.escapes import as_line
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.completion import jobs
 from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
-from elasticjob.cli.output import Output
+from elasticjob.cli.output import Output, hand_over
 
 if TYPE_CHECKING:
     from elasticjob.cli.doctor.finding import Finding
@@ -46,7 +47,7 @@ def doctor(
     """
     found = options.run(_examined(options.client(namespace, kubeconfig, context), job))
     if output is Output.JSON:
-        print(json.dumps([asdict(each) for each in found], indent=2))
+        hand_over(json.dumps([asdict(each) for each in found], indent=2))
     else:
         _show(found)
     return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
@@ -79,6 +80,6 @@ def _show(found: tuple[Finding, ...]) -> None:
     console = Console(highlight=False)
     for each in found:
         mark, colour = MARKS[each.grade]
-        console.print(Text.assemble((mark, colour), " ", each.sentence), soft_wrap=True)
+        console.print(Text.assemble((mark, colour), " ", as_line(each.sentence)), soft_wrap=True)
         for command in each.commands:
-            console.print(Text.assemble("    → ", (command, "bold")), soft_wrap=True)
+            console.print(Text.assemble("    → ", (as_line(command), "bold")), soft_wrap=True)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elasticjob.api.escapes import as_line
 from elasticjob.cli.asking import TokenFile, Url, asked, sizes
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
-from elasticjob.cli.output import Output
+from elasticjob.cli.output import Output, hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -49,7 +50,7 @@ async def _of_cluster(connection: Client, job: str) -> None:
 
     async with connection as client:
         for line in explained(await client.describe(job)):
-            print(line)
+            say(line)
 
 
 def _of_brain(
@@ -57,16 +58,14 @@ def _of_brain(
 ) -> None:
     known = asked(brain, token_file, f"/v1/jobs/{namespace}/{job}")
     if output is Output.JSON:
-        print(json.dumps(known["decisions"], indent=2))
+        hand_over(json.dumps(known["decisions"], indent=2))
         return
     if not known["decisions"]:
-        print(
-            f"Brain has decided nothing about {namespace}/{job} ({known['phase'] or 'new'}, {known['mode']})"
-        )
+        say(f"Brain has decided nothing about {namespace}/{job} ({known['phase'] or 'new'}, {known['mode']})")
     for each in known["decisions"]:
-        print(told(each))
+        say(told(each))
         if numbers:
-            print(f"     {json.dumps(each['inputs'])}")
+            say(f"     {json.dumps(each['inputs'])}")
 
 
 def told(decision: dict[str, Any]) -> str:
@@ -75,5 +74,5 @@ def told(decision: dict[str, Any]) -> str:
     how = plan if decision["plan"] else ", as an answer to the master"
     return (
         f"{decision['number']:>3}  {decision['at'][:19].replace('T', ' ')}  {decision['event']}: "
-        f"{decision['algorithm']}{how}\n     {sizes(decision['sizes'])}\n     {decision['reason']}"
+        f"{decision['algorithm']}{how}\n     {sizes(decision['sizes'])}\n     {as_line(decision['reason'])}"
     )

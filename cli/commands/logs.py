@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from elasticjob.api.escapes import as_line, as_log
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -54,7 +56,8 @@ def logs(
     """Show the logs of all nodes of a job as one stream, in the order of their timestamps.
 
     A node's log goes on in the pod that replaces it: worker-0.1 is the first replacement of worker-0. The
-    master's log is shown where it is asked for by name.
+    master's log is shown where it is asked for by name. On a terminal programs keep their colours; other
+    escape sequences are written out.
 
     Example: [bold]elasticjob logs digits -f --tail 20[/], [bold]elasticjob logs digits worker-1 master[/]
     """
@@ -88,7 +91,7 @@ class Printing:
     def line(self, line: Line) -> None:
         """Print one line."""
         if not self._prefix:
-            print(line.text)
+            self._print(line.text)
             return
         label = line.source.label
         self._width = max(self._width, len(label))
@@ -97,11 +100,15 @@ class Printing:
             from rich.text import Text
 
             padded = self._ansi(Text(padded, style=self._colour(line.source)))
-        print(padded, line.text)
+        self._print(line.text, before=f"{padded} ")
+
+    def _print(self, words: str, before: str = "") -> None:
+        """Print what a program says: as it is for other programs, and for people without its commands."""
+        typer.echo(before + (as_log(words) if self._console.is_terminal else words))
 
     def end(self, ended: Ended) -> None:
         """Say on stderr how a node ended."""
-        print(f"{ended.source.label}: {ended.sentence}", file=sys.stderr)
+        say(as_line(f"{ended.source.label}: {ended.sentence}"), err=True)
 
     def _colour(self, source: Source) -> str:
         node = f"{source.role}-{source.index}"
@@ -140,4 +147,4 @@ async def _say_why(client: Client, job: str) -> None:
     found = await client.get(job)
     running = find(found.status.conditions, "Running")
     why = f": {running.message}" if running and running.message else ""
-    print(f"no line yet; {job} is {found.status.phase or 'new'}{why}", file=sys.stderr)
+    say(as_line(f"no line yet; {job} is {found.status.phase or 'new'}{why}"), err=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import elasticjob
-from elasticjob.cli.output import Output
+from elasticjob.cli.output import Output, hand_over, say
 from elasticjob.cli.versions import versions
 
 
@@ -22,9 +22,9 @@ def version(
     """
     installed = versions()
     if output is Output.JSON:
-        typer.echo(json.dumps(installed | {"folder": str(Path(elasticjob.__file__).parent)}, indent=2))
+        hand_over(json.dumps(installed | {"folder": str(Path(elasticjob.__file__).parent)}, indent=2))
         return
-    typer.echo(
+    say(
         f"elasticjob {installed['elasticjob']} (commit {installed['commit'][:12]}, "
         f"Python {installed['python']}, {installed['platform']})"
     )

@@ -10,7 +10,7 @@ from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
-from elasticjob.client.objects import IMAGE
+from elasticjob.client.objects import IMAGE, role_spec
 from elasticjob.kube.objects.kinds import Manifest
 
 GPU: Final = "nvidia.com/gpu"
@@ -113,7 +113,7 @@ def with_main(template: Manifest, container: Manifest) -> Manifest:
 
 def role_of(found: Trained, sizes: Mapping[str, Any], **more: Any) -> Manifest:
     """Return the spec of a role: sizes that are in order (`within`), and the template."""
-    return pods.without_empty({**sizes, **more, "template": found.template})
+    return role_spec(found.template, **sizes, **more)
 
 
 def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:

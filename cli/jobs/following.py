@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import typer
-
 from elasticjob.cli.errors import Exit
+from elasticjob.cli.output import say
 from elasticjob.client.errors import ClientError, NotFound
 from elasticjob.client.goals import has_ended, sentence, state
 
@@ -81,7 +80,7 @@ async def followed(client: Client, name: str, printing: Printing, come_back: str
         with suppress(TimeoutError):
             await asyncio.wait_for(logs, LAST_LINES)
     except asyncio.CancelledError:
-        typer.echo(f"{name} goes on; look again: {come_back}", err=True)
+        say(f"{name} goes on; look again: {come_back}", err=True)
         raise
     finally:
         logs.cancel()
@@ -94,7 +93,7 @@ async def _states(client: Client, name: str) -> Manifest:
     async with aclosing(client.follow(name)) as states:
         async for last in states:
             for line in told.lines(last, time.monotonic()):
-                typer.echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {line}", err=True)
+                say(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {line}", err=True)
             if has_ended(last):
                 break
     return last
@@ -106,7 +105,7 @@ async def _logs(client: Client, name: str, printing: Printing) -> None:
     except NotFound:
         return
     except ClientError as error:  # the exit code is the job's
-        typer.echo(f"its logs cannot be shown any more: {error}", err=True)
+        say(f"its logs cannot be shown any more: {error}", err=True)
 
 
 async def shown(lines: AsyncGenerator[Line | Ended, None], printing: Printing) -> None:
@@ -125,9 +124,9 @@ async def shown(lines: AsyncGenerator[Line | Ended, None], printing: Printing) -
 def ended(name: str, job: Manifest) -> int:
     """Say how a job ended, and return the exit code."""
     if not has_ended(job):
-        typer.echo(f"{name} was deleted", err=True)
+        say(f"{name} was deleted", err=True)
         return Exit.NOT_FOUND
     if job["status"]["phase"] == "Succeeded":
         return Exit.DONE
-    typer.echo(f"{name} failed: {sentence(job)}; elasticjob describe {name} shows more", err=True)
+    say(f"{name} failed: {sentence(job)}; elasticjob describe {name} shows more", err=True)
     return Exit.FAILED

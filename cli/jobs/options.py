@@ -15,6 +15,7 @@ import typer
 
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs.completion import jobs, namespaces
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -63,7 +64,7 @@ def client(namespace: str, kubeconfig: Path | None, context: str | None) -> Clie
     from elasticjob.client import Client
 
     def tell(sentence: str) -> None:
-        typer.echo(sentence, err=True)
+        say(sentence, err=True)
 
     return Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
 

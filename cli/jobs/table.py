@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from elasticjob.api.escapes import as_line
 from elasticjob.cli.jobs.options import Format
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,10 +47,10 @@ def printed(
     match format:
         case Format.YAML | Format.JSON:
             whole: Manifest = {"apiVersion": "v1", "kind": "List", "items": list(jobs)}
-            print(dumped(jobs[0] if single else whole, format), end="")
+            hand_over(dumped(jobs[0] if single else whole, format), nl=False)
         case Format.NAME:
             for job in jobs:
-                print(f"elasticjob.elastic.iml.github.io/{job['metadata']['name']}")
+                say(f"elasticjob.elastic.iml.github.io/{job['metadata']['name']}")
         case Format.TABLE | Format.WIDE:
             console().print(table(jobs, datetime.now(UTC), wide=format is Format.WIDE, everywhere=everywhere))
 
@@ -125,7 +127,7 @@ def cell(value: Any, type_: str, now: datetime) -> str:
         return ""
     if type_ == "date":
         return age(datetime.fromisoformat(str(value)), now)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else as_line(str(value))
 
 
 def age(began: datetime, now: datetime) -> str:

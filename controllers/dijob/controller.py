@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from elasticjob.api.diengine.access import token_of
@@ -14,11 +13,10 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide, token_secret
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
-from elasticjob.controllers.kueue.admission import Admission, turn
+from elasticjob.controllers.kueue.admission import Admission, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.plan import SOON
 from elasticjob.controllers.passes.triggers import job_of, those_of
 from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
@@ -37,19 +35,14 @@ class DIJobReconciler:
     now: Callable[[], datetime]
     server: Server
     phases: Phases
-    key_file: Path | None = None
+    key: Callable[[], bytes] = bytes
+    """Returns the key of the tokens of jobs; b"": they have none."""
     graceful: bool = False
     admission: Admission | None = None
     upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def __call__(self, key: Key) -> Result:
         """Bring the coordinator and the services of a job to what they should be, and write its status."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         seen = observe(self.caches, key, self.admission)
         if seen is None:
             self.phases.show(key, None)
@@ -69,7 +62,7 @@ class DIJobReconciler:
         return Result.again(plan.again_by(self.upkeep.due_in(key, self.now())).again_in)
 
     def _terms(self, job: DIJob) -> Terms:
-        key = self.key_file.read_bytes().strip() if self.key_file else b""
+        key = self.key()
         token = token_of(key, job.metadata.uid) if key else ""
         return Terms(replace(self.server, tokens=bool(token)), token, self.graceful)
 
@@ -81,5 +74,11 @@ def controller(reconcile: DIJobReconciler, concurrency: int) -> Controller:
         return reconcile.caches.jobs.meta(key) is not None
 
     watched = tuple((kind, those_of(is_known, keys_of)) for kind in (POD, SERVICE))
-    queued = ((WORKLOAD, those_of(is_known, job_of)),) if reconcile.admission else ()
-    return Controller("dijob", reconcile, for_=DIJOB, watches=(*watched, *queued), concurrency=concurrency)
+    quota = ((WORKLOAD, those_of(is_known, job_of)),) if reconcile.admission else ()
+    return Controller(
+        "dijob",
+        queued(reconcile, reconcile.admission),
+        for_=DIJOB,
+        watches=(*watched, *quota),
+        concurrency=concurrency,
+    )

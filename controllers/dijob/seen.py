@@ -10,7 +10,7 @@ from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.diengine.names import CONTAINER, Role
 from elasticjob.controllers.kueue.admission import Admission
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.parts.owners import is_part
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import ContainerStatus, Pod, Service
@@ -59,8 +59,8 @@ def observe(caches: Caches, key: Key, admission: Admission | None = None) -> See
     if job is None:
         return None
     uid = job.metadata.uid
-    found = (pod for pod in caches.pods.owned_by(uid) if controller_uid(pod.metadata) == uid)
-    services = (each for each in caches.services.owned_by(uid) if controller_uid(each.metadata) == uid)
+    found = (pod for pod in caches.pods.owned_by(uid) if is_part(pod.metadata, job))
+    services = (each for each in caches.services.owned_by(uid) if is_part(each.metadata, job))
     grant = admission.grant(job) if admission else None
     taken_back = admission.taken_back(job) if admission else frozenset()
     return Seen(job, tuple(sorted(found, key=_age)), tuple(services), grant, taken_back)

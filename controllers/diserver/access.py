@@ -21,7 +21,8 @@ class Access:
         if self.key_file is not None and not token:
             raise Refused(
                 401,
-                "a token is missing: send it as Authorization: Bearer, or as the path /t/<token>/v1alpha1",
+                "a token is missing: send it as Authorization: Bearer, or as the path /t/<token>/v1alpha1; "
+                "a configuration of DI-engine must have no api_version of its own",
             )
 
     def check(self, uid: str, token: str) -> None:

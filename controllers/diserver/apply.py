@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from elasticjob.api.diengine import names, pods
@@ -21,7 +21,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.diserver.asked import Refused, plain
 from elasticjob.controllers.diserver.decide import Call, Creations, Deletions, Replacement, Replacements, Way
 from elasticjob.controllers.diserver.orders import Order
-from elasticjob.controllers.diserver.seen import Pods, Replicas, answer
+from elasticjob.controllers.diserver.seen import Pods, Replicas, answer, has_no_token
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.patience import Patience, is_passing, is_passing_or_quota, is_quota
@@ -86,9 +86,9 @@ class Writer:
                 raise
             raise self._trouble(job, error, replicas_of(job, left)) from error
         if decided.missing:
-            self._event(job, "Warning", "NoRoomForLearners", decided.missing)
+            self.event(job, "Warning", "NoRoomForLearners", decided.missing)
         for pod in made:
-            self._event(job, "Normal", "SuccessfulCreate", f"Created pod {pod.metadata.name}")
+            self.event(job, "Normal", "SuccessfulCreate", f"Created pod {pod.metadata.name}")
         await self.until(lambda: all(self.cache.meta(_key(pod)) for pod in made))
         return replicas_of(job, made)
 
@@ -100,7 +100,7 @@ class Writer:
         except KubeError as error:
             raise self._trouble(job, error, None) from error
         for pod in gone:
-            self._event(job, "Normal", "SuccessfulDelete", f"Deleted pod {pod.metadata.name}")
+            self.event(job, "Normal", "SuccessfulDelete", f"Deleted pod {pod.metadata.name}")
         await self.until(lambda: not any(self._is_there(pod) for pod in gone))
         return answer(job, names.coordinator(job.metadata.name), decided.collectors, decided.learners)
 
@@ -133,7 +133,10 @@ class Writer:
         aggregates = order.role is Role.AGGREGATOR and config is not None
         chosen = config.spec.aggregator if aggregates and config else job.spec.template(order.role)
         template = chosen.template if chosen else {}
-        manifest = pods.pod(job, order.role, order.name, self.server_info, template, order.resources)
+        server = self.server_info
+        if has_no_token(self.cache, job.key, job.metadata.uid):
+            server = replace(server, tokens=False)  # there is no Secret with one
+        manifest = pods.pod(job, order.role, order.name, server, template, order.resources)
         one = await self._create(mark.on(manifest), freed=bool(mark.replaces))
         made.append(one)
         if not order.members or job.spec.learner is None:
@@ -144,7 +147,7 @@ class Writer:
                 job,
                 Role.DDP_LEARNER,
                 member.name,
-                self.server_info,
+                server,
                 learner,
                 member.resources,
                 place=member.place,
@@ -210,7 +213,7 @@ class Writer:
         else:
             await self._delete(old)
         what = f"Created pod {new.metadata.name} in the place of {old.metadata.name}"
-        self._event(job, "Warning", "ReplicaReplaced", what)
+        self.event(job, "Warning", "ReplicaReplaced", what)
         return new
 
     async def _replace_in_place(self, job: DIJob, old: Pod) -> Pod:
@@ -282,13 +285,14 @@ class Writer:
 
     # saying
 
-    def _event(self, job: DIJob, kind: EventType, reason: str, note: str) -> None:
+    def event(self, job: DIJob, kind: EventType, reason: str, note: str) -> None:
+        """Record an event about a job."""
         self.recorder.event(reference(DIJOB, job), kind, reason, note)
 
     def _trouble(self, job: DIJob, error: KubeError, done: Replicas | None) -> Exception:
         """The response for an error of the API server, which is also an event of the job."""
         said = plain(getattr(error, "message", str(error)), 400)
-        self._event(job, "Warning", "FailedCreate", said)
+        self.event(job, "Warning", "FailedCreate", said)
         if isinstance(error, HOPELESS):
             return Refused(400, f"the API server refuses a pod: {said}", done and done.json())
         return Waiting(f"not done, ask again: {said}", done)

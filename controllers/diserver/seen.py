@@ -10,7 +10,9 @@ from typing import Any, Final
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
-from elasticjob.controllers.parts.owners import controller_uid
+from elasticjob.controllers.parts.owners import is_part
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import Pod
 
 STARTING: Final = ("ContainerCreating", "PodInitializing")
@@ -45,11 +47,8 @@ class Pods:
     @classmethod
     def of(cls, job: DIJob, found: Iterable[Pod]) -> Pods:
         """Return the pods of a job, out of pods among which there may be others."""
-        uid = job.metadata.uid
         ours = (
-            pod
-            for pod in found
-            if controller_uid(pod.metadata) == uid and pod.metadata.deletion_timestamp is None
+            pod for pod in found if is_part(pod.metadata, job) and pod.metadata.deletion_timestamp is None
         )
         return cls(job, tuple(sorted(ours, key=_age)))
 
@@ -108,6 +107,14 @@ def owner_of(pod: Pod) -> tuple[str, str] | None:
         if owner.controller and owner.kind == DIJOB.name and owner.api_version == DIJOB.api_version
     )
     return next(owners, None)
+
+
+def has_no_token(cache: Cache[Pod], job: Key, uid: str) -> bool:
+    """Whether the coordinator of a job was made without a token: before the installation had any. Such a job
+    goes on without; nobody else can make one for it.
+    """
+    pod = cache.get((job.namespace, names.coordinator(job.name)))
+    return pod is not None and owner_of(pod) == (job.name, uid) and not pods.has_token(pod)
 
 
 def is_starting(pod: Pod) -> bool:

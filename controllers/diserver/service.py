@@ -17,6 +17,7 @@ from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.gpus import Machine
 from elasticjob.api.diengine.names import Role
+from elasticjob.api.v1alpha1.checks.belongings import of_others
 from elasticjob.controllers.diserver import orders
 from elasticjob.controllers.diserver.access import Access
 from elasticjob.controllers.diserver.apply import Waiting, Writer, replicas_of, together
@@ -32,7 +33,7 @@ from elasticjob.controllers.diserver.decide import (
     not_of,
     splits,
 )
-from elasticjob.controllers.diserver.seen import Pods, Replicas, answer, is_starting, owner_of
+from elasticjob.controllers.diserver.seen import Pods, Replicas, answer, has_no_token, is_starting, owner_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.patience import Patience
@@ -101,6 +102,8 @@ class Service:
     options: Options = Options()
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By uid of a job: limits hold only where its calls for more replicas come one after another."""
+    _warned: set[str] = field(default_factory=set)
+    """The uids of jobs whose users know that a token is missing."""
 
     # reading
 
@@ -156,20 +159,45 @@ class Service:
 
         Raises Refused for one that may not call (401, 403), or is not of a DIJob that exists (404).
         """
-        self.access.expect_token(token)
+        place = (namespace, name)
+        if not token and self.caches.pods.meta(place) is None and self._some_need_none(namespace):
+            await self.writer.until(lambda: self.caches.pods.meta(place) is not None)
+        pod = self.caches.pods.get(place)
+        known = owner_of(pod) if pod is not None else None
+        if known is None or not self._needs_none(namespace, known):
+            self._expect_token(namespace, known, token)
         if self.options.namespace and namespace != self.options.namespace:
             raise Refused(404, f"di-server serves the namespace {self.options.namespace} only")
-        pod = self.caches.pods.get((namespace, name)) or await self._new_caller(namespace, name, token)
+        pod = pod or await self._new_caller(namespace, name, token)
         owner = owner_of(pod) if pod is not None else None
         if pod is None or owner is None:
             raise Refused(404, f"{namespace}/{name} is not a pod of a DIJob")
-        self.access.check(owner[1], token)
+        if not self._needs_none(namespace, owner):
+            self.access.check(owner[1], token)
         job = self.caches.jobs.get((namespace, owner[0]))
         if job is None or job.metadata.uid != owner[1]:
             job = await self.patience(lambda: self.client.find(DIJOB, owner[0], namespace))
         if job is None or job.metadata.uid != owner[1]:
             raise Refused(404, f"the DIJob of {namespace}/{name} is gone")
         return Caller(pod, Pods.of(job, self.caches.pods.owned_by(job.metadata.uid)))
+
+    def _needs_none(self, namespace: str, owner: tuple[str, str]) -> bool:
+        return has_no_token(self.caches.pods, Key(namespace, owner[0]), owner[1])
+
+    def _some_need_none(self, namespace: str) -> bool:
+        jobs = (item.meta for item in self.caches.jobs.items() if item.meta.namespace == namespace)
+        return any(self._needs_none(namespace, (meta.name, meta.uid)) for meta in jobs)
+
+    def _expect_token(self, namespace: str, owner: tuple[str, str] | None, token: str) -> None:
+        """Raise Refused without a token; the users of a job hear why, once."""
+        try:
+            self.access.expect_token(token)
+        except Refused as refused:
+            job = self.caches.jobs.get((namespace, owner[0])) if owner else None
+            if job is not None and job.metadata.uid not in self._warned:
+                self._warned.add(job.metadata.uid)
+                self.writer.event(job, "Warning", "TokenMissing", refused.message)
+            raise
 
     async def _new_caller(self, namespace: str, name: str, token: str) -> Pod | None:
         """A pod that the caches may learn of a moment later. Without a token of a job of its namespace the
@@ -193,6 +221,9 @@ class Service:
         """Decide what is asked, and do it."""
         if not question.fresh:
             return await self._carry_out(caller, question, call)
+        config = self._config(caller.job)
+        for wrong in (*of_others(caller.job), *(of_others(config, caller.job) if config else ())):
+            raise Refused(403, f"no pods are made: {wrong}")
         turn = self._turns.setdefault(caller.uid, asyncio.Lock())
         async with turn:
             for _ in range(DRAWS):

@@ -9,6 +9,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
@@ -18,7 +19,7 @@ from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.elasticjob.upkeep import unwatched
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
@@ -65,7 +66,8 @@ class JobReconciler:
     provision: Provision
     counters: Counters
     now: Callable[[], datetime]
-    new_token: Callable[[], str]
+    token: Callable[[str], str]
+    """Returns the token of the job with a uid."""
     served: Served
     admission: Admission | None = None
     news: News = field(default_factory=News)
@@ -74,12 +76,6 @@ class JobReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring one ElasticJob closer to its spec."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         seen = self.observe(key)
         if seen is None:
             self.counters.forget(key)
@@ -126,12 +122,13 @@ class JobReconciler:
         return Seen(
             job=as_admitted(job, grant),
             grant=grant,
+            queueless=queue_of(job) if self.admission and not self.admission.queues.on else "",
             resource=resource,
             masters=self.caches.lives(job.metadata.uid, now),
             lives=lives,
             plans=self.caches.plans_of(key),
             provision=self.provision,
-            fresh_token=self.new_token(),
+            fresh_token=self.token(job.metadata.uid),
             address=self.caches.master_address(job),
             unaimed=self.caches.unaimed(job),
             known_address=self.caches.known_address(resource.metadata.uid) if resource and ours else "",
@@ -207,10 +204,10 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
 
 def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     """Return the controller, with the changes that cause a pass."""
-    caches, queued = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
+    caches, quota = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
@@ -218,7 +215,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, job_of_plan),
             (NODE, jobs_on(caches), machine_changed(caches)),
             (SERVICE, job_of, has_gone),
-            *queued,
+            *quota,
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),

@@ -23,7 +23,7 @@ from elasticjob.controllers.elasticjob.objects import (
     pod_names,
 )
 from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
-from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.seen import KUEUE_ABSENT, Seen, without_kueue
 from elasticjob.controllers.elasticjob.sizes import (
     kept,
     regrouped,
@@ -293,7 +293,8 @@ def make_what_is_missing(seen: Seen, now: datetime) -> Plan | None:
     objects = "1 object" if len(made) == 1 else f"{len(made)} objects"
     note = Note(JOB_CREATED, f"created {objects}: {', '.join(made)}")
     groups = (*start.groups, parts, tuple(last))
-    return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
+    queueless = (Note(KUEUE_ABSENT, without_kueue(seen), warning=True),) if seen.queueless else ()
+    return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes, *queueless))
 
 
 def _next_master(seen: Seen, now: datetime) -> tuple[Create, ...]:

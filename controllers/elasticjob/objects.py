@@ -89,14 +89,13 @@ def job_resource(
 
     A job in a queue begins with what that gives. `token` is that of the job's pods.
     """
-    sizes = {}
-    for role, count in asked(job).items():
-        size = job.spec.range_of(role).clamp(count)
-        sizes[role] = {"replicas": min(size, grant.most(job, role)) if grant else size}
+    sizes = {role: job.spec.range_of(role).clamp(count) for role, count in asked(job).items()}
+    if grant:
+        sizes = {role: min(size, grant.most(job, role)) for role, size in sizes.items()}
     spec = {
         "selector": {"name": job.metadata.name},
         "suspend": job.spec.suspend,
-        "replicaResourceSpecs": sizes,
+        "replicaResourceSpecs": {role: {"replicas": size} for role, size in sizes.items()},
     }
     made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
     made.manifest["metadata"]["annotations"] = {
@@ -106,6 +105,7 @@ def job_resource(
         names.MADE_FROM: made_from(job),
         names.TOKEN: fingerprint(token),
         names.NETWORK: written_flag(job.spec.network_policy),
+        **({names.SIZES: names.written(sizes)} if grant else {}),
         **remembered_gang(gang),
     }
     return made

@@ -30,7 +30,7 @@ AMOUNTS: Final = JsonReader(dict[str, dict[str, str]])
 
 @dataclass(frozen=True)
 class Seen:
-    """A job and its objects. `fresh_token` is random, for a job that has none yet."""
+    """A job and its objects. `fresh_token` is for a job that has none yet."""
 
     job: ElasticJob
     resource: JobResource | None = None
@@ -41,6 +41,7 @@ class Seen:
     fresh_token: str = ""
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+    queueless: str = ""  # the LocalQueue that it names in a cluster without Kueue
     address: str | None = None  # of the master, "" while it has none; None: it is not asked for beforehand
     unaimed: str = ""  # the uid of the master's Service as long as it selects no pod
     names_from: str | None = None  # the uid of whose Service has the job's name; None: there is no Service
@@ -153,6 +154,14 @@ class Seen:
     def is_spent(self, node: Node) -> bool:
         """Whether a node failed for good."""
         return node.is_spent(self.policy(node.role))
+
+
+KUEUE_ABSENT: Final = "KueueAbsent"
+
+
+def without_kueue(seen: Seen) -> str:
+    """Return what becomes of a job that names a queue of Kueue in a cluster without it."""
+    return f"the cluster has no Kueue: the job runs without quota of its queue {seen.queueless}"
 
 
 def _as_master(life: Life) -> Life:

@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
-from elasticjob.controllers.elasticjob.seen import Seen
+from elasticjob.controllers.elasticjob.seen import KUEUE_ABSENT, Seen, without_kueue
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
@@ -229,6 +229,8 @@ def _scaling(picture: Picture) -> Saying:
 def _admitted(picture: Picture) -> Saying:
     """Of jobs in a queue: what it gives to the job."""
     grant = picture.seen.grant
+    if picture.outcome is None and picture.seen.queueless:
+        return Saying(ADMITTED, False, KUEUE_ABSENT, without_kueue(picture.seen), always=True)
     if picture.outcome is not None or grant is None:
         return Saying(ADMITTED, False, NOT_QUEUED, "no queue admits the job")
     return Saying(ADMITTED, grant.admitted, grant.reason or "Suspended", grant.sentence, always=True)

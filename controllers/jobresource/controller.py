@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.requests import is_request
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -16,7 +16,7 @@ from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
 from elasticjob.controllers.jobresource.status import describe, newly_altered
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
@@ -65,12 +65,6 @@ class NodesReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
-        if self.admission and not await self.admission.shows_all(key, self.now(), self.applier):
-            return Result.again(SOON)
         asking = self.caches.resources.get(key)
         if asking is not None and is_request(asking):
             return await self.answer(asking)
@@ -138,14 +132,16 @@ class NodesReconciler:
         return bool(await self.applier.absent((written(seen.job, least),)))
 
     def room(self, seen: Seen) -> Room | None:
-        """Return how much room the cluster has for a job that may grow; None for others."""
-        if seen.job is None or self.rooms is None or not learns(seen.job, seen.resource):
+        """Return how much room cluster and queue have for a job that may grow; None for others."""
+        job, now = seen.job, self.now()
+        if job is None or self.rooms is None or job.spec.optimize_mode is OptimizeMode.MANUAL:
             return None
-        found, now = self.rooms.of(seen.job, seen.resource, self.now()), self.now()
-        idle = self.admission.room(seen.job, now) if self.admission else None
+        found = self.rooms.of(job, seen.resource, now) if learns(job, seen.resource) else None
+        idle = self.admission.room(job, now) if self.admission and not job.spec.suspend else None
         if idle is None:
             return found
-        return replace(found, roles={role: min(n, idle.get(role, 0)) for role, n in found.roles.items()})
+        roles = {role: min(n, idle.get(role, 0)) for role, n in found.roles.items()} if found else {}
+        return replace(found or Room(), roles=roles, quota=idle)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the JobResource is gone."""
@@ -188,10 +184,10 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
     def there(key: Key) -> bool:
         return reconcile.caches.resources.meta(key) is not None
 
-    queued = ((WORKLOAD, those_of(there, job_of)),) if reconcile.admission else ()
+    quota = ((WORKLOAD, those_of(there, job_of)),) if reconcile.admission else ()
     return Controller(
         "jobresource",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=JOBRESOURCE,
         watches=(
             (POD, those_of(there, job_of), life_changed(reconcile.caches)),
@@ -200,7 +196,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
             (SCALEPLAN, those_of(there, job_of_plan)),
             (SCALEPLAN, those_of(there, request_of)),
             (NODE, jobs_on(reconcile.caches), machine_changed(reconcile.caches)),
-            *queued,
+            *quota,
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,

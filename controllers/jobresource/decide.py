@@ -58,6 +58,7 @@ from elasticjob.controllers.passes.rules import (
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
+from elasticjob.sizing.exits import ExitReason
 
 MEMORY_PATIENCE: Final = timedelta(minutes=1)
 """How long a node that was out of memory waits at most for a plan that gives it more."""
@@ -167,7 +168,20 @@ class Seen:
         return {role: rules.policy(self.job, role) for role in (self.job.spec.roles if self.job else ())}
 
     def resource_of(self, role: str, index: int) -> dict[str, str]:
-        """The resource of a node beside its template: the role's, with the node's own exceptions."""
+        """The resource of a node beside its template, as far as its place in a queue is for so much."""
+        asked, node = self.asked_for(role, index), self.nodes.get((role, index))
+        life = node.latest if node and node.latest and node.latest.alive else None
+        quota = self._quotas.get((life.workload, role)) if life else self.places.get((role, index))
+        container = self.job.spec.roles[role].main_container if self.job and quota else None
+        name = str((container or {}).get("name", ""))
+        return quota.within(name, asked, life.resource if life else {}) if quota else asked
+
+    @cached_property
+    def _quotas(self) -> Mapping[tuple[str, str], Quota]:
+        return {(place.workload, place.role): place for place in (self.grant.places if self.grant else ())}
+
+    def asked_for(self, role: str, index: int) -> dict[str, str]:
+        """What a node should have beside its template: the role's, with the node's own exceptions."""
         spec = self.resource.spec.replica_resource_specs.get(role)
         common = {name: str(amount) for name, amount in (spec.resource if spec else {}).items()}
         own = self.exceptions.get(names.node(self.resource.metadata.name, role, index), {})
@@ -420,7 +434,11 @@ def _memory_wait(seen: Seen, node: Node, now: datetime) -> timedelta:
     life = node.latest
     if seen.sizing is None or life is None or life.ended is None or life.ended.at is None:
         return timedelta(0)
-    return after(life.ended.at, MEMORY_PATIENCE) - now if seen.sizing.is_coming(life) else timedelta(0)
+    short = life.ended.reason is ExitReason.OOM_KILLED and (
+        seen.resource_of(node.role, node.index) != seen.asked_for(node.role, node.index)
+    )
+    waits = short or seen.sizing.is_coming(life)  # for its queue, or for a plan
+    return after(life.ended.at, MEMORY_PATIENCE) - now if waits else timedelta(0)
 
 
 def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:

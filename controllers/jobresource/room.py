@@ -9,7 +9,7 @@ quotas are not looked at: a node that was added and waits is given up again (siz
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -39,8 +39,10 @@ class Machine:
 class Room:
     """More nodes of each role that would fit, and the most that one of them could get."""
 
-    roles: Mapping[str, int]
-    machine: Resources
+    roles: Mapping[str, int] = field(default_factory=dict)
+    machine: Resources = NOTHING
+    quota: Mapping[str, int] = field(default_factory=dict)
+    """Of a job in a queue: for how many more nodes of each role quota is idle."""
 
 
 class Rooms:

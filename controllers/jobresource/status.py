@@ -48,6 +48,7 @@ def describe(
     status = JobResourceStatus(
         replica_statuses={role: _role(seen, role) for role in seen.desired},
         room=dict(room.roles) if room else {},
+        quota=dict(room.quota) if room else {},
         machine=room.machine.manifest() if room else {},
         min_available=least.least if least else seen.resource.status.min_available,
         selector=names.workers(seen.resource.metadata.name),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.controllers.kueue.demand import Demand, is_slice
 from elasticjob.controllers.kueue.grant import Grant, flavors_of
-from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
+from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.plan import SOON
+from elasticjob.kube.controller.controller import Reconcile, Result
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
@@ -30,19 +33,32 @@ class Admission:
     queues: Queues
     jobs: Jobs
 
+    def queue(self, job: CustomResource) -> str:
+        """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
+        if not self.queues.on:
+            return ""
+        mine = () if self.jobs.suspended(job) else self.queues.of(job.key, job.metadata.uid)
+        base = next((each for each in mine if each.reserved and not is_slice(each)), None)
+        return base.spec.queue_name if base else self.jobs.queue(job)
+
+    def demand(self, job: CustomResource, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
+        return replace(self.jobs.demand(job, planned), queue=self.queue(job))
+
     def grant(self, job: CustomResource | None) -> Grant | None:
         """Return what its queue gives to a job; None for a job that is in no queue."""
-        if job is None or not self.queues.admits(job):
-            return None
-        return self.queues.grant(self._demand(job))
+        return self.queues.grant(self.demand(job)) if job is not None and self.queue(job) else None
 
-    def _demand(self, job: CustomResource) -> Demand:
-        return replace(self.jobs.demand(job), queue=self.queues.queue(job))
+    def never(self, job: CustomResource, planned: JobResource) -> str:
+        """Return why its queue could not ever give a job what a plan asks for, "" where it could."""
+        now, then = self.demand(job), self.demand(job, planned)
+        return "" if then.base == now.base else self.queues.never(then)
 
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
         found = self.queues.of(job.key, job.metadata.uid) if self.queues.on else ()
-        return frozenset(each.metadata.name for each in found if each.leaving)
+        kept = {each.chain for each in found if each.admitted}  # one that was replaced leaves, its pods stay
+        return frozenset(each.chain for each in found if each.leaving and each.chain not in kept)
 
     async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
         """Whether the caches have the pods and Workloads of a job, as far as that is in doubt.
@@ -64,9 +80,9 @@ class Admission:
 
     def room(self, job: CustomResource, now: datetime) -> dict[str, int] | None:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
-        if not self.queues.admits(job):
+        if not self.queue(job):
             return None
-        demand, (market, _, crowded, _) = self._demand(job), self.queues.look(now)
+        demand, (market, _, crowded, _) = self.demand(job), self.queues.look(now)
         queue = self.queues.cluster_queue(job.key, demand.queue)
         mine, found = self.queues.of(job.key, job.metadata.uid), {}
         for role in demand.roles:
@@ -84,11 +100,31 @@ def _versions(workloads: Iterable[Workload]) -> dict[str, str]:
     return {each.metadata.uid: each.metadata.resource_version for each in workloads}
 
 
-def turn(admission: Admission | None, key: Key) -> AbstractAsyncContextManager[None]:
-    """Let one pass over a job run at a time, where there are queues."""
+class Pass(Protocol):
+    """A reconciler of jobs."""
+
+    @property
+    def applier(self) -> Applier: ...
+
+    @property
+    def now(self) -> Callable[[], datetime]: ...
+
+    async def __call__(self, key: Key) -> Result: ...
+
+
+def queued(reconcile: Pass, admission: Admission | None, *, in_doubt: bool = False) -> Reconcile:
+    """Return a reconciler of jobs, where there are queues: one pass over a job runs at a time, of whichever
+    controller, and unless `in_doubt`, none runs where caches may not show all of the job."""
     if admission is None:
-        return nullcontext()
-    return admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find(key))
+        return reconcile
+
+    async def run(key: Key) -> Result:
+        async with admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find(key)):
+            if not in_doubt and not await admission.shows_all(key, reconcile.now(), reconcile.applier):
+                return Result.again(SOON)
+            return await reconcile(key)
+
+    return run
 
 
 def as_admitted(job: ElasticJob, grant: Grant | None) -> ElasticJob:

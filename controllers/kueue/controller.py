@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.controllers.kueue.decide import Seen, decide, frees, grows
+from elasticjob.controllers.kueue.admission import Admission, queued
+from elasticjob.controllers.kueue.decide import Seen, changes_class, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
-from elasticjob.controllers.kueue.kinds.elasticjob import Jobs
+from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
+from elasticjob.controllers.kueue.replacement import Holdings
 from elasticjob.controllers.kueue.workload import (
     PRIORITY_CLASS_KIND,
     WORKLOAD,
@@ -36,15 +38,23 @@ class QueueReconciler:
     """One pass over the Workloads of one job."""
 
     client: Client
-    queues: Queues
-    jobs: Jobs
+    admission: Admission
     applier: Applier
     now: Callable[[], datetime]
 
     async def __call__(self, key: Key) -> Result:
         """Bring the Workloads of one job to what it asks, and return what it does not use."""
-        async with self.queues.turn(self.jobs.kind.name, key, self.jobs.find(key)):
-            return await (self._run(key) if self.queues.on else self._let_go(key))
+        return await (self._run(key) if self.queues.on else self._let_go(key))
+
+    @property
+    def queues(self) -> Queues:
+        """Kueue's objects."""
+        return self.admission.queues
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of this kind."""
+        return self.admission.jobs
 
     async def _let_go(self, key: Key) -> Result:
         """Keep no Workload from going with its definition."""
@@ -81,17 +91,17 @@ class QueueReconciler:
         now, job = self.now(), self.jobs.find(key)
         every = self.queues.of(key)
         mine = tuple(each for each in every if kind_of(each) == self.jobs.kind.name)
-        gone = job is None or job.metadata.deletion_timestamp is not None or not self.queues.admits(job)
+        gone = job is None or job.metadata.deletion_timestamp is not None or not self.admission.queue(job)
         lives = () if gone and not mine else self.jobs.lives(key, None, now)
         if gone or job is None:
             return Seen(None, mine, lives), job
-        demand = replace(self.jobs.demand(job), queue=self.queues.queue(job))
+        demand = self.admission.demand(job)
         look, queue = self.queues.look(now), self.queues.cluster_queue(key, demand.queue)
         if demand.prebuilt and (made := self.queues.prebuilt(demand)):
             mine = (made, *mine)
-        base = next((each for each in mine if each.metadata.name == demand.base), None)
+        base = Holdings(demand, mine).base
         priority, unknown = base.spec.priority if base is not None else None, ""
-        if base is None:
+        if base is None or changes_class(demand, base):
             priority, unknown = await self._priority(demand)
         seen = Seen(
             demand,
@@ -139,7 +149,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
 
     return Controller(
         f"queue-{jobs.kind.plural}",
-        reconcile,
+        queued(reconcile, reconcile.admission, in_doubt=True),
         for_=jobs.kind,
         watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth)),
         concurrency=concurrency,

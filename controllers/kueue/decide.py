@@ -14,19 +14,23 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment
-from elasticjob.controllers.kueue.demand import SLICE, Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market
 from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
+from elasticjob.controllers.kueue.replacement import Holdings, covers, obstacle
 from elasticjob.controllers.kueue.workload import (
     ADMITTED,
+    CHAIN,
     EVICTED,
     FINISHED,
+    GATED_BY,
     GIVEN_BACK,
     HELD,
     IN_USE,
     PODS_READY,
     QUOTA_RESERVED,
+    REPLACES,
     REQUEUED,
     REQUEUED_AT_ONCE,
     ROOM_FOR,
@@ -70,23 +74,62 @@ class Seen:
     """Of roles that must be in one domain of a topology: the label of their machines, as far as known."""
 
     @cached_property
+    def holdings(self) -> Holdings | None:
+        """The Workloads of the job, each in its part."""
+        return Holdings(self.demand, self.workloads) if self.demand else None
+
+    @property
     def base(self) -> Workload | None:
         """The Workload of what runs at least."""
-        name = self.demand.base if self.demand else ""
-        return next((each for each in self.workloads if each.metadata.name == name), None)
+        return self.holdings.base if self.holdings else None
 
     @cached_property
     def slices(self) -> tuple[Workload, ...]:
         """The Workloads of nodes beyond the minimum, the oldest first; stale ones are not counted."""
-        start = f"{self.demand.base}-" if self.demand else "\0"
-        found = (w for w in self.workloads if is_slice(w) and w.metadata.name.startswith(start))
-        return tuple(sorted(found, key=number_of))
+        return tuple(sorted(self.holdings.slices, key=number_of)) if self.holdings else ()
+
+    @cached_property
+    def larger(self) -> Mapping[str, Manifest]:
+        """The Workloads that are to take the place of what the job has, by its name: the pods need more."""
+        demand, base = self.demand, self.base
+        if demand is None or base is None or not base.admitted or demand.prebuilt or demand.elsewhere:
+            return {}
+        if demand.ended is not None or demand.suspended:
+            return {}
+        found = ((each, self._larger(demand, each)) for each in (base, *self.slices) if each.admitted)
+        return {old.metadata.name: _instead(made, old) for old, made in found if made and not obstacle(old)}
+
+    def _larger(self, demand: Demand, workload: Workload) -> Manifest | None:
+        if not is_slice(workload):
+            return None if covers(workload, demand.least) else demand.base_workload(self.priority)
+        role = next((each for each in demand.roles if workload.count(each.name)), None)
+        if role is None or covers(workload, [role.pods(workload.count(role.name))]):
+            return None
+        keep = {} if demand.mixed else flavors_of(role.name, (workload,))
+        where = {**self.market.labels(keep.values()), **self.domains.get(role.name, {})}
+        count = workload.count(role.name)
+        return demand.slice_workload(role, number_of(workload), count, self.priority, where)
+
+    @cached_property
+    def beside(self) -> tuple[Workload, ...]:
+        """The Workloads that wait to take the place of others, and still should."""
+        found = self.holdings.beside if self.holdings else ()
+        names = {name: made["metadata"]["name"] for name, made in self.larger.items()}
+        return tuple(each for each in found if names.get(each.replaces) == each.metadata.name)
 
     @cached_property
     def stale(self) -> tuple[Workload, ...]:
         """The Workloads that the job does not need."""
-        kept = {self.demand.base if self.demand else "", *(each.metadata.name for each in self.slices)}
+        base = (self.base,) if self.base else ()
+        kept = {each.metadata.name for each in (*base, *self.slices, *self.beside)}
         return tuple(each for each in self.workloads if each.metadata.name not in kept)
+
+    def users(self, workload: Workload) -> int:
+        """How many pods, which hold resources, a Workload has: none if another has or is to get them."""
+        known = self.holdings
+        if known and (workload.metadata.name in known.replaced or workload in known.beside):
+            return 0
+        return self._users[workload.chain]
 
     @cached_property
     def reclaimed(self) -> dict[str, str]:
@@ -97,8 +140,7 @@ class Seen:
         return {name: mark for name, mark in found.items() if mark and name in admitted}
 
     @cached_property
-    def users(self) -> Counter[str]:
-        """How many pods, which hold resources, each Workload has."""
+    def _users(self) -> Counter[str]:
         return Counter(life.workload for life in self.lives if not life.over)
 
 
@@ -148,7 +190,7 @@ def grows(plan: Plan) -> bool:
 def let_go_of_what_no_job_needs(seen: Seen, now: datetime) -> Iterator[Step]:
     """Workloads of a job that is gone, or that are of another need or queue, go when no pod uses them."""
     for workload in seen.stale if seen.demand else seen.workloads:
-        if not seen.users[workload.metadata.name]:
+        if not seen.users(workload):
             yield Step(_gone(workload))
 
 
@@ -158,10 +200,10 @@ def finish_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or demand.ended is None:
         return
     for workload in seen.slices:
-        if not seen.users[workload.metadata.name]:
+        if not seen.users(workload):
             yield Step(_gone(workload))
     base = seen.base
-    if base is None or seen.users[base.metadata.name]:
+    if base is None or seen.users(base):
         return
     if not base.finished:
         reason = "Succeeded" if demand.ended else "Failed"
@@ -183,7 +225,7 @@ def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
         counts = ", ".join(f"{role.name} {role.least}" for role in demand.roles if role.least)
         sentence = f"Workload {demand.base} waits in queue {demand.queue}: {counts}"
         yield Step(((made,),), Note("Queued", sentence))
-    elif (seen.base.metadata.deletion_timestamp or seen.base.finished) and not seen.users[demand.base]:
+    elif (seen.base.metadata.deletion_timestamp or seen.base.finished) and not seen.users(seen.base):
         yield Step(_gone(seen.base))  # it is made anew
 
 
@@ -200,6 +242,38 @@ def own_the_prebuilt_base(seen: Seen, now: datetime) -> Iterator[Step]:
     yield Step(((_patch(base, {"metadata": about}, versioned=True),),))
 
 
+def open_the_gates_of_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A gate that another controller has taken from the job is open for Kueue as well."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.prebuilt:
+        return
+    left = demand.notes.get(GATED_BY, "")
+    before = base.metadata.annotations.get(GATED_BY, "")
+    if {*filter(None, left.split(","))} < {*filter(None, before.split(","))}:
+        yield Step(((_patch(base, {"metadata": {"annotations": {GATED_BY: left or None}}}),),))
+
+
+def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Another WorkloadPriorityClass of a job is at once that of its base; its slices stay one lower."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.prebuilt:
+        return
+    changes = changes_class(demand, base)
+    value = seen.priority if changes else base.spec.priority
+    if changes and value is not None:  # else there is no such class
+        to = {"priorityClassRef": {"name": demand.priority_class[1]}, "priority": value}
+        yield Step(((_patch(base, {"spec": to}),),))
+    if value is not None:
+        late = (each for each in seen.slices if each.spec.priority not in (None, value - 1))
+        yield Step((tuple(_patch(each, {"spec": {"priority": value - 1}}) for each in late),))
+
+
+def changes_class(demand: Demand, base: Workload) -> bool:
+    """Whether a job names another class than its base; Kueue lets nobody add or remove one."""
+    (kind, name), ref = demand.priority_class, base.spec.priority_class_ref
+    return ref is not None and kind == ref.kind == CLASS and ref.name != name
+
+
 def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     """A job that its user has suspended asks for nothing: its base is deactivated, and activated again."""
     demand, base = seen.demand, seen.base
@@ -207,7 +281,7 @@ def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     paused = base.metadata.annotations.get(PAUSED) == "suspend"
     if demand.suspended and base.spec.active:
-        if any(seen.users[each.metadata.name] for each in (base, *seen.slices)):
+        if any(seen.users(each) for each in (base, *seen.slices)):
             return  # Kueue counts nothing for a Workload that is not active
         change = {"metadata": {"annotations": {PAUSED: "suspend"}}, "spec": {"active": False}}
         yield Step(((_patch(base, change, frees=True),),))
@@ -222,7 +296,7 @@ def return_the_quota_of_an_evicted_base(seen: Seen, now: datetime) -> Iterator[S
     if base is None or base.finished or not (base.evicted and base.reserved):
         return
     names = (base, *seen.slices)
-    if any(seen.users[each.metadata.name] for each in names):
+    if any(seen.users(each) for each in names):
         return
     evicted = base.condition(EVICTED)
     assert evicted is not None
@@ -246,13 +320,12 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
     runs = base is not None and base.admitted and not demand.suspended
     known = {role.name for role in demand.roles}
     for each in seen.slices:
-        name = each.metadata.name
         needed = runs and each.metadata.labels.get(SLICE) in known
         if not (each.leaving or each.finished or not needed):
             continue
         if each.admitted:
             yield Step(((_given(each, "the base"),),))
-        elif not seen.users[name]:
+        elif not seen.users(each):
             hold = _held(base, now) if base is not None and each.evicted and runs else ()
             yield Step((*((hold,) if hold else ()), *_gone(each)))
 
@@ -291,50 +364,109 @@ def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     for each in (*((seen.base,) if seen.base else ()), *seen.slices):
         lost = any(one.count > _succeeded(each, seen.lives)[one.name] for one in each.status.reclaimable_pods)
-        if lost and each.admitted and not seen.users[each.metadata.name]:
+        if lost and each.admitted and not seen.users(each):
             yield Step(((_given(each, "the job"),),) if is_slice(each) else _gone(each))
 
 
-def ask_for_more(seen: Seen, now: datetime) -> Iterator[Step]:
-    """A job that wants more nodes gets slices for as many as look idle; what waits too long is withdrawn."""
+def ask_for_larger_ones(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Where the pods of a Workload should have more, a larger one waits to take its place."""
+    waiting, demand = {each.replaces for each in seen.beside}, seen.demand
+    for name, made in seen.larger.items():
+        held = SLICE in made["metadata"]["labels"] and _may_not_grow(seen, now)
+        if demand is None or name in waiting or held:
+            continue
+        waits = f"Workload {made['metadata']['name']} waits in queue {demand.queue}"
+        sentence = f"{waits} to take the place of {name}, which is for less"
+        yield Step(((Create(WORKLOAD, made),),), Note("QuotaAsked", sentence))
+
+
+def _instead(made: Manifest, old: Workload) -> Manifest:
+    """Return a Workload that takes the place of another one, with its pods."""
+    link = {REPLACES: f"{old.metadata.namespace}/{old.metadata.name}", CHAIN: old.chain}
+    kept = {n: v for n, v in old.metadata.annotations.items() if n in (HELD, ROOM_FOR)}
+    about = made["metadata"]
+    return {**made, "metadata": {**about, "annotations": {**about.get("annotations", {}), **kept, **link}}}
+
+
+def _may_not_grow(seen: Seen, now: datetime) -> bool:
+    return seen.base is None or seen.crowded or _held_for(seen.base, now) > timedelta(0)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The nodes of a role beyond the minimum of a job that runs."""
+
+    demand: Demand
+    base: Workload
+    role: Role
+    slices: tuple[Workload, ...]
+    """Those that it keeps."""
+
+    @property
+    def pending(self) -> tuple[Workload, ...]:
+        """The slices that wait for quota."""
+        return tuple(each for each in self.slices if each.pending)
+
+    @property
+    def have(self) -> int:
+        """How many nodes there is quota for, or may soon be."""
+        return self.base.count(self.role.name) + sum(each.count(self.role.name) for each in self.slices)
+
+    def late(self, beside: Iterable[Workload], now: datetime) -> tuple[Workload, ...]:
+        """The slices, also those that wait beside others, that have waited too long."""
+        mine = (each for each in beside if is_slice(each) and each.count(self.role.name))
+        return tuple(each for each in (*self.pending, *mine) if _age(each, now) >= PATIENCE)
+
+
+def _growths(seen: Seen) -> Iterator[Growth]:
+    """What a job that runs has beyond its minimum, role by role."""
     base, demand = seen.base, seen.demand
     if base is None or demand is None or demand.ended is not None or not base.admitted or demand.suspended:
         return
     for role in demand.roles:
-        yield from _more_of(seen, demand, base, role, now)
+        kept = (e for e in seen.slices if e.count(role.name) and not e.leaving and not e.finished)
+        yield Growth(demand, base, role, tuple(kept))
 
 
-def _more_of(seen: Seen, demand: Demand, base: Workload, role: Role, now: datetime) -> Iterator[Step]:
-    mine = [each for each in seen.slices if each.count(role.name) and not each.leaving and not each.finished]
-    have = role.least + sum(each.count(role.name) for each in mine)
-    late = [each for each in mine if each.pending and _age(each, now) >= PATIENCE]
-    if late:
-        sentence = (
-            f"queue {demand.queue} has no quota for {sum(e.count(role.name) for e in late)} {role.name} more"
-        )
-        groups = [_held(base, now, WITHDRAWN), *(group for each in late for group in _gone(each))]
-        yield Step(tuple(groups), Note("QuotaNotIdle", sentence))
-        return
-    waiting = [each for each in mine if each.pending]
-    if waiting:
-        yield Step(again_in=PATIENCE - max(_age(each, now) for each in waiting))
-    surplus = have - role.wanted
-    settled = sum(life.role == role.name and not life.over for life in seen.lives) <= role.wanted
-    for each in sorted(mine, key=lambda e: (not e.pending, seen.users[e.metadata.name] > 0, -number_of(e))):
-        # a node that is left in a slice when others have gone moves to a place that these had
-        if each.count(role.name) <= surplus and (settled or not seen.users[each.metadata.name]):
-            surplus -= each.count(role.name)
-            yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
-    leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
-    if have >= role.wanted or leaving or _is_stuck(base, now):
-        return
-    if (left := _held_for(base, now)) > timedelta(0):
-        yield Step(again_in=left)
-        return
-    placed = not (role.required and role.least) or role.name in seen.domains
-    if placed and not seen.crowded:
-        yield from _slices(seen, demand, role, role.wanted - have)
-    yield Step(again_in=IDLE)
+def withdraw_what_waited_too_long(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A slice that waits although quota looked idle is withdrawn, and the job does not grow for a while."""
+    for growth in _growths(seen):
+        queue, role = growth.demand.queue, growth.role.name
+        if late := growth.late(seen.beside, now):
+            sentence = f"queue {queue} has no quota for {sum(each.count(role) for each in late)} {role} more"
+            groups = [_held(growth.base, now, WITHDRAWN), *(group for each in late for group in _gone(each))]
+            yield Step(tuple(groups), Note("QuotaNotIdle", sentence))
+        elif waiting := (*growth.pending, *(each for each in seen.beside if is_slice(each))):
+            yield Step(again_in=PATIENCE - max(_age(each, now) for each in waiting))
+
+
+def give_up_the_surplus(seen: Seen, now: datetime) -> Iterator[Step]:
+    """Slices beyond what is wanted are given back: those that wait, those without a pod, then the last."""
+    for growth in _growths(seen):
+        role, surplus = growth.role, growth.have - growth.role.wanted
+        settled = sum(life.role == role.name and not life.over for life in seen.lives) <= role.wanted
+        kept = () if growth.late(seen.beside, now) else growth.slices
+        for each in sorted(kept, key=lambda e: (not e.pending, seen.users(e) > 0, -number_of(e))):
+            # a node that is left in a slice when others have gone moves to a place that these had
+            if each.count(role.name) <= surplus and (settled or not seen.users(each)):
+                surplus -= each.count(role.name)
+                yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
+
+
+def ask_for_idle_quota(seen: Seen, now: datetime) -> Iterator[Step]:
+    """A job that wants more nodes asks for slices, as many as look idle."""
+    for growth in _growths(seen):
+        role, missing = growth.role, growth.role.wanted - growth.have
+        leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
+        if missing <= 0 or leaving or growth.late(seen.beside, now) or _is_stuck(growth.base, now):
+            continue
+        if (left := _held_for(growth.base, now)) > timedelta(0):
+            yield Step(again_in=left)
+            continue
+        placed = not (role.required and role.least) or role.name in seen.domains
+        if placed and not seen.crowded:
+            yield from _slices(seen, growth.demand, role, missing)
+        yield Step(again_in=IDLE)
 
 
 def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:
@@ -386,6 +518,8 @@ RULES: Final[tuple[Rule, ...]] = (
     let_go_of_what_no_job_needs,
     finish_with_the_job,
     own_the_prebuilt_base,
+    open_the_gates_of_the_base,
+    have_the_priority_of_the_class,
     pause_with_the_job,
     queue_the_base,
     return_the_quota_of_an_evicted_base,
@@ -393,7 +527,10 @@ RULES: Final[tuple[Rule, ...]] = (
     remember_for_whom_slices_are_given_back,
     give_back_for_others,
     renew_what_was_returned,
-    ask_for_more,
+    ask_for_larger_ones,
+    withdraw_what_waited_too_long,
+    give_up_the_surplus,
+    ask_for_idle_quota,
     report,
 )
 
@@ -412,7 +549,7 @@ def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
     fine = Counter(
         life.role
         for life in lives
-        if life.workload == workload.metadata.name and (life.ready or _has_succeeded(life))
+        if life.workload == workload.chain and (life.ready or _has_succeeded(life))
     )
     return all(fine[each.name] >= each.count for each in workload.spec.pod_sets)
 
@@ -420,7 +557,7 @@ def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
 def _done(workload: Workload, lives: Collection[Life]) -> dict[str, int]:
     """Return how many pods of each pod set have succeeded and left their place, never fewer than before."""
     found = _succeeded(workload, lives)
-    live = Counter(life.role for life in lives if life.workload == workload.metadata.name and not life.over)
+    live = Counter(life.role for life in lives if life.workload == workload.chain and not life.over)
     before = {each.name: each.count for each in workload.status.reclaimable_pods}
     counts = {
         each.name: max(min(found[each.name], each.count - live[each.name]), before.get(each.name, 0))
@@ -430,7 +567,7 @@ def _done(workload: Workload, lives: Collection[Life]) -> dict[str, int]:
 
 
 def _succeeded(workload: Workload, lives: Iterable[Life]) -> Counter[str]:
-    mine = (life for life in lives if life.workload == workload.metadata.name)
+    mine = (life for life in lives if life.workload == workload.chain)
     return Counter(life.role for life in mine if life.over and _has_succeeded(life))
 
 

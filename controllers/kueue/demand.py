@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB
 from elasticjob.controllers.kueue.workload import (
+    GATED_BY,
     IN_USE,
     JOB_UID,
+    PROVISIONING,
+    SLICE_SIZE,
+    SLICE_TOPOLOGY,
     TOPOLOGY,
     UNCONSTRAINED,
     WORKLOAD,
@@ -24,8 +28,12 @@ from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 
+FORM: Final = "elasticjob.dlrover/form"
+"""On the base: a hash of all that it is for, but for counts and amounts."""
 SLICE: Final = "elasticjob.dlrover/slice"
 """On Workloads: the role of which it holds nodes beyond the minimum."""
+CLASS: Final = "WorkloadPriorityClass"
+"""The kind of classes that may change while a Workload holds quota; a PriorityClass is its pods'."""
 MOST_SLICES: Final = 32
 """Of a role, where each of them has one nodeUnit; a larger role has larger ones."""
 _PLACED: Final = (
@@ -74,7 +82,7 @@ class Role:
 
     def pod_set(self, count: int, where: Mapping[str, str] | None = None) -> Manifest:
         """Return pods of this role as they stand in a Workload, on machines with these labels."""
-        asked = {"topologyRequest": found} if (found := _topology(self.template)) else {}
+        asked = {"topologyRequest": found} if (found := _topology(self.template, count)) else {}
         return {"name": self.name, "count": count, "template": self._on(where), **asked}
 
     def _on(self, where: Mapping[str, str] | None) -> Manifest:
@@ -97,6 +105,8 @@ class Demand:
     roles: tuple[Role, ...]
     priority_class: tuple[str, str] = ("", "")
     """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
+    longest: int | None = None
+    """How many seconds it may run in all."""
     prebuilt: str = ""
     """The Workload that was made for it beforehand: in a worker cluster of MultiKueue, by the manager's."""
     elsewhere: bool = False
@@ -110,15 +120,28 @@ class Demand:
     """Whether it has ended, and with success; None while it has not."""
     words: str = ""
     """How it ended."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the job for Kueue."""
 
     @cached_property
     def base(self) -> str:
         """The name of the Workload of what runs at least; another one for another need."""
         if self.prebuilt:
             return self.prebuilt
-        identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, self._shape))
-        mark = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
-        return f"{self.kind.name.lower()}-{self.key.name}-{mark}"
+        shape = json.dumps([self.queue, list(self.priority_class), [*self._shapes]], sort_keys=True)
+        return f"{self.kind.name.lower()}-{self.key.name}-{self._hash(shape)}"
+
+    @cached_property
+    def form(self) -> str:
+        """A hash of what the base is for: jobs of another form do not run in it, whatever it has room for."""
+        sets = [[name, _without_amounts(asked)] for name, _, asked in self._shapes]
+        kind = self.priority_class[0]
+        class_ = [] if kind in ("", CLASS) else list(self.priority_class)
+        return self._hash(json.dumps([self.queue, class_, sets], sort_keys=True))
+
+    def _hash(self, shape: str) -> str:
+        identity = "\n".join((self.kind.name, self.kind.group, self.key.name, self.uid, shape))
+        return hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:5]
 
     @property
     def labels(self) -> dict[str, str]:
@@ -130,18 +153,23 @@ class Demand:
         return f"{self.base}-{role}-{number}"
 
     @property
-    def _shape(self) -> str:
+    def _shapes(self) -> Iterator[list[Any]]:
         """What another base is needed for: nothing that a new release of the operator changes by itself."""
         roles = ((each, each.template if each.asked is None else each.asked) for each in self.roles)
-        sets = [[role.name, role.least, asked] for role, asked in roles if role.least]
-        return json.dumps([self.queue, list(self.priority_class), sets], sort_keys=True)
+        yield from ([role.name, role.least, asked] for role, asked in roles if role.least)
 
-    def _base_sets(self) -> Iterator[Manifest]:
-        yield from (role.pod_set(role.least) for role in self.roles if role.least)
+    @property
+    def least(self) -> tuple[PodSet, ...]:
+        """The pods of what runs at least."""
+        return tuple(each.pods(each.least) for each in self.roles if each.least)
 
     def base_workload(self, priority: int | None) -> Manifest:
         """Return the Workload of what runs at least, with the value of its priority class."""
-        return self._workload(self.base, list(self._base_sets()), priority, with_class=True)
+        sets = [role.pod_set(role.least) for role in self.roles if role.least]
+        made = self._workload(self.base, sets, priority, with_class=True)
+        made["metadata"]["annotations"] |= {FORM: self.form}
+        made["spec"] |= {} if self.longest is None else {"maximumExecutionTimeSeconds": self.longest}
+        return made
 
     def slice_workload(
         self,
@@ -164,7 +192,8 @@ class Demand:
         self, name: str, sets: list[Manifest], priority: int | None, *, with_class: bool
     ) -> Manifest:
         kind, class_ = self.priority_class
-        group = "kueue.x-k8s.io" if kind == "WorkloadPriorityClass" else "scheduling.k8s.io"
+        group = "kueue.x-k8s.io" if kind == CLASS else "scheduling.k8s.io"
+        notes = {key: note for key, note in self.notes.items() if with_class or key != GATED_BY}
         named = (
             {"priorityClassRef": {"group": group, "kind": kind, "name": class_}}
             if class_ and with_class and priority is not None
@@ -180,6 +209,7 @@ class Demand:
                 "labels": self.labels,
                 "finalizers": [IN_USE],
                 "ownerReferences": [self.owner],
+                "annotations": notes,
             },
             "spec": {"queueName": self.queue, "podSets": sets, **named, **value},
         }
@@ -198,6 +228,11 @@ def domains(
         if role.required and (value := labels(placed.get(role.name, "")).get(role.required)):
             found[role.name] = {role.required: value}
     return found
+
+
+def for_kueue(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of a job that its Workloads have as well."""
+    return {k: v for k, v in annotations.items() if k == GATED_BY or k.startswith(PROVISIONING)}
 
 
 def is_slice(workload: Workload) -> bool:
@@ -229,9 +264,21 @@ def counted(metadata: Manifest, pod: Manifest) -> Manifest:
     return {"metadata": kept, "spec": spec} if kept else {"spec": spec}
 
 
-def _topology(template: Manifest) -> Manifest:
+def _without_amounts(template: Manifest) -> Manifest:
+    """Return a pod template without what its containers ask for."""
+    spec = dict(template.get("spec") or {})
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            spec[name] = [{k: v for k, v in each.items() if k != "resources"} for each in spec[name]]
+    return {**template, "spec": spec}
+
+
+def _topology(template: Manifest, count: int = 0) -> Manifest:
     annotations: Manifest = (template.get("metadata") or {}).get("annotations") or {}
     found: Manifest = {word: annotations[name] for name, word in TOPOLOGY.items() if name in annotations}
     if annotations.get(UNCONSTRAINED) == "true":
         found["unconstrained"] = True
+    level, size = annotations.get(SLICE_TOPOLOGY), number(annotations.get(SLICE_SIZE))
+    if level and size > 0 and count and count % size == 0:  # Kueue refuses any other
+        found |= {"podSetSliceRequiredTopology": level, "podSetSliceSize": size}
     return {**found, "podIndexLabel": LABEL_INDEX} if found else {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from typing import Any, Final
 
+from elasticjob.api.resources import NOTHING, Resources, container_requests
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.kueue import POD_SET, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.controllers.kueue.demand import is_slice, number_of
@@ -21,6 +22,8 @@ from elasticjob.controllers.kueue.workload import (
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.kube.objects.kinds import Manifest
 
+EMPTY: Final[Mapping[str, str]] = {}
+
 
 @dataclass(frozen=True)
 class Place:
@@ -30,11 +33,27 @@ class Place:
     role: str
     count: int
     done: int = 0  # of `count`: they will not run again, and their quota is returned
+    amounts: Mapping[str, Resources] = field(default_factory=dict)  # for each pod, by container
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Manifest, ...] = ()
     gates: tuple[str, ...] = ()
+
+    def within(
+        self, container: str, asked: Mapping[str, str], has: Mapping[str, str] = EMPTY
+    ) -> dict[str, str]:
+        """Return what a container that asks for so much gets here; what there is no quota for is left out.
+
+        One that runs keeps what it `has` of a resource until there is quota for all that is asked of it.
+        """
+        most, found = self.amounts.get(container, NOTHING), dict[str, str]()
+        now, then = Resources.parse(has), Resources.parse(asked)
+        for name in asked.keys() & most.keys():
+            short = then[name].value > most[name].value
+            kept = short and name in now and now[name].value <= most[name].value
+            found[name] = has[name] if kept else str(most[name]) if short else asked[name]
+        return found
 
     def fitted(self, pod: Manifest) -> Manifest:
         """Return the manifest of a pod as it is made in this place."""
@@ -67,6 +86,22 @@ class Grant:
     sentence: str = ""
     least: Mapping[str, int] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
+
+    def best(self, role: str, container: str, asked: Mapping[str, str]) -> dict[str, str]:
+        """Return the most that any place of a role has of what a container asks for."""
+        found = [place.within(container, asked) for place in self.places if place.role == role]
+        whole = [each for each in found if each == asked]
+        most = reduce(Resources.most, map(Resources.parse, found), NOTHING)
+        return whole[0] if whole else most.manifest()
+
+    def lacking(self, role: str, container: str, asked: Mapping[str, str]) -> str:
+        """Return what a place of a role has less of than a container is to get, in words; "" for none."""
+        for place in self.places if self.admitted else ():
+            given = place.within(container, asked)
+            short = sorted(name for name, amount in asked.items() if given.get(name) != amount)
+            if place.role == role and short:
+                return ", ".join(f"{role} has {given.get(n, 'no')} of {asked[n]} {n}" for n in short)
+        return ""
 
     def capacity(self, role: str) -> int:
         """Return how many nodes of a role the job may have, once its base is admitted."""
@@ -127,7 +162,8 @@ def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
 
 
 def _place(workload: Workload, given: Assignment, flavors: Mapping[str, ResourceFlavor]) -> Place:
-    name = workload.metadata.name
+    templates = (each.template for each in workload.spec.pod_sets if each.name == given.name)
+    containers = [each for one in templates for each in (one.get("spec") or {}).get("containers") or ()]
     chosen = [flavors[flavor].spec for flavor in dict.fromkeys(given.flavors.values())]
     updates = [
         update
@@ -144,13 +180,14 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
         selector |= update.node_selector
         tolerations += update.tolerations
     return Place(
-        workload=name,
+        workload=workload.chain,
         role=given.name,
         count=given.count if given.count is not None else workload.count(given.name),
         done=sum(each.count for each in workload.status.reclaimable_pods if each.name == given.name),
+        amounts={str(each.get("name", "")): container_requests(each) for each in containers},
         labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},
         annotations={
-            WORKLOAD_OF: name,
+            WORKLOAD_OF: workload.chain,
             **_topology(workload, given),
             **{k: v for u in updates for k, v in u.annotations.items()},
         },

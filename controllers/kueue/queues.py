@@ -10,22 +10,19 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.kueue import queue_of
 from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
 from elasticjob.controllers.kueue.reclaim import Reclaim, claimed, crowds, reclaim, without_slices
+from elasticjob.controllers.kueue.replacement import Holdings, never
 from elasticjob.controllers.kueue.words import told
 from elasticjob.controllers.kueue.workload import (
-    MULTIKUEUE,
     ClusterQueue,
     Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
 )
-from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.controllers.passes.plan import soonest
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.crd.model import CustomResource
@@ -92,20 +89,6 @@ class Queues:
         """Whether the cluster has Kueue, and keeps it: a kind that goes away evicts nobody."""
         return self.workloads.served and not self._leaves
 
-    def admits(self, job: CustomResource) -> bool:
-        """Whether a job is in a queue, here or of another cluster (MultiKueue)."""
-        if not self.on or not self.queue(job):
-            return False
-        return not isinstance(job, ElasticJob) or is_ours(job) or job.spec.managed_by == MULTIKUEUE
-
-    def queue(self, job: CustomResource) -> str:
-        """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
-        if not (isinstance(job, ElasticJob) and job.spec.suspend):
-            mine = self.of(job.key, job.metadata.uid)
-            if base := next((each for each in mine if each.reserved and not is_slice(each)), None):
-                return base.spec.queue_name
-        return queue_of(job)
-
     def of(self, key: Key, uid: str = "") -> tuple[Workload, ...]:
         """Return the Workloads of a job; those of an earlier job of its name have another owner."""
         found = self.workloads.by_index(JOB, str(key))
@@ -121,13 +104,12 @@ class Queues:
     def grant(self, demand: Demand) -> Grant:
         """Return what the queue gives to a job."""
         every = self.of(demand.key, demand.uid)
-        base = next((each for each in every if each.metadata.name == demand.base), None)
-        start = f"{demand.base}-"
-        slices = [each for each in every if is_slice(each) and each.metadata.name.startswith(start)]
+        found = Holdings(demand, every)
+        base, slices = found.base, found.slices
         flavors = {each.metadata.name: each for each in self.flavors.list()}
         admitted = base is not None and base.admitted and not demand.suspended
         chosen = [base, *sorted(slices, key=lambda s: s.metadata.name)] if base and admitted else []
-        reason, sentence = told(demand, base, slices)
+        reason, sentence = told(demand, base, slices, found.beside)
         return Grant(
             queue=demand.queue,
             admitted=admitted,
@@ -136,6 +118,12 @@ class Queues:
             least={role.name: role.least for role in demand.roles},
             places=tuple(place for each in chosen for place in places_of(each, flavors)),
         )
+
+    def never(self, demand: Demand) -> str:
+        """Return why its queue could not ever give a job what it runs at least, "" where it could."""
+        base = Holdings(demand, self.of(demand.key, demand.uid)).base
+        empty = market(self.clusters.list(), (), self.cohorts.list())
+        return never(empty, self.cluster_queue(demand.key, demand.queue), demand, base)
 
     def cluster_queue(self, key: Key, queue: str) -> str:
         """Return the ClusterQueue behind a queue of a job's namespace, "" if there is none."""

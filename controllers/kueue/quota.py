@@ -86,7 +86,7 @@ class Market:
     def _usable(self, queue: str, pods: PodSet) -> frozenset[str]:
         own = self.queues.get(queue)
         known = {name: self.flavors.get(name, _PLAIN) for name in own.flavors} if own else {}
-        implied = not pods.topology_request and all(each.topology_name for each in known.values())
+        implied = not pods.wants_topology and all(each.topology_name for each in known.values())
         return frozenset(n for n, each in known.items() if _takes(each, pods, topology=not implied))
 
     def assignment(
@@ -215,7 +215,7 @@ def _queue(found: ClusterQueue) -> Queue:
 
 def _takes(flavor: ResourceFlavorSpec, pods: PodSet, *, topology: bool) -> bool:
     """Whether pods may have a flavour, as Kueue decides it: a selector of labels that it has not is met."""
-    if topology and bool(pods.topology_request) != bool(flavor.topology_name):
+    if topology and pods.wants_topology != bool(flavor.topology_name):
         return False
     spec: Manifest = pods.template.get("spec") or {}
     affinity: Manifest = (spec.get("affinity") or {}).get("nodeAffinity") or {}

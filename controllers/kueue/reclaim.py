@@ -133,11 +133,8 @@ def reclaim(market: Market, workloads: Iterable[Workload], queue_of: QueueOf, no
     rooms = {each.mark: _room(each, market, left, tried[each.mark]) for each in waiting if each.mark in tried}
     usable = [each for each in surplus if each.workload.admitted]
     most, counts, chosen = _without(left, usable), Counter[str](), dict[tuple[str, str], str]()
-    have = {job_of(each) for each in every if each.reserved}
     for one in waiting:
         if one.age < timedelta(0) or counts[one.queue] >= MOST_SERVED or one.fitting(most) is None:
-            continue
-        if job_named(one.workload) and job_of(one.workload) in have:  # it waits for another base of its job
             continue
         room, at = rooms.get(one.mark), tried.get(one.mark)
         if room is Room.VAIN or one.is_forgotten(market):
@@ -159,15 +156,16 @@ def claims(
     market: Market, workloads: Iterable[Workload], queue_of: QueueOf, now: datetime
 ) -> tuple[Claim, ...]:
     """Return the Workloads that wait for quota, the most important first; of a strict queue, its head."""
-    found, closed = list[Claim](), set[str]()
-    for each in sorted(filter(_waits, workloads), key=_order):
+    every, found, closed = tuple(workloads), list[Claim](), set[str]()
+    have = {job_of(each) for each in every if each.reserved and job_named(each)}
+    for each in sorted(filter(_waits, every), key=_order):
         queue = queue_of(each)
         own, age = market.queues.get(queue), _age(each, now)
         if own is None or queue in closed:
             continue
         if own.strict:
             closed.add(queue)
-        if _quota_helps(each):
+        if _quota_helps(each) and job_of(each) not in have:  # else it waits beside what its job has
             found.append(Claim(each, queue, _mark(each, market, queue_of), age))
     return tuple(found)
 

@@ -16,7 +16,9 @@ CHECKING: Final = "AdmissionChecks"
 IN_A_QUEUE: Final = "Admitted"
 
 
-def told(demand: Demand, base: Workload | None, slices: Sequence[Workload]) -> tuple[str, str]:
+def told(
+    demand: Demand, base: Workload | None, slices: Sequence[Workload], beside: Sequence[Workload] = ()
+) -> tuple[str, str]:
     """Return the reason and the sentence of what a job has of its queue."""
     queue = f"queue {demand.queue}"
     if demand.suspended:
@@ -26,7 +28,7 @@ def told(demand: Demand, base: Workload | None, slices: Sequence[Workload]) -> t
     if base is None:
         return QUEUED, f"{queue}: Workload {demand.base} is to be made"
     if base.admitted:
-        return _admitted(demand, base, slices)
+        return _admitted(demand, base, slices, beside)
     evicted = base.condition(EVICTED)
     if not base.spec.active:
         why = f": {evicted.message}" if evicted and evicted.status == "True" and evicted.message else ""
@@ -51,11 +53,13 @@ def _waits(queue: str, base: Workload) -> tuple[str, str]:
     return reason, f"{queue}: {after}{why}{later}"
 
 
-def _admitted(demand: Demand, base: Workload, slices: Iterable[Workload]) -> tuple[str, str]:
+def _admitted(
+    demand: Demand, base: Workload, slices: Iterable[Workload], beside: Sequence[Workload]
+) -> tuple[str, str]:
     mine = tuple(slices)
     counts = []
     for role in demand.roles:
-        have = role.least + sum(each.count(role.name) for each in mine if each.admitted)
+        have = base.count(role.name) + sum(each.count(role.name) for each in mine if each.admitted)
         waits = sum(each.count(role.name) for each in mine if each.pending)
         short = f" of {role.wanted} that are wanted" if have < role.wanted else ""
         more = f", {waits} more wait" if waits else ""
@@ -63,4 +67,5 @@ def _admitted(demand: Demand, base: Workload, slices: Iterable[Workload]) -> tup
     where = base.status.admission.cluster_queue if base.status.admission else ""
     leaving = sum(1 for each in mine if each.leaving and is_true(each.status.conditions, ADMITTED))
     going = f"; {leaving} slices are given back" if leaving else ""
-    return IN_A_QUEUE, f"queue {demand.queue}, ClusterQueue {where}: {', '.join(counts)}{going}"
+    larger = f"; more for them waits{_waits('', beside[0])[1]}" if beside else ""
+    return IN_A_QUEUE, f"queue {demand.queue}, ClusterQueue {where}: {', '.join(counts)}{going}{larger}"

@@ -14,13 +14,26 @@ VERSION: Final = "v1beta2"
 
 PREBUILT: Final = f"{GROUP}/prebuilt-workload-name"
 JOB_UID: Final = f"{GROUP}/job-uid"
+GATED_BY: Final = f"{GROUP}/admission-gated-by"
+"""On jobs and Workloads: the gates that other controllers open before Kueue may admit."""
+PROVISIONING: Final = "provreq.kueue.x-k8s.io/"
+"""The start of annotations for ProvisioningRequests."""
 IN_USE: Final = f"{GROUP}/resource-in-use"
 MULTIKUEUE: Final = f"{GROUP}/multikueue"
 TOPOLOGY: Final = {
     f"{GROUP}/podset-required-topology": "required",
     f"{GROUP}/podset-preferred-topology": "preferred",
 }
+SLICE_TOPOLOGY: Final = f"{GROUP}/podset-slice-required-topology"
+SLICE_SIZE: Final = f"{GROUP}/podset-slice-size"
+"""How many pods of a pod set must be in one domain of that level."""
 UNCONSTRAINED: Final = f"{GROUP}/podset-unconstrained-topology"
+
+REPLACES: Final = f"{GROUP}/workload-slice-replacement-for"
+"""On a Workload: the one, as namespace/name, whose quota it takes over when it is admitted. Kueue asks for
+the difference alone, in the same flavours, and finishes the other one."""
+CHAIN: Final = f"{GROUP}/workload-slice-name"
+"""On a Workload that replaces others: the first of them, which the pods of all of them name."""
 
 GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 """On slices: for whom they are given back. Their quota is free once no pod uses it."""
@@ -38,6 +51,10 @@ REQUEUED_AT_ONCE: Final = frozenset({PREEMPTED, "NodeFailures"})
 """Reasons of an eviction after which a Workload is queued again without waiting."""
 
 
+INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount", "podSetGroupName"})
+"""What a topology request may have that asks for none."""
+
+
 class PodSet(View, frozen=True):
     """Pods of one template."""
 
@@ -45,6 +62,11 @@ class PodSet(View, frozen=True):
     count: int = 1
     template: Manifest = {}
     topology_request: Manifest = {}
+
+    @property
+    def wants_topology(self) -> bool:
+        """Whether Kueue is to choose machines: the index that each batch/v1 Job has does not say so."""
+        return bool(self.topology_request.keys() - INDEXES)
 
 
 class Assignment(View, frozen=True):
@@ -96,10 +118,18 @@ class RequeueState(View, frozen=True):
     requeue_at: datetime | None = None
 
 
+class ClassRef(View, frozen=True):
+    """The class from which a Workload has its priority."""
+
+    kind: str = ""
+    name: str = ""
+
+
 class WorkloadSpec(View, frozen=True):
     """What is asked for."""
 
     queue_name: str = ""
+    priority_class_ref: ClassRef | None = None
     priority: int | None = None
     active: bool = True
     pod_sets: list[PodSet] = []
@@ -166,6 +196,16 @@ class Workload(Object, frozen=True):
         gone = about.deletion_timestamp is not None or GIVEN_BACK in about.annotations
         waits = self.spec.active and not gone  # Evicted stays True until it is admitted again
         return waits and not self.reserved and not self.finished
+
+    @property
+    def chain(self) -> str:
+        """The Workload that its pods name: the first of those that replaced each other."""
+        return self.metadata.annotations.get(CHAIN) or self.metadata.name
+
+    @property
+    def replaces(self) -> str:
+        """The Workload that it takes the place of when it is admitted, "" for none."""
+        return self.metadata.annotations.get(REPLACES, "").rpartition("/")[2]
 
     def count(self, pod_set: str) -> int:
         """Return how many pods of a pod set it is for."""

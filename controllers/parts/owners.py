@@ -71,6 +71,12 @@ def controller_uid(metadata: ObjectMeta) -> str:
     return next((owner.uid for owner in metadata.owner_references if owner.controller), "")
 
 
+def is_part(metadata: ObjectMeta, owner: CustomResource) -> bool:
+    """Whether an object was made for `owner`, of its namespace: in others anybody may write its uid."""
+    whose = owner.metadata
+    return controller_uid(metadata) == whose.uid and metadata.namespace == whose.namespace
+
+
 def controller_name(metadata: ObjectMeta) -> str:
     """Return the name of the object's controller if that is one of ours, "" otherwise."""
     owner = controller_of(metadata)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, turn
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.owners import controller_uid
@@ -38,10 +39,6 @@ class PlansReconciler:
 
     async def __call__(self, key: Key) -> Result:
         """Bring the plans of one job one step further."""
-        async with turn(self.admission, key):
-            return await self._run(key)
-
-    async def _run(self, key: Key) -> Result:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
@@ -62,7 +59,10 @@ class PlansReconciler:
         if job is not None and resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         lives = self.caches.lives(resource.metadata.uid, self.now()) if resource and grant else ()
-        return Seen(as_admitted(job, grant) if job else None, resource, plans, grant, lives)
+        seen = Seen(as_admitted(job, grant) if job else None, resource, plans, grant, lives)
+        if job is None or grant is None or self.admission is None:
+            return seen
+        return replace(seen, never=partial(self.admission.never, job))
 
 
 def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
@@ -70,21 +70,21 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
 
     def planned(key: Key) -> bool:
         job, admission = reconcile.caches.jobs.get(key), reconcile.admission
-        queued = admission is not None and job is not None and admission.queues.admits(job)
-        return queued or bool(reconcile.caches.plans_of(key))
+        waits = admission is not None and job is not None and bool(admission.queue(job))
+        return waits or bool(reconcile.caches.plans_of(key))
 
     def of_a_planned(change: Change) -> bool:
         return any(planned(item.key) for item in (change.old, change.new) if item)
 
-    queued = ((WORKLOAD, those_of(planned, job_of)),) if reconcile.admission else ()
+    quota = ((WORKLOAD, those_of(planned, job_of)),) if reconcile.admission else ()
     return Controller(
         "scaleplan",
-        reconcile,
+        queued(reconcile, reconcile.admission),
         for_=JOBRESOURCE,
         watches=(
             (SCALEPLAN, job_of_plan),
             (ELASTICJOB, those_of(planned, same_name), more_than_reports),
-            *queued,
+            *quota,
         ),
         when=of_a_planned,
         concurrency=concurrency,

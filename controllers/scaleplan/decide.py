@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -30,7 +30,14 @@ from elasticjob.controllers.scaleplan.fold import (
     sizes_of,
     touches,
 )
-from elasticjob.controllers.scaleplan.queue import FOLLOWED, asked_with, followed
+from elasticjob.controllers.scaleplan.queue import (
+    FOLLOWED,
+    affordable,
+    asked_with,
+    followed,
+    lacking,
+    sized_by,
+)
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
 from elasticjob.kube.objects.conditions import find, is_true
 
@@ -53,6 +60,7 @@ class Seen:
     plans: tuple[ScalePlan, ...]
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
     lives: tuple[Life, ...] = ()
+    never: Callable[[JobResource], str] = lambda planned: ""  # why its queue could not ever give so much
 
     @cached_property
     def open(self) -> tuple[ScalePlan, ...]:
@@ -127,9 +135,11 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
         return Plan("ScalePlanStarted", groups=((begin(plan, ("carried out",), now),),), quiet=True)
     try:
-        folded = fold(seen.job, seen.resource, plan, seen.grant)
+        folded = fold(seen.job, seen.resource, plan, seen.grant, seen.lives)
     except Impossible as error:
         return ending(IMPOSSIBLE, (End(plan, PlanPhase.FAILED, IMPOSSIBLE, str(error)),), now)
+    if why := seen.never(folded.applied_to(seen.resource)):
+        return ending(IMPOSSIBLE, (End(plan, PlanPhase.FAILED, IMPOSSIBLE, why),), now)
     return _carry_out(seen, seen.job, seen.resource, plan, folded, now)
 
 
@@ -173,7 +183,9 @@ def _given_up(seen: Seen, plan: ScalePlan) -> tuple[Apply, ...]:
     have = {role: size.replicas or 0 for role, size in sizes_of(seen.resource).items()}
     roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
     asked = {**wanted(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
-    return (_applied(seen.resource, as_it_is(seen.resource), _kept(seen.resource), asked),)
+    now = as_it_is(seen.resource)
+    folded = affordable(seen.job, now, plan, seen.grant) if seen.grant else now
+    return (_applied(seen.resource, folded, _kept(seen.resource), asked),)
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
@@ -265,13 +277,14 @@ def _carry_out(
 
 def _applied(resource: JobResource, folded: Folded, mark: str, asked: Mapping[str, int]) -> Apply:
     """The write of the sizes, with the plan that was folded in last and, in a queue, what is asked for."""
+    sizes = {role: size.replicas for role, size in folded.sizes.items() if size.replicas is not None}
     metadata = {
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
         "annotations": {
             **({names.FOLDED: mark} if mark else {}),
-            **({names.WANTED: names.written(asked)} if asked else {}),
+            **({names.WANTED: names.written(asked), names.SIZES: names.written(sizes)} if asked else {}),
         },
     }
     spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
@@ -316,6 +329,7 @@ def _not_admitted(seen: Seen, job: ElasticJob, resource: JobResource, plan: Scal
     roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
     have = {role: specs[role].replicas or 0 for role in roles if role in specs}
     short = [f"{role} has {n} of {asked[role]} nodes" for role, n in have.items() if n < asked.get(role, 0)]
+    short += filter(None, (lacking(job, resource, role, seen.grant) for role in sized_by(job, plan)))
     return f"{', '.join(short)}: {seen.grant.sentence}" if short else ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ from elasticjob.api.sizes.need import told as _told
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceSpec
 from elasticjob.api.v1alpha1.scaleplan import PodPlan, ScalePlan
 from elasticjob.api.v1alpha1.sizing import need_of
 from elasticjob.controllers.kueue.grant import Grant
+from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 
 Amounts = Mapping[str, str]
@@ -57,6 +58,11 @@ class Folded:
     asked: Mapping[str, int] = field(default_factory=dict)
     """The numbers that were asked for, whatever the queue admits."""
 
+    def applied_to(self, resource: JobResource) -> JobResource:
+        """Return a JobResource with these contents."""
+        spec = {"selector": {"name": resource.spec.selector.name}, **self.manifest()}
+        return resource.model_copy(update={"spec": JobResourceSpec.model_validate(spec)})
+
     def manifest(self) -> dict[str, Any]:
         """The part of a JobResource's spec that plans decide about."""
         sizes = {
@@ -94,12 +100,32 @@ def as_it_is(resource: JobResource) -> Folded:
     return Folded(sizes_of(resource), nodes, ())
 
 
-def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan, grant: Grant | None = None) -> Folded:
+def staying(indices: Iterable[int], count: int, leaves_first: Callable[[int], Any]) -> tuple[int, ...]:
+    """Return which nodes of a role stay where so many do: those with the greatest `leaves_first` go, then
+    those with the highest indices."""
+    ordered = sorted(indices, key=lambda index: (leaves_first(index), index))
+    return tuple(sorted(ordered[: max(0, count)]))
+
+
+def leaving(role: str, grant: Grant | None, lives: Iterable[Life]) -> Callable[[int], tuple[bool, bool]]:
+    """Return who leaves first: nodes whose quota is taken back, then those without a pod."""
+    mine = {life.index: life.workload for life in lives if life.role == role and not life.over}
+    back = {index for index, name in mine.items() if grant is not None and name not in grant.workloads}
+    return lambda index: (index in back, index not in mine)
+
+
+def fold(
+    job: ElasticJob,
+    resource: JobResource,
+    plan: ScalePlan,
+    grant: Grant | None = None,
+    lives: tuple[Life, ...] = (),
+) -> Folded:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
     Sizes are those that the role may have (api/sizes/role.py), lowered until the job fits its resourceLimits;
     what the plan does not name stays as it is. Of a role that shrinks
-    the nodes leave that the plan removes by name, else those with the highest indices. A role that grows gets
+    the nodes leave that the plan removes by name, then as `leaving` and `staying` say. A role that grows gets
     the nodes that the plan creates by name, else those with the lowest free indices; one that is there is not
     created again. A job in a queue has no more nodes than `grant` is for.
     """
@@ -120,7 +146,13 @@ def fold(job: ElasticJob, resource: JobResource, plan: ScalePlan, grant: Grant |
     wanted = {role: sizes[role].replicas or 0 for role in asked if sizes[role].replicas is not None}
     sizes = _admitted(job, sizes, grant, remarks) if grant else sizes
     sizes = {
-        role: _placed(size, old.get(role, Size()), added.get(role, ()), removed.get(role))
+        role: _placed(
+            size,
+            old.get(role, Size()),
+            added.get(role, ()),
+            removed.get(role, frozenset()),
+            leaving(role, grant, lives),
+        )
         for role, size in sizes.items()
     }
     nodes = _moved(job, plan, known, sizes)
@@ -182,11 +214,16 @@ def _index(job: ElasticJob, role: str, pod: PodPlan) -> int | None:
     return index if index is not None and index < MOST_NODES else None
 
 
-def _placed(size: Size, before: Size, added: tuple[int | None, ...], removed: frozenset[int] | None) -> Size:
+def _placed(
+    size: Size,
+    before: Size,
+    added: tuple[int | None, ...],
+    gone: frozenset[int],
+    leaves_first: Callable[[int], Any],
+) -> Size:
     """Return a size with its nodes: those that stay, and where it grows those that are named, then the lowest
     free indices."""
-    gone = removed or frozenset()
-    stay = [index for index in before.indices if index not in gone][: size.replicas or 0]
+    stay = staying({*before.indices} - gone, size.replicas or 0, leaves_first)
     named = [index for index in added if index is not None and index not in gone]
     new, taken = (size.replicas or 0) - len(stay), gone.union(stay, named)
     free = [index for index in range(len(taken) + max(new, 0)) if index not in taken]

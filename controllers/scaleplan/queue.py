@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds.elasticjob import wanted
+from elasticjob.controllers.kueue.kinds.elasticjob import largest, wanted
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, sizes_of
+from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, leaving, sizes_of, staying
 
 FOLLOWED: Final = "QueueFollowed"
 
@@ -39,6 +41,33 @@ def followed(job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[
     return replace(now, sizes={**old, **new}, changes=changes)
 
 
+def sized_by(job: ElasticJob, plan: ScalePlan) -> list[str]:
+    """Return the roles of which a plan changes what nodes get, all of them or single ones."""
+    common = {role for role, spec in plan.spec.replica_resource_specs.items() if spec.resource}
+    moved = (place_of(job.metadata.name, job.spec.roles, node.name) for node in plan.spec.migrate_pods)
+    return sorted({*common, *(place.role for place in moved if place)}.intersection(job.spec.roles))
+
+
+def lacking(job: ElasticJob, resource: JobResource, role: str, grant: Grant) -> str:
+    """Return what nodes of a role are to get and the queue has not admitted yet, "" where it has."""
+    return grant.lacking(role, _container(job, role), largest(job, role, resource))
+
+
+def affordable(job: ElasticJob, folded: Folded, plan: ScalePlan, grant: Grant) -> Folded:
+    """Return a JobResource whose nodes get no more of what a plan asks for than any place of the job has."""
+    sizes, nodes = dict(folded.sizes), dict(folded.nodes)
+    for role in sized_by(job, plan) if grant.admitted else ():
+        main = _container(job, role)
+        sizes[role] = replace(sizes[role], resource=grant.best(role, main, sizes[role].resource))
+        own = [name for name in nodes if place_of(job.metadata.name, (role,), name)]
+        nodes |= {name: grant.best(role, main, nodes[name]) for name in own}
+    return replace(folded, sizes=sizes, nodes=nodes)
+
+
+def _container(job: ElasticJob, role: str) -> str:
+    return str((job.spec.roles[role].main_container or {}).get("name", ""))
+
+
 def _followed(
     job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[Life, ...], old: Mapping[str, Size]
 ) -> Iterator[tuple[str, Size]]:
@@ -48,21 +77,10 @@ def _followed(
             continue
         most = grant.most(job, role)
         if size.replicas > most:
-            yield role, _less(size, most, role, grant, lives)
+            kept = staying(size.indices, most, leaving(role, grant, lives))
+            yield role, replace(size, replicas=len(kept), indices=kept)
         elif grant.admitted and size.replicas < (count := min(most, asked.get(role, 0))):
             taken = set(size.indices)
             free = (index for index in range(count + len(taken)) if index not in taken)
             more = [next(free) for _ in range(count - len(taken))]
             yield role, replace(size, replicas=count, indices=tuple(sorted([*size.indices, *more])))
-
-
-def _less(size: Size, most: int, role: str, grant: Grant, lives: tuple[Life, ...]) -> Size:
-    running = {life.index: life.workload for life in lives if life.role == role and not life.over}
-
-    def stays(index: int) -> tuple[bool, bool, int]:
-        """The last of these go first."""
-        found = running.get(index)
-        return found is not None and found not in grant.workloads, found is None, index
-
-    kept = sorted(size.indices, key=stays)[: max(0, most)]
-    return replace(size, replicas=len(kept), indices=tuple(sorted(kept)))

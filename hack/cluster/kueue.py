@@ -32,7 +32,12 @@ GROUP: Final = "kueue.x-k8s.io"
 METRICS_CERTIFICATES: Final = "/etc/kueue/metrics"
 """Kueue reads a pair in `certs` there, a path that no setting changes, even where metrics are off."""
 GATES: Final[Mapping[str, bool]] = {"VisibilityOnDemand": False}
-CONCURRENCY: Final = {"Workload": 10, "LocalQueue": 5, "ClusterQueue": 5, "Cohort": 1, "ResourceFlavor": 1}
+CONCURRENCY: Final = {
+    **{f"{kind}.{GROUP}": 5 for kind in ("LocalQueue", "ClusterQueue")},
+    **{f"{kind}.{GROUP}": 1 for kind in ("Cohort", "ResourceFlavor")},
+    f"Workload.{GROUP}": 10,
+    "Job.batch": 5,
+}
 
 
 class Kueue(Guest):
@@ -110,9 +115,7 @@ def configuration(
         "webhook": {"host": HOST, "port": port, "certDir": str(certificates)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
-        "controller": {
-            "groupKindConcurrency": {f"{kind}.{GROUP}": count for kind, count in CONCURRENCY.items()}
-        },
+        "controller": {"groupKindConcurrency": dict(CONCURRENCY)},
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": list(integrations)},
         "featureGates": dict(gates),

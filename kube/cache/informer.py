@@ -75,8 +75,12 @@ T = TypeVar("T")
 
 SERVER_TIMEOUT = (300, 600)
 """Seconds after which the server is to end a watch; drawn at random, so that watches do not end together."""
-IDLE = 90.0
-"""Seconds without a byte after which a watch is dead: longer than the pause between bookmarks, 60 s."""
+OFTEN = (24, 28)
+"""The same where silence is to be noticed soon: bookmarks come each minute, and 2 s before the end."""
+IDLE = 30.0
+"""Seconds without a byte after which a watch is dead: longer than OFTEN."""
+IDLE_OF_MANY = 90.0
+"""The same where a thousand programs watch, with SERVER_TIMEOUT: longer than the pause between bookmarks."""
 IDLE_INITIAL = 20.0
 """The same while the initial events are coming."""
 BEGINNING = 30.0
@@ -88,7 +92,7 @@ BELIEVED = 5
 ABSENT = 15.0
 """Seconds between two looks for an optional kind that the server does not have."""
 HEALTHY = 5.0
-LONG_HEALTHY = 30.0
+LONG_HEALTHY = 20.0
 """Seconds that a stream must be open to count as success, whatever its end and however little it said."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as failed: asking again at once would be a hot loop."""
@@ -247,7 +251,8 @@ class Informer(Generic[T]):
 
     async def _watch(self, state: State) -> AsyncGenerator[Sequence[Given]]:
         lines, began = Lines(), self._clock.monotonic()
-        idle = IDLE if isinstance(state, Watching) else IDLE_INITIAL
+        quiet = IDLE_OF_MANY if self._one_of_many else IDLE
+        idle = quiet if isinstance(state, Watching) else IDLE_INITIAL
         begun = min(idle, BEGINNING)
         async with self._client.stream(self._call(state), patience=begun) as chunks, self._judged():
             while chunk := await self._next(chunks, idle):
@@ -255,9 +260,12 @@ class Informer(Generic[T]):
                 some = self._read(lines.feed(chunk))
                 if some:
                     yield some
-                if idle < IDLE and any(isinstance(given, Bookmark) and given.initial_done for given in some):
-                    idle = IDLE
-        if chunk is None:
+                if idle < quiet and any(isinstance(given, Bookmark) and given.initial_done for given in some):
+                    idle = quiet
+        if chunk is None and idle == IDLE and not isinstance(state, Watching):
+            yield (Ended(),)  # what began with all objects has a bookmark each minute: now one that has more
+        elif chunk is None:
+            log.warning("a watch is silent", extra={"kind": self.kind.name, "seconds": idle})
             yield (Silent(),)
         elif self._clock.monotonic() - began < SHORTEST_WATCH:
             yield (Failed(Unreachable(f"the watch of {self.kind.plural} was closed at once")),)
@@ -300,13 +308,14 @@ class Informer(Generic[T]):
     def _call(self, state: State) -> Call:
         cache = self.cache
         params = {"resourceVersion": state.version} if isinstance(state, Watching) else INITIAL_EVENTS
+        often = isinstance(state, Watching) and not self._one_of_many
         return Call(
             "GET",
             self.kind.path(cache.namespace),
             {
                 "watch": "true",
                 "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(self._chance.randint(*SERVER_TIMEOUT)),
+                "timeoutSeconds": str(self._chance.randint(*(OFTEN if often else SERVER_TIMEOUT))),
                 **params,
                 **selectors(cache.labels, cache.fields),
             },

@@ -34,7 +34,7 @@ from typing import Any, TypeVar, cast
 from prometheus_client import CollectorRegistry
 
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.informer import IDLE, IDLE_OF_MANY, Informer
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.fence import behind
@@ -43,7 +43,7 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.controller.controller import Controller, Runner
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.errors import LeadershipLost
-from elasticjob.kube.http.probes import Check, LoopWatch, Probes
+from elasticjob.kube.http.probes import Check, Fine, LoopWatch, Probes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.operator.rungroup import STOP_ORDER, Group, RunGroup, Runnable
@@ -52,6 +52,8 @@ __all__ = ["GRACE", "Group", "Operator"]
 
 T = TypeVar("T")
 
+MARGIN = 15.0
+"""Seconds beyond the longest pause of a watch after which `/readyz` names its kind."""
 GRACE = 30.0
 """Seconds that runs in flight have to finish when the process is asked to stop."""
 
@@ -97,8 +99,10 @@ class Operator:
         self._started, self._leading = asyncio.Event(), asyncio.Event()
         self._groups = {group: RunGroup(group.name.lower(), self._fail) for group in Group}
         self._caches: dict[str, Cache[Any]] = {}
+        self._informers: list[Informer[Any]] = []
         self._ready: dict[str, Check] = {
-            "started": lambda: None if self._started.is_set() else "not all parts have started"
+            "started": lambda: None if self._started.is_set() else "not all parts have started",
+            "caches": self._stale,
         }
         if election:
             self._ready["leader"] = election.standing
@@ -241,6 +245,13 @@ class Operator:
         if not wanted.is_set():
             raise RuntimeError(f"{self._name} stopped before {what}")
 
+    def _stale(self) -> Fine | None:
+        """Which kinds the server says nothing of; webhooks serve even so."""
+        ages = {each.kind.plural: self.clock.monotonic() - each.last_heard for each in self._informers}
+        usual = IDLE_OF_MANY if self._one_of_many else IDLE
+        old = [f"{kind} for {age:.0f} s" for kind, age in sorted(ages.items()) if age > usual + MARGIN]
+        return Fine(f"nothing was heard of {', '.join(old)}") if old else None
+
     def _unused(self, name: str) -> str:
         """A name that no check has: the second of its type is called `name 2`."""
         count = sum(known.partition(" ")[0] == name for known in self._ready)
@@ -258,6 +269,7 @@ class Operator:
         informer = Informer(
             self.client, cache, clock=self.clock, metrics=self.metrics, one_of_many=self._one_of_many
         )
+        self._informers.append(informer)
         age = self.metrics.cache_age.labels(kind=kind.name)
         age.set_function(lambda: self.clock.monotonic() - informer.last_heard)
         self._groups[Group.CACHES].members.append(informer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from elasticjob.master.handlers import check as checks
-from elasticjob.master.state.condition import Finding
+from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.job import Job
 
 log = logging.getLogger("elasticjob.master")
@@ -15,7 +15,7 @@ def say(before: Job, job: Job) -> None:
     """Log what was decided between two states of the job."""
     known = {_without_count(finding) for finding in before.health.findings}
     for finding in job.health.findings:
-        if _without_count(finding) in known:
+        if _without_count(finding) in known or _is_in_this_log(job, finding):
             continue
         if finding.until is None:
             log.warning("%s: %s", finding.reason, finding.message)
@@ -37,3 +37,8 @@ def say(before: Job, job: Job) -> None:
 
 def _without_count(finding: Finding) -> Finding:
     return finding.but(count=1, last=None)
+
+
+def _is_in_this_log(job: Job, finding: Finding) -> bool:
+    """Whether the agent says the same: outside of a cluster, a node's log is the master's."""
+    return finding.reason is Kind.WORKER_FAILED and job.spec.replicas is None

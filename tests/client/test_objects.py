@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import typing
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from elasticjob.cli.commands.jobs.submit import submit
 from elasticjob.client import Refused, Unusable
 from elasticjob.client.code import Code
-from elasticjob.client.objects import IMAGE, Options, Wanted, objects, stem
+from elasticjob.client.objects import IMAGE, Options, Wanted, meant_otherwise, objects, stem
 from elasticjob.devcluster.node.container.environment import expand
 
 CODE = Code({"train.py": b"print(1)\n"}, "train.py", ("--epochs", "3"))
@@ -46,7 +49,7 @@ def test_each_option_has_its_field() -> None:
     made = spec(
         queue="batch", priority_class="low", deadline_seconds=60, ttl_seconds=0, env={"A": "1"}, suspend=True
     )
-    scheduling = {"gang": "volcano", "queue": "batch", "priorityClassName": "low"}
+    scheduling = {"queue": "batch", "priorityClassName": "low"}
     assert made["runPolicy"] == {
         "activeDeadlineSeconds": 60,
         "ttlSecondsAfterFinished": 0,
@@ -59,6 +62,35 @@ def test_each_option_has_its_field() -> None:
         "requests": {"cpu": "2", "memory": "4Gi"},
         "limits": {"memory": "4Gi", "nvidia.com/gpu": "2"},
     }
+
+
+QUEUES = [
+    ({"queue": "a"}, {"queue": "a"}, "name a gang, volcano for that queue, or none"),
+    ({"queue": "a", "gang": "volcano"}, {"queue": "a", "gang": "volcano"}, ""),
+    ({"queue": "a", "gang": "none"}, {"queue": "a", "gang": "none"}, ""),
+    ({"gang": "coscheduling"}, {"gang": "coscheduling"}, ""),
+]
+
+
+@pytest.mark.parametrize(("options", "scheduling", "warning"), QUEUES)
+def test_a_queue_is_what_the_api_calls_so(options: Any, scheduling: Any, warning: str) -> None:
+    assert spec(**options)["runPolicy"] == {"scheduling": scheduling}
+    told = meant_otherwise(Wanted(**options))
+    assert warning in told
+    assert bool(told) is bool(warning)
+
+
+FLAGS = {"gpus": "gpu", "packages": "package", "volumes": "volume", "labels": "label", "env": "env"}
+FLAGS |= {"deadline_seconds": "deadline", "ttl_seconds": "ttl"}
+
+
+def test_each_option_is_declared_alike_for_programs_and_for_people() -> None:
+    flags = inspect.signature(submit).parameters
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    for each in fields(Wanted):
+        default = flags[FLAGS.get(each.name, each.name)].default
+        assert default == each.default or not (default or each.default) or each.default in (1, IMAGE)
+        assert f"`{each.name}`" in page
 
 
 def test_claims_are_mounted_and_the_script_is_told_where_checkpoints_go() -> None:

@@ -55,6 +55,7 @@ VARIANTS: Final[Mapping[str, str | dict[str, Any]]] = {
     "nothing said": "",
     "Brain": "brain.enabled=true",
     "di-server": "diServer.enabled=true,diServer.secret=keys,diServer.localPorts=true",
+    "di-server for whoever reaches it": "diServer.enabled=true,diServer.authentication=none",
     "Brain with PostgreSQL": "brain.enabled=true,brain.postgresql=true,brain.replicas=3,"
     "brain.podDisruptionBudget.enabled=true,brain.share=goodput",
     "Brain by Prometheus": "brain.enabled=true,brain.source=prometheus,brain.prometheus=http://p:9090",

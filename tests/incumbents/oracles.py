@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.incumbents.batch import ORACLE as BATCH
+from tests.incumbents.hpa import ORACLE as HPA
 from tests.incumbents.kueue import ORACLES as KUEUE
 from tests.incumbents.oracle import Oracle
 
-ROWS: Final[tuple[Oracle, ...]] = (BATCH, *KUEUE)
+ROWS: Final[tuple[Oracle, ...]] = (BATCH, *KUEUE, HPA)
 ORACLES: Final[Mapping[str, Oracle]] = {each.name: each for each in ROWS}

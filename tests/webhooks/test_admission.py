@@ -204,6 +204,7 @@ OTHERS = (
     "cannot speak to this job's master: write elasticjob run, with torchrun's flags and your script; "
     "elasticjob convert writes it anew"
 )
+NAMED, LONGEST = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/max-exec-time-seconds"
 WARNED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
@@ -257,6 +258,26 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
         [
             "metadata.annotations[scheduling.volcano.sh/queue-name]: this has no effect: "
             "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
+        ],
+    ),
+    ({"metadata/labels": {NAMED: "a", LONGEST: "3600"}}, []),
+    ({"metadata/labels": {LONGEST: "3600"}, "spec/runPolicy": {"scheduling": {"queue": "a"}}}, []),
+    (
+        {"metadata/labels": {NAMED: "a"}, "spec/suspend": True},
+        [
+            "spec.suspend: the job is in no queue until this is false: "
+            "Kueue does not change it, as it does for its own kinds"
+        ],
+    ),
+    (
+        {"metadata/labels": {NAMED: "a", LONGEST: "1h"}},
+        [f"metadata.labels[{LONGEST}]: this has no effect: write a number of seconds, at least 1"],
+    ),
+    (
+        {"metadata/labels": {LONGEST: "3600"}},
+        [
+            f"metadata.labels[{LONGEST}]: this has no effect without a queue: "
+            "write runPolicy.activeDeadlineSeconds"
         ],
     ),
     ({"spec/optimizeMode": "cluster"}, []),

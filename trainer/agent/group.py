@@ -432,7 +432,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         return replace(left, paused=group.paused | {event.slot})
     if event.code == 0 and (worker.elastic or worker.kill_at is None):
         return replace(left, ended=group.ended | {event.slot})  # a plain script may end so on our SIGTERM
-    if worker.kill_at is not None and not worker.hang:
+    if worker.kill_at is not None and not worker.hang and not raised_too(group, worker, event):
         return left
     if not worker.elastic:
         left = replace(left, ended=frozenset())  # all are started again, as a script expects of its world
@@ -453,3 +453,10 @@ def buried(group: Group, event: Ended, now: float) -> Group:
         frame=event.frame,
     )
     return replace(left, failures=(*group.failures, failed))
+
+
+def raised_too(group: Group, worker: Worker, event: Ended) -> bool:
+    """Whether a worker had raised the exception of another one here before it was told to end for that."""
+    raised = (worker.round, event.code, event.frame, event.message)
+    same = ((each.round, each.code, each.frame, each.message) for each in group.failures)
+    return bool(event.frame) and raised in same

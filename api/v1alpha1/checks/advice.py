@@ -8,6 +8,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
 from elasticjob.api.v1alpha1.keeping import loss
+from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, longest_run, queue_of
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.problem import Problem
 
@@ -23,9 +24,9 @@ def advice(new: ElasticJob, old: ElasticJob | None = None, *, brain: bool = True
 
     `brain`: whether the operator knows one.
     """
-    queued = list(queues_take_no_job(new))
+    queued = [*queues_take_no_job(new), *kueue_is_asked_for(new)]
     if old is not None and new.spec == old.spec:
-        return queued if queued != list(queues_take_no_job(old)) else []
+        return queued if queued != [*queues_take_no_job(old), *kueue_is_asked_for(old)] else []
     if old is not None and old.status.phase in FINISHED:
         return [Problem("spec", OVER)]
     found = [*queued, *(problem for each in ADVICE for problem in each(new)), *what_is_lost(new, old)]
@@ -58,6 +59,24 @@ def queues_take_no_job(job: CustomResource) -> Iterator[Problem]:
         for name in QUEUES:
             if name in given:
                 yield Problem(f"metadata.{field}[{name}]", f"this has no effect: {QUEUES[name]}")
+
+
+def kueue_is_asked_for(job: ElasticJob) -> Iterator[Problem]:
+    """Kueue's labels count in a queue; its own kinds are created suspended, and this one is not."""
+    labels, queue = job.metadata.labels, queue_of(job)
+    if queue and job.spec.suspend:
+        yield Problem(
+            "spec.suspend",
+            "the job is in no queue until this is false: "
+            "Kueue does not change it, as it does for its own kinds",
+        )
+    if MAX_EXEC_TIME not in labels:
+        return
+    path = f"metadata.labels[{MAX_EXEC_TIME}]"
+    if longest_run(labels) is None:
+        yield Problem(path, "this has no effect: write a number of seconds, at least 1")
+    elif not queue:
+        yield Problem(path, "this has no effect without a queue: write runPolicy.activeDeadlineSeconds")
 
 
 def there_is_no_brain(job: ElasticJob) -> Iterator[Problem]:

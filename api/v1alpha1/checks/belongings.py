@@ -17,7 +17,16 @@ from elasticjob.api.diengine import names
 from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.paddle.trainingjob import TrainingJob
-from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, MASTER_SUFFIX, STATE_SUFFIX, TOKEN_SUFFIX
+from elasticjob.api.v1alpha1.common import (
+    GROUP,
+    KEYS_SUFFIX,
+    LABEL_JOB,
+    MANAGED_BY,
+    MASTER_SUFFIX,
+    OPERATOR,
+    STATE_SUFFIX,
+    TOKEN_SUFFIX,
+)
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.objects.problem import Problem
@@ -98,7 +107,7 @@ def references(path: str, value: Any) -> Iterator[Reference]:
             here = f"{path}.{field}"
             if kind := FIELDS.get(field):
                 for place, name in _names(here, item):
-                    if name.endswith(SUFFIXES[kind]):
+                    if name.endswith((SUFFIXES[kind], KEYS_SUFFIX)):
                         yield Reference(place, kind, name)
             yield from references(here, item)
 
@@ -130,6 +139,13 @@ def named(thing: Any, old: Any = None) -> list[Reference]:
     before = {(each.kind, each.name) for each in named(old)} if old is not None else set()
     found = (each for path, value in parts(thing) for each in references(path, value))
     return [each for each in found if (each.kind, each.name) not in before]
+
+
+def of_others(thing: Any, job: Any = None) -> list[Problem]:
+    """Return what can be told without reading any object: labels, and tokens of other DIJobs than `job`."""
+    ours, end = names.token((job or thing).metadata.name), f"-di{TOKEN_SUFFIX}"
+    found = (each for each in named(thing) if each.name.endswith(end) and each.name != ours)
+    return [*claims(thing), *(Problem(each.path, f"{each.name} is another job's token") for each in found)]
 
 
 def own(thing: Any) -> frozenset[tuple[Kind[Any], str]]:
@@ -165,10 +181,12 @@ async def foreign(thing: Any, find: Find, *, old: Any = None, absent: bool = Fal
 def _why(kind: Kind[Any], name: str, about: ObjectMeta, thing: Any, absent: bool) -> str:
     """Return why a job may not use an object of this name; "" if it may."""
     if not about.uid:
-        if not absent or (kind, name) in own(thing):
+        if not absent or (kind, name) in own(thing) or not name.endswith(SUFFIXES[kind]):
             return ""
         return f"{kind.name} {name} is not there, and its name is one that jobs get: make it first, or rename"
     owner = next((each for each in about.owner_references if each.controller), None)
+    if about.labels.get(MANAGED_BY) == OPERATOR and LABEL_JOB not in about.labels:
+        return f"{kind.name} {name} is the operator's own: leave it out"
     if owner is None or owner.api_version.partition("/")[0] not in GROUPS:
         return ""
     if (owner.kind, owner.name) == (_kind(thing).name, thing.metadata.name):

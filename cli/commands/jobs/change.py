@@ -12,6 +12,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Names, Namespace, Timeout, Wait
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -43,14 +44,14 @@ async def _suspend(
     async with connection as client:
         lost = [(name, why) for name in names if (why := loss(await client.get(name)))]
         for name, why in lost:
-            typer.echo(f"{name}: {why}", err=True)
+            say(f"{name}: {why}", err=True)
         if lost and not yes and sys.stdin.isatty() and not typer.confirm(f"suspend {', '.join(names)}?"):
             raise Failure("nothing was suspended", code=Exit.FAILED)
         for name in names:
             await client.suspend(name)
             if wait:
                 await client.wait(name, "suspended", timeout=timeout)
-            typer.echo(f"{name} is suspended; elasticjob resume {name} starts it again")
+            say(f"{name} is suspended; elasticjob resume {name} starts it again")
 
 
 def resume(
@@ -76,7 +77,7 @@ async def _resume(connection: Client, names: list[str], wait: bool, timeout: flo
             await client.resume(name)
             if wait:
                 await client.wait(name, "running", timeout=timeout)
-            typer.echo(f"{name} is resumed")
+            say(f"{name} is resumed")
 
 
 def delete(
@@ -107,4 +108,4 @@ async def _delete(connection: Client, names: list[str], yes: bool, wait: bool, t
             await client.delete(name)
             if wait:
                 await client.wait(name, "deleted", timeout=timeout)
-            typer.echo(f"{name} is deleted")
+            say(f"{name} is deleted")

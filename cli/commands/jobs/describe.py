@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Names, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -27,4 +26,4 @@ def describe(
 async def _describe(connection: Client, names: list[str]) -> None:
     async with connection as client:
         for number, name in enumerate(names):
-            typer.echo(("\n" if number else "") + (await client.describe(name)).text)
+            say(("\n" if number else "") + (await client.describe(name)).text)

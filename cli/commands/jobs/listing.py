@@ -12,6 +12,7 @@ import typer
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Everywhere, Format, Formatted, Names, Namespace, Watch
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -46,7 +47,7 @@ async def _list(connection: Client, everywhere: bool, labels: str, format: Forma
         found = await client.manifests(all_namespaces=everywhere, labels=labels)
         if not found and format in (Format.TABLE, Format.WIDE):
             where = "any namespace" if everywhere else f"namespace {client.namespace()}"
-            typer.echo(f"no jobs in {where}", err=True)
+            say(f"no jobs in {where}", err=True)
             return
         printed(found, format, everywhere=everywhere)
 
@@ -93,7 +94,7 @@ async def _watched(states: AsyncIterator[list[Manifest]], format: Format, everyw
     widths = [max(len(head), 10) for head in heads]
     shown: dict[str, object] = {}
     if table:
-        print(_line(heads, widths), flush=True)
+        say(_line(heads, widths))
     async for jobs in states:
         for job in jobs:
             about = job["metadata"]
@@ -104,13 +105,13 @@ async def _watched(states: AsyncIterator[list[Manifest]], format: Format, everyw
             shown[about["uid"]] = new
             match format:
                 case Format.NAME:
-                    print(f"elasticjob.elastic.iml.github.io/{about['name']}", flush=True)
+                    say(f"elasticjob.elastic.iml.github.io/{about['name']}")
                 case Format.YAML:
-                    print(f"---\n{dumped(job, format)}", end="", flush=True)
+                    hand_over(f"---\n{dumped(job, format)}", nl=False)
                 case Format.JSON:
-                    print(dumped(job, format), end="", flush=True)
+                    hand_over(dumped(job, format), nl=False)
                 case _:
-                    print(_line(cells, widths), flush=True)
+                    say(_line(cells, widths))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

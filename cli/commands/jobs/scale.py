@@ -10,6 +10,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace, Timeout, Wait
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -61,6 +62,6 @@ async def _scale(
             for role, count in wanted.items():
                 goal = f"jsonpath={{.status.replicaStatuses.{role}.active}}={count}"
                 await client.wait(name, goal, timeout=timeout)
-            typer.echo(f"{name} has {said}")
+            say(f"{name} has {said}")
         else:
-            typer.echo(f"{name} is scaled to {said}; elasticjob explain {name} shows what becomes of it")
+            say(f"{name} is scaled to {said}; elasticjob explain {name} shows what becomes of it")

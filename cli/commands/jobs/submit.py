@@ -11,6 +11,7 @@ from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Format, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client.code import Code
@@ -74,7 +75,15 @@ def submit(
     ] = "",
     namespace: Namespace = "",
     queue: Annotated[
-        str, typer.Option(help="Volcano's queue; the job is a gang.", rich_help_panel=PLACE)
+        str,
+        typer.Option(help="Kueue's LocalQueue; with --gang volcano, Volcano's queue.", rich_help_panel=PLACE),
+    ] = "",
+    gang: Annotated[
+        str,
+        typer.Option(
+            help="Place all pods or none: volcano, coscheduling, kubernetes, required or preferred.",
+            rich_help_panel=PLACE,
+        ),
     ] = "",
     priority_class: Annotated[
         str, typer.Option(help="PriorityClass of the pods.", rich_help_panel=PLACE)
@@ -139,7 +148,7 @@ def submit(
     Example: [bold]elasticjob submit train.py --workers 1:4 --cpu 2 --memory 4Gi --follow -- --epochs 10[/]
     """
     from elasticjob.client.client import code_of
-    from elasticjob.client.objects import IMAGE, Wanted
+    from elasticjob.client.objects import IMAGE, Wanted, meant_otherwise
 
     code = code_of(script, arguments=arguments or (), files=files or ())
     wanted = Wanted(
@@ -154,6 +163,7 @@ def submit(
         checkpoint=checkpoint,
         volumes=tuple(volume or ()),
         queue=queue,
+        gang=gang,
         priority_class=priority_class,
         restarts=restarts,
         deadline_seconds=options.whole_seconds(deadline),
@@ -161,6 +171,8 @@ def submit(
         labels=options.pairs("--label", label or ()),
         suspend=suspend,
     )
+    if warning := meant_otherwise(wanted):
+        typer.echo(f"warning: {warning} (--gang)", err=True)
     if dry_run:
         options.run(_print(code, wanted, namespace, output, kubeconfig, context))
         return Exit.DONE
@@ -185,13 +197,13 @@ async def _print(
     made = objects(code, wanted, namespace=place, unique=letters())
     match format:
         case Format.NAME:
-            typer.echo(made.job["metadata"]["name"])
+            say(made.job["metadata"]["name"])
         case Format.JSON:
             both = {"apiVersion": "v1", "kind": "List", "items": [made.code, made.job]}
-            typer.echo(dumped(both, format), nl=False)
+            hand_over(dumped(both, format), nl=False)
         case _:
             parts = [dumped(each, Format.YAML) for each in (made.code, made.job)]
-            typer.echo("---\n".join(parts), nl=False)
+            hand_over("---\n".join(parts), nl=False)
 
 
 async def _submit(
@@ -212,12 +224,12 @@ async def _submit(
         about = job.metadata
         place = "" if about.namespace == "default" else f" -n {about.namespace}"
         if format is Format.TABLE:
-            typer.echo(f"ElasticJob {about.name} is created in namespace {about.namespace}")
+            say(f"ElasticJob {about.name} is created in namespace {about.namespace}")
         else:
             printed([await client.manifest(about.name)], format, single=True)
         if not follow:
             if format is Format.TABLE:
-                typer.echo(f"follow it: elasticjob logs {about.name}{place} --follow")
+                say(f"follow it: elasticjob logs {about.name}{place} --follow")
             return Exit.DONE
         come_back = f"elasticjob logs {about.name}{place} --follow"
         return await followed(client, about.name, Printing(prefix=True), come_back)

@@ -10,6 +10,7 @@ from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.completion import goals
 from elasticjob.cli.jobs.options import Name, Namespace, Timeout
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -42,4 +43,4 @@ def wait(
 async def _wait(connection: Client, name: str, until: str, timeout: float | None) -> None:
     async with connection as client:
         await client.wait(name, until, timeout=timeout)
-    typer.echo(f"{name}: {until}")
+    say(f"{name}: {until}")

@@ -23,14 +23,15 @@ from elasticjob.api.v1alpha1.kueue import (
     QUOTA_GATE,
     TOPOLOGY_GATE,
     WORKLOAD_OF,
+    longest_run,
     queue_of,
 )
-from elasticjob.controllers.kueue.demand import Demand, Role, counted
+from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.parts.owners import controlled_by, controller_uid
+from elasticjob.controllers.parts.owners import controlled_by, is_part
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.controller.predicates import Predicate, any_change
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
@@ -52,10 +53,17 @@ class DIJobs:
         """Return a job from memory."""
         return self.jobs.get(key)
 
-    def demand(self, job: DIJob) -> Demand:
+    def queue(self, job: DIJob) -> str:
+        """Return the LocalQueue that a job names, "" for none."""
+        return queue_of(job)
+
+    def suspended(self, job: DIJob) -> bool:
+        """Whether a job never runs, in a cluster without the webhook."""
+        return bool(problems(job))
+
+    def demand(self, job: DIJob, planned: object = None) -> Demand:
         """Return what a job asks of its queue."""
-        uid = job.metadata.uid
-        return demand_of(job, [p for p in self.pods.owned_by(uid) if controller_uid(p.metadata) == uid])
+        return demand_of(job, [p for p in self.pods.owned_by(job.metadata.uid) if is_part(p.metadata, job)])
 
     def selector(self, key: Key) -> str:
         """Return the label selector of a job's pods."""
@@ -104,10 +112,12 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         queue=queue_of(job),
         roles=tuple(roles),
         priority_class=next((each for each in classes if each[1]), ("", "")),
+        longest=longest_run(labels),
         mixed=True,  # they are placed one by one
         suspended=bool(problems(job)),  # of a cluster without the webhook: it never runs
         ended=ended,
         words=told.message if told else "",
+        notes=for_kueue(job.metadata.annotations),
     )
 
 

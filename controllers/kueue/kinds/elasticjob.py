@@ -1,4 +1,4 @@
-"""The kinds of jobs that a queue admits, one row each: what they ask, and where their pods are."""
+"""ElasticJobs in a queue: the base is the master and each role at its minimum, what is beyond are slices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from elasticjob.api.readings import counts
 from elasticjob.api.resources import NOTHING, Resources, container_requests
@@ -14,10 +14,10 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, queue_of
+from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
 from elasticjob.api.v1alpha1.placing import sized
-from elasticjob.controllers.kueue.demand import Demand, Role, counted
-from elasticjob.controllers.kueue.workload import PREBUILT
+from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
+from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
@@ -26,41 +26,12 @@ from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.rules import policy
 from elasticjob.controllers.passes.triggers import job_of, life_changed
 from elasticjob.kube.controller.predicates import Predicate
-from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Pod
 
 RUNNING: Final = "Running"
 Template = Callable[[ElasticJob], Manifest]
-
-
-class Jobs(Protocol):
-    """A kind of jobs."""
-
-    @property
-    def kind(self) -> Kind[Any]: ...
-
-    def find(self, key: Key) -> CustomResource | None:
-        """Return a job from memory."""
-
-    def demand(self, job: Any) -> Demand:
-        """Return what a job asks of its queue."""
-
-    def selector(self, key: Key) -> str:
-        """Return the label selector of a job's pods."""
-
-    def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
-        """Return all pods of a job: from memory, or as they were read from the server."""
-
-    def job_of(self, pod: Pod) -> Iterable[Key]:
-        """Return the job of a pod, as a key."""
-
-    def matters(self) -> Predicate:
-        """Return the predicate: a pod changed in a way that its quota depends on."""
-
-    def labels(self, machine: str) -> Mapping[str, str]:
-        """Return the labels of a machine, as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +47,17 @@ class ElasticJobs:
         """Return a job from memory."""
         return self.caches.jobs.get(key)
 
-    def demand(self, job: ElasticJob) -> Demand:
-        """Return what a job asks of its queue."""
-        resource = self.caches.resources.get(job.key)
+    def queue(self, job: ElasticJob) -> str:
+        """Return the LocalQueue that a job names, here or in the manager cluster of MultiKueue."""
+        return queue_of(job) if is_ours(job) or job.spec.managed_by == MULTIKUEUE else ""
+
+    def suspended(self, job: ElasticJob) -> bool:
+        """Whether the user has suspended a job."""
+        return job.spec.suspend
+
+    def demand(self, job: ElasticJob, planned: JobResource | None = None) -> Demand:
+        """Return what a job asks of its queue, or would with another JobResource."""
+        resource = planned or self.caches.resources.get(job.key)
         if resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         return demand_of(job, resource, self.master)
@@ -121,6 +100,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         queue=queue_of(job),
         roles=_with_one(job, tuple(_roles(job, resource, master))),
         priority_class=_class_of(job),
+        longest=longest_run(about.labels),
         prebuilt=about.annotations.get(PREBUILT, "") or about.labels.get(PREBUILT, ""),
         elsewhere=not is_ours(job),
         mixed=about.annotations.get(FLAVORS) == ANY,
@@ -128,14 +108,27 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
         suspended=job.spec.suspend,
         ended=is_true(job.status.conditions, COMPLETE) if ended else None,
         words=condition.message if condition and ended else "",
+        notes=for_kueue(job.metadata.annotations),
     )
 
 
 def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
-    """Return how many nodes each role should have: as asked last, by plans or else by the user."""
+    """Return how many nodes each role should have: as asked last, by an autoscaler, by plans or by the user.
+
+    An autoscaler writes into the JobResource: what is there and was not written by us is asked for.
+    """
     asked = {role: spec.replicas for role, spec in job.spec.roles.items() if spec.replicas is not None}
-    kept = counts(resource.metadata.annotations.get(names.WANTED)) if resource else {}
-    return asked | {role: count for role, count in kept.items() if role in job.spec.roles}
+    if resource is None:
+        return asked
+    about = resource.metadata.annotations
+    written, kept = counts(about.get(names.SIZES)), counts(about.get(names.WANTED))
+    now = {role: spec.replicas for role, spec in resource.spec.replica_resource_specs.items()}
+    scaled = {
+        role: job.spec.range_of(role).clamp(count)
+        for role, count in now.items()
+        if role in job.spec.roles and count is not None and count != written.get(role, count)
+    }
+    return asked | {role: count for role, count in kept.items() if role in job.spec.roles} | scaled
 
 
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
@@ -145,14 +138,14 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
     asked = wanted(job, resource)
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
-        amounts = _largest(job, role, resource)
+        amounts = largest(job, role, resource)
         template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
-        largest = (range_.largest if range_.largest is not None else most) + spec.spares
+        limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
-        yield Role(role, template, least, most, unit=range_.unit, most=max(largest, most), repeats=repeats)
+        yield Role(role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats)
 
 
 def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
@@ -164,7 +157,7 @@ def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
     return (replace(first, least=least, wanted=max(least, first.wanted)), *roles[1:])
 
 
-def _largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
+def largest(job: ElasticJob, role: str, resource: JobResource | None) -> dict[str, str]:
     """Return what plans gave to the nodes of a role: of single nodes that have more, the most of each."""
     specs = resource.spec.replica_resource_specs if resource else {}
     common = {n: str(a) for n, a in specs[role].resource.items()} if role in specs else {}

@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from elasticjob.devcluster.server.model.errors import Cause, StatusError, bad_request, invalid, not_a_number
 from elasticjob.devcluster.server.model.names import unsupported
@@ -40,6 +41,10 @@ from elasticjob.devcluster.server.read.lists import (
 from elasticjob.devcluster.server.read.table import partial, table
 
 INITIAL_END = "k8s.io/initial-events-end"
+
+
+LAST_BOOKMARK: Final = 2.0
+"""Seconds before the end of a watch at which a bookmark is sent, as a real server does."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class Watch:
         end = loop.time() + self._request.timeout
         if self._first or self._request.marked:
             yield self._initial()
-        bookmark = loop.time() + self._interval
+        bookmark = self._next_bookmark(loop.time(), end)
         while True:
             pause = min(end, bookmark if self._request.bookmarks else end) - loop.time()
             if pause > 0:
@@ -148,10 +153,14 @@ class Watch:
             if self._subscription.ended:
                 return
             if self._request.bookmarks and loop.time() >= bookmark:
-                bookmark = loop.time() + self._interval
+                bookmark = self._next_bookmark(loop.time(), end)
                 yield mark
             if loop.time() >= end:
                 return
+
+    def _next_bookmark(self, now: float, end: float) -> float:
+        last = end - LAST_BOOKMARK
+        return min(now + self._interval, last if last > now else end)
 
     async def _arrival(self, pause: float) -> None:
         try:

@@ -298,6 +298,9 @@ def test_a_malformed_job_is_refused_with_its_field(changes: dict[str, Any], sent
     assert any(sentence in each for each in said), said
 
 
+MAIN = "spec/coordinator/template/spec/containers/0"
+
+
 def test_a_good_job_is_not() -> None:
     assert problems(dijob()) == []
     assert warnings(dijob(), None) == []
@@ -308,6 +311,8 @@ def test_a_good_job_is_not() -> None:
     [
         ({"spec/collector/template/spec/containers/0/name": "main"}, None, "no container is called di-"),
         ({"spec/learner/template/spec/restartPolcy": "Never"}, None, "did you mean restartPolicy?"),
+        ({f"{MAIN}/args": ["--set", "k8s.api_version=/v1alpha1"]}, None, "an api_version of its own"),
+        ({f"{MAIN}/env": [{"name": "C", "value": "api_version: x"}]}, None, "containers[0].env[C]: an api"),
         ({"spec/learner/template/spec/hostNetwork": True}, {}, "spec.learner.template: pods that"),
     ],
 )

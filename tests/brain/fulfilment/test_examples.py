@@ -170,6 +170,10 @@ ROWS = {
         world(cores(1), job("a", 2, 4, f"{LOST} {LOST}")), {"a": 3}
     ),
     "a job that may not grow stays": Row(world(cores(9), job("a", 1, 9, "m0", stays="a pod is terminating"))),
+    "a job grows into what its queue has": Row(world(cores(9), job("a", 1, 9, "m0", quota=2)), {"a": 3}),
+    "where that is nothing, others grow": Row(
+        world(cores(9), job("a", 1, 9, "m0", quota=0), job("b", 1, 5, "m0 m0 m0")), {"b": 5}
+    ),
     "growth waits for the settle time": Row(
         world(cores(9), job("a", 1, 9, "m0", changed=NOW - timedelta(seconds=59)), options=Options())
     ),

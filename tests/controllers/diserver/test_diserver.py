@@ -16,6 +16,7 @@ from elasticjob.api.diengine import names
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.pods import has_token
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
@@ -339,17 +340,25 @@ async def test_a_di_server_of_one_namespace_reads_the_pods_of_no_other(
 async def test_a_token_is_that_of_one_job(
     site: Site, caller: Caller, session: aiohttp.ClientSession, tmp_path: Any
 ) -> None:
+    """The coordinator of `caller` was made without one, by an operator that had no key: its job goes on."""
     key = tmp_path / "key"
     key.write_bytes(b"secret\n")
-    uid = (await site.client.get(DIJOB, "cartpole", site.namespace)).metadata.uid
+    path = "spec/coordinator/template/spec/containers/0/env"
+    await made(site, "bound", **{path: [{"name": names.TOKEN, "value": "t"}]})
+    uid = (await site.client.get(DIJOB, "bound", site.namespace)).metadata.uid
     token, wrong = token_of(b"secret", uid), token_of(b"secret", "another")
     async with di_server(site.client, key_file=str(key)) as guarded:
-        bound = Caller(session, guarded, site.namespace)
+        older = Caller(session, guarded, site.namespace)
+        assert (await older.add(1)).success
+        (one,) = (await pods(site, "collector")).values()
+        assert not has_token(one)
+        bound = Caller(session, guarded, site.namespace, "bound")
         assert (await bound.add(1)).status == 401
+        await site.event("must have no api_version of its own")
         assert (await bound.add(1, Authorization=f"Bearer {wrong}")).status == 403
         assert (await bound.get(namespace=site.namespace)).status == 401
         assert (await bound.add(1, Authorization=f"Bearer {token}")).success
-        path = f"/replicas?namespace={site.namespace}&coordinator=cartpole-coordinator"
+        path = f"/replicas?namespace={site.namespace}&coordinator=bound-coordinator"
         assert (await bound.call("GET", path, prefix=f"/t/{token}/v1alpha1")).success
         assert (await bound.call("GET", path, prefix=f"/t/{wrong}/v1alpha1")).status == 403
         assert (await bound.get()).status == 401

@@ -14,9 +14,11 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.access import token_of
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.diserver.apply import Waiting
 from elasticjob.controllers.diserver.asked import Amounts, Ask, Query, Refused
 from elasticjob.controllers.diserver.decide import Call, Question
@@ -56,6 +58,9 @@ def service(client: Counting, key: Path | None, jobs: list[Manifest], pods_: lis
 
 
 JOBS, PODS = [manifests.DIJOB], [COORDINATOR]
+OLDER = pods.coordinator(JOB, Server())
+"""The coordinator of an installation that had no tokens."""
+ELSEWHERE = {**OLDER, "metadata": {**OLDER["metadata"], "namespace": "evil"}}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,9 @@ JOBS, PODS = [manifests.DIJOB], [COORDINATOR]
         (JOBS, PODS, "cartpole-coordinator", WRONG, 403, []),
         (JOBS, PODS, "cartpole-coordinator", "\udcff\ud800", 403, []),
         (JOBS, PODS, "cartpole-coordinator", "", 401, []),
+        (JOBS, [*PODS, ELSEWHERE], "cartpole-coordinator", "", 401, []),
+        (JOBS, [OLDER], "cartpole-coordinator", "", None, []),
+        (JOBS, [OLDER], "nobody", "", 401, []),
         (JOBS, PODS, "nobody", "", 401, []),
         (JOBS, PODS, "nobody", WRONG, Waiting, []),
         (JOBS, PODS, "nobody", TOKEN, 404, ["nobody"]),

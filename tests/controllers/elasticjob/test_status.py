@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -238,6 +239,15 @@ def test_a_slow_start_is_looked_at_when_it_is_slow() -> None:
     started = NOW - timedelta(seconds=10)
     assert decide(seen(lives=(pending(0, since=started), life(1))), NOW).again_in == timedelta(seconds=20)
     assert decide(seen(lives=(pending(0, since=LONG_AGO), life(1))), NOW).again_in == timedelta(seconds=30)
+
+
+def test_a_job_that_names_a_queue_where_there_is_no_kueue_says_so_and_runs() -> None:
+    given = replace(Seen(job()), queueless="team")
+    sentence = "the cluster has no Kueue: the job runs without quota of its queue team"
+    assert conditions(given)["Admitted"] == ("False", "KueueAbsent", sentence)
+    plan_ = decide(given, NOW)
+    assert [note.sentence for note in plan_.notes if note.warning] == [sentence]
+    assert "Admitted" not in conditions(replace(seen(job(status=over())), queueless="team"))
 
 
 def test_a_job_that_has_ended_is_not_suspended() -> None:

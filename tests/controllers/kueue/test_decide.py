@@ -17,7 +17,18 @@ from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, gro
 from elasticjob.controllers.kueue.demand import Demand, domains
 from elasticjob.controllers.kueue.quota import Market, market
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
-from elasticjob.controllers.kueue.workload import FLAVOR, GIVEN_BACK, HELD, ROOM_FOR, Reclaimable, Workload
+from elasticjob.controllers.kueue.workload import (
+    CHAIN,
+    FLAVOR,
+    GATED_BY,
+    GIVEN_BACK,
+    HELD,
+    REPLACES,
+    ROOM_FOR,
+    AdmissionCheck,
+    Reclaimable,
+    Workload,
+)
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from tests.kit.controllers.build import NOW, ended, life
@@ -41,6 +52,7 @@ def seen(
 
 
 BASES = {demand(3, least, **more).base for least, more in ((1, {}), (2, {}), (2, {"unit": 2}))}
+BASES.add(demand(priority_class=("WorkloadPriorityClass", "high")).base)
 
 
 def short(name: str) -> str:
@@ -67,6 +79,8 @@ def written(action: Action) -> str:
             return f"{short(name)} let go"
         case Patch(_, name, _, {"metadata": {"annotations": found}, **rest}):
             return f"{short(name)} {' '.join(found)}{rest.get('spec', '')}"
+        case Patch(_, name, _, {"spec": spec}):
+            return f"{short(name)}{spec}"
         case _:
             raise AssertionError(action)
 
@@ -79,12 +93,38 @@ def with_pod(name: str, index: int = 0) -> Any:
     return life(index, workload=name)
 
 
+IMPORTANT = demand(priority_class=("WorkloadPriorityClass", "high"))
+
+
+def classed(name: str, priority: int) -> Workload:
+    ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": name}
+    return admitted(IMPORTANT.base, priority=priority, priorityClassRef=ref, slice_=False)
+
+
+def held(gates: str) -> Demand:
+    return demand(notes={GATED_BY: gates})
+
+
 RUNS = (with_pod(BASE),)
 BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
 PAIR = demand(2, 2)
 FOURS = demand(6, 2, unit=2)
+TWO_CORES: Any = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
 ELSEWHERE = demand(elsewhere=True, ready=True)
+(WORKER,) = demand().roles
+DOUBLED = replace(demand(2), roles=(replace(WORKER, wanted=2, template=TWO_CORES),))
+BESIDE = {REPLACES: f"ml/{BASE}", CHAIN: BASE}
+WAITS = workload(PAIR.base, 2, annotations=BESIDE)
+LARGER = admitted(PAIR.base, 2, annotations=BESIDE)
+LET_GO = ["base let go", "-base"]
+ONLY_BASE = [f"+{DOUBLED.base} 1"]
+WAITS_TOO = workload(
+    f"{DOUBLED.base}-worker-1", slice_=True, annotations={REPLACES: f"ml/{ONE}", CHAIN: ONE}, age=31
+)
+WITH_CHECKS = msgspec.structs.replace(
+    admitted(), status=msgspec.structs.replace(admitted().status, admission_checks=[AdmissionCheck("c")])
+)
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
 SERVED = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": (NOW - JUDGED).isoformat()})})
@@ -105,10 +145,14 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("a pod of it is left", seen(None, admitted(), lives=RUNS), []),
         ("it is being deleted", seen(None, admitted(deleted=True)), ["base let go"]),
         (
-            "the job asks for something else",
-            seen(demand(2, 2), admitted(), lives=(ended(workload=BASE),)),
+            "the job is in another queue",
+            seen(replace(demand(), queue="b"), admitted(), lives=(ended(workload=BASE),)),
             ["base let go", "-base"],
         ),
+        ("the job asks for less", seen(demand(), admitted(PAIR.base, 2)), []),
+        ("another has taken its place", seen(PAIR, admitted(), LARGER, lives=RUNS), ["base let go", "-base"]),
+        ("one that waits is not needed any more", seen(demand(), admitted(), WAITS, lives=RUNS), LET_GO),
+        ("and where the job leaves", seen(PAIR, admitted(true=EVICTED), WAITS, lives=RUNS), LET_GO),
     ],
     rules.finish_with_the_job: [
         (
@@ -136,6 +180,30 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [],
         ),
         ("it is our own", seen(demand(), admitted()), []),
+    ],
+    rules.open_the_gates_of_the_base: [
+        (
+            "one of two is open",
+            seen(held("b/b"), workload(annotations={GATED_BY: "a/a,b/b"})),
+            [f"base {GATED_BY}"],
+        ),
+        ("all are open", seen(demand(), workload(annotations={GATED_BY: "a/a"})), [f"base {GATED_BY}"]),
+        ("none is open", seen(held("a/a"), workload(annotations={GATED_BY: "a/a"})), []),
+        ("Kueue lets nobody close one", seen(held("a/a"), workload()), []),
+    ],
+    rules.have_the_priority_of_the_class: [
+        (
+            "another class",
+            seen(IMPORTANT, classed("low", 1), admitted(ONE, priority=0), priority=9),
+            ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"],
+        ),
+        ("the same one", seen(IMPORTANT, classed("high", 9), admitted(ONE, priority=8), priority=9), []),
+        ("it had none: Kueue lets nobody add one", seen(IMPORTANT, admitted(priority=0), priority=9), []),
+        (
+            "there is no such class",
+            seen(IMPORTANT, classed("low", 1), unknown_class="WorkloadPriorityClass high"),
+            [],
+        ),
     ],
     rules.pause_with_the_job: [
         (
@@ -227,7 +295,38 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("it does not wait any more", seen(demand(), SERVED), [f"base {ROOM_FOR}"]),
         ("it was in vain", seen(demand(), IN_VAIN, rooms=Room.VAIN), []),
     ],
-    rules.ask_for_more: [
+    rules.ask_for_larger_ones: [
+        ("the base is for less", seen(PAIR, admitted(), lives=RUNS), ["+base 2"]),
+        ("the base is for more", seen(demand(), admitted(PAIR.base, 2), lives=RUNS), []),
+        ("it waits already", seen(PAIR, admitted(), WAITS, lives=RUNS), []),
+        ("the base waits itself", seen(PAIR, workload()), []),
+        (
+            "pods are to have more",
+            seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),
+            [f"+{DOUBLED.base} 1", "+slice 1 1 -1"],
+        ),
+        ("not slices, where others wait", seen(DOUBLED, admitted(), admitted(ONE), crowded=True), ONLY_BASE),
+        ("nor soon after", seen(DOUBLED, HELD_BACK, admitted(ONE), lives=BOTH), ONLY_BASE),
+        ("it has admission checks", seen(PAIR, WITH_CHECKS, lives=RUNS), []),
+    ],
+    rules.withdraw_what_waited_too_long: [
+        (
+            "a slice waits too long",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+        (
+            "a slice waits",
+            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
+            [],
+        ),
+        (
+            "a larger slice waits too long",
+            seen(DOUBLED, admitted(), admitted(ONE), WAITS_TOO, lives=BOTH),
+            [f"base {HELD}", "slice 1 let go", "-slice 1"],
+        ),
+    ],
+    rules.ask_for_idle_quota: [
         (
             "all of it is idle",
             seen(demand(3), admitted(true=READY), lives=RUNS),
@@ -281,16 +380,8 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ),
         ("its own pods do not start", seen(demand(3), admitted(age=31)), []),
         ("not admitted itself", seen(demand(3), workload()), []),
-        (
-            "a slice waits too long",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
-            [f"base {HELD}", "slice 1 let go", "-slice 1"],
-        ),
-        (
-            "a slice waits",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
-            [],
-        ),
+    ],
+    rules.give_up_the_surplus: [
         (
             "fewer are wanted, and the pod of a slice has room in the base",
             seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.demand import Demand, Role
 from elasticjob.controllers.kueue.kinds.elasticjob import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
@@ -41,6 +41,47 @@ def test_the_base_is_the_master_and_each_role_at_its_minimum() -> None:
     assert made["metadata"]["ownerReferences"][0]["controller"]
 
 
+def test_kueue_gets_what_others_hold_a_job_back_with_and_what_is_provisioned_for_it() -> None:
+    provisioned = {"provreq.kueue.x-k8s.io/ValidUntilSeconds": "60"}
+    gates = {"kueue.x-k8s.io/admission-gated-by": "example.com/budget"}
+    made = asked(metadata={**QUEUED, "annotations": {**provisioned, **gates, "example.com/mine": "x"}})
+    base = made.base_workload(None)["metadata"]["annotations"]
+    assert {key: note for key, note in base.items() if "kueue" in key} == provisioned | gates
+    assert made.slice_workload(made.roles[1], 1, 1, None)["metadata"]["annotations"] == provisioned
+
+
+TOPOLOGY = "kueue.x-k8s.io/podset-"
+PAIRS = {f"{TOPOLOGY}slice-required-topology": "rack", f"{TOPOLOGY}slice-size": "2"}
+IN_PAIRS = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}
+
+
+@pytest.mark.parametrize(
+    ("notes", "count", "request_"),
+    [
+        ({}, 2, None),
+        ({f"{TOPOLOGY}required-topology": "zone", **PAIRS}, 2, {"required": "zone", **IN_PAIRS}),
+        (PAIRS, 4, IN_PAIRS),
+        (PAIRS, 3, None),  # Kueue places whole slices
+        ({**PAIRS, f"{TOPOLOGY}slice-size": "many"}, 2, None),
+    ],
+)
+def test_slices_of_a_topology_are_asked_for_as_of_a_job(
+    notes: dict[str, str], count: int, request_: Manifest | None
+) -> None:
+    role = Role("worker", {"metadata": {"annotations": notes}, "spec": {}}, count, count)
+    found = role.pod_set(count).get("topologyRequest", {})
+    assert {k: v for k, v in found.items() if k != "podIndexLabel"} == (request_ or {})
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("3600", 3600), ("", None), ("0", None), ("1h", None)])
+def test_the_base_alone_may_run_only_so_long(written: str, seconds: int | None) -> None:
+    labels = {**QUEUED["labels"], "kueue.x-k8s.io/max-exec-time-seconds": written}
+    found = asked(metadata={"labels": labels})
+    assert found.base == asked().base
+    assert found.base_workload(None)["spec"].get("maximumExecutionTimeSeconds") == seconds
+    assert "maximumExecutionTimeSeconds" not in found.slice_workload(found.roles[1], 0, 1, None)["spec"]
+
+
 def test_what_is_wanted_is_what_was_asked_for_last() -> None:
     found = resource({"worker": 2})
     assert asked(found).roles[1].wanted == 4
@@ -64,6 +105,14 @@ def test_what_is_wanted_is_what_was_asked_for_last() -> None:
 )
 def test_another_base_is_needed_where_what_runs_at_least_changes(changed: Demand, another: bool) -> None:
     assert (changed.base != asked().base) is another
+
+
+def test_a_job_stays_in_its_base_whatever_its_workload_priority_class() -> None:
+    forms = {
+        asked(metadata={"labels": {**QUEUED["labels"], **classed}}).form
+        for classed in ({}, *({"kueue.x-k8s.io/priority-class": name} for name in ("low", "high")))
+    }
+    assert len(forms) == 1
 
 
 def test_many_nodes_are_asked_for_in_few_slices() -> None:

@@ -239,6 +239,8 @@ def test_a_topology_is_given_to_whom_asks_for_it() -> None:
     [plain] = of().spec.pod_sets
     assert found.fitting("all", [plain]) == {("g", "cpu"): 1}
     assert found.fitting("all", [replace(plain, topology_request={"required": "rack"})]) == {("f", "cpu"): 1}
+    of_a_job = replace(plain, topology_request={"podIndexLabel": "index"})  # each batch/v1 Job's has that
+    assert found.fitting("all", [of_a_job]) == {("g", "cpu"): 1}
     assert (
         found.fitting("all", [plain, replace(plain, count=4)]) is None
     )  # the sets of a Workload, one after another

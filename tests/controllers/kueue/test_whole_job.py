@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose
 from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
+from elasticjob.kube.objects.views import CRD, NAMESPACE, NODE, POD
 from hack.cluster import queues
-from hack.cluster.kueue import why_missing
+from hack.cluster.controlplane import ControlPlane
+from hack.cluster.kueue import Kueue, why_missing
 from tests.kit.queues.plane import real_kueue
 from tests.kit.waiting import until
 
@@ -46,12 +49,12 @@ async def set_up(client: Client) -> None:
         await client.create(queues.LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
 
 
-def job(workers: int) -> Manifest:
-    """A job of one to so many workers with a processor each."""
+def job(workers: int, least: int = 1) -> Manifest:
+    """A job of so many workers with a processor each."""
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
     template = {"spec": {"containers": [container], "tolerations": tolerations}}
-    worker = {"replicas": workers, "minReplicas": 1, "maxReplicas": workers, "template": template}
+    worker = {"replicas": workers, "minReplicas": least, "maxReplicas": workers, "template": template}
     spec = {"distributionStrategy": "Local", "optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
     return {"metadata": {"name": "digits", "namespace": TEAM, "labels": {QUEUE_NAME: "ours"}}, "spec": spec}
 
@@ -95,6 +98,12 @@ async def nothing_is_used(client: Client) -> bool:
     return used == ["0", "0"] and not left
 
 
+async def scale(client: Client, replicas: int) -> None:
+    """As an autoscaler does."""
+    body = {"spec": {"replicas": replicas}}
+    await client.merge_patch(JOBRESOURCE.untyped(), "digits", body, TEAM, subresource="scale")
+
+
 async def stop(client: Client, policy: str) -> None:
     await client.merge_patch(queues.CLUSTER_QUEUE, "ours", {"spec": {"stopPolicy": policy}}, "")
 
@@ -106,6 +115,12 @@ async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Pa
         await set_up(client)
         async with operator(client):
             await client.create(ELASTICJOB.untyped(), job(5))
+            await comes_to(client, "5/5")
+            await scale(client, 3)
+            await comes_to(client, "3/3")
+            await asyncio.sleep(2)
+            await comes_to(client, "3/3")
+            await scale(client, 5)
             await comes_to(client, "5/5")
             other = queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"})
             await client.create(queues.WORKLOAD, other)
@@ -132,3 +147,126 @@ async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Pa
             for pod in await client.list(POD, TEAM):
                 await client.merge_patch(POD, pod.metadata.name, done, TEAM, subresource="status")
             await until(lambda: nothing_is_used(client), "no quota is used, and no finalizer is left")
+
+
+async def size(client: Client) -> int:
+    return len([each for each in await client.list(POD, TEAM) if each.metadata.deletion_timestamp is None])
+
+
+def elsewhere(name: str) -> Manifest:
+    """An important Workload for machines that no flavour has."""
+    made = queues.workload(name, TEAM, "ours", 1, {"cpu": "1"}, priority=9)
+    made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "none"}
+    return made
+
+
+async def planned(client: Client, name: str, cpu: str) -> str:
+    """Have each worker get so much by a plan of an optimizer; returns how that ended."""
+    sizes = {"worker": {"resource": {"cpu": cpu}}}
+    spec = {"ownerJob": "digits", "manualScaling": False, "replicaResourceSpecs": sizes}
+    await client.create(SCALEPLAN.untyped(), {"metadata": {"name": name, "namespace": TEAM}, "spec": spec})
+
+    async def began() -> bool:
+        phase = (await client.get(SCALEPLAN, name, TEAM)).status.phase
+        return phase is not None and phase is not PlanPhase.PENDING
+
+    await until(began, f"plan {name} is carried out")
+    status = (await client.get(SCALEPLAN, name, TEAM)).status
+    return status.conditions[-1].message if status.phase is PlanPhase.FAILED else str(status.phase)
+
+
+async def pods(client: Client) -> dict[str, str]:
+    """What each pod asks for, by uid."""
+    found = await client.list(POD, TEAM)
+    return {pod.metadata.uid: str(pod.spec.containers[0].resources.requests["cpu"]) for pod in found}
+
+
+@pytest.mark.plane
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(tmp_path: Path) -> None:
+    with (
+        ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
+        Kueue(plane, tmp_path / "kueue") as kueue,
+    ):
+        async with Client(plane.config()) as client:
+            await set_up(client)
+            flavor = queues.flavor(labels={"type": "kwok", "pool": "all"})
+            await client.merge_patch(NODE, "n1", {"metadata": {"labels": {"pool": "all"}}})
+            await client.merge_patch(queues.RESOURCE_FLAVOR, "default", {"spec": flavor["spec"]}, "")
+            async with operator(client):
+                await client.create(ELASTICJOB.untyped(), job(5))
+                await comes_to(client, "5/5")
+                for number in range(9):
+                    await client.create(queues.WORKLOAD, elsewhere(f"hopeless-{number}"))
+                large = queues.workload("large", TEAM, "theirs", 6, {"cpu": "1"}, priority=5)
+                await client.create(queues.WORKLOAD, large)
+                for _ in range(20):
+                    assert await size(client) == 5
+                    await asyncio.sleep(1)
+                same = queues.workload("same", TEAM, "ours", 1, {"cpu": "1"}, priority=-1)
+                await client.create(queues.WORKLOAD, same)
+                await is_admitted(client, "same")
+                await client.delete(queues.WORKLOAD, "same", TEAM)
+                await comes_to(client, "5/5")  # whatever else waits
+
+                label = {"metadata": {"labels": {QUEUE_NAME: None}}}
+                await client.merge_patch(ELASTICJOB, "digits", label, TEAM)
+                urgent = queues.workload("urgent", TEAM, "ours", 2, {"cpu": "1"}, priority=9)
+                await client.create(queues.WORKLOAD, urgent)
+                await is_admitted(client, "urgent")
+                await client.merge_patch(ELASTICJOB, "digits", {"metadata": job(5)["metadata"]}, TEAM)
+
+                before = {each.metadata.uid for each in await client.list(POD, TEAM)}
+                assert before
+                await asyncio.to_thread(kueue.unregister)
+                kueue.stop()
+                for each in await client.list(CRD.untyped()):
+                    if each["spec"]["group"] == queues.GROUP:
+                        await client.delete(CRD, each["metadata"]["name"])
+                free: Manifest = {"metadata": {"finalizers": []}}
+                for kind in (queues.WORKLOAD, queues.CLUSTER_QUEUE, queues.RESOURCE_FLAVOR):
+                    for each in await client.list(kind):
+                        about = each["metadata"]
+                        if not about.get("ownerReferences"):  # others let go of theirs as well
+                            await client.merge_patch(kind, about["name"], free, about.get("namespace", ""))
+                await comes_to(client, "4/4", "NotQueued")
+                assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
+
+                await asyncio.to_thread(kueue.install)
+                await asyncio.to_thread(kueue.start)
+                await asyncio.to_thread(kueue.register)
+                await comes_to(client, "0/1", "QueueUnavailable")
+
+
+@pytest.mark.plane
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
+    async with real_kueue(tmp_path) as client:
+        await set_up(client)
+        async with operator(client):
+            await client.create(ELASTICJOB.untyped(), job(3, 3))
+            await comes_to(client, "3/3")
+            before = await pods(client)
+            never = await planned(client, "never", "3")
+            assert never == "queue ours has 6 cpu of flavor default at most, and the job would need 9"
+            await client.create(queues.WORKLOAD, queues.workload("other", TEAM, "theirs", 2, {"cpu": "1"}))
+            await is_admitted(client, "other")
+            await planned(client, "more", "2")  # for which there is no quota yet
+            await until(lambda: has(client, 3), "a larger Workload waits")
+            assert await pods(client) == before
+
+            await client.delete(queues.WORKLOAD, "other", TEAM)
+            await until(lambda: all_get(client, "2"), "all pods are larger")
+            await until(lambda: has(client, 1), "the smaller Workload is gone")
+            await client.create(queues.WORKLOAD, queues.workload("same", TEAM, "ours", 3, {"cpu": "1"}))
+            await planned(client, "less", "500m")  # although another one waits
+            await until(lambda: all_get(client, "500m"), "all pods are smaller")
+            await comes_to(client, "3/3")
+
+
+async def has(client: Client, workloads: int) -> bool:
+    return len(await client.list(queues.WORKLOAD, TEAM)) == workloads
+
+
+async def all_get(client: Client, cpu: str) -> bool:
+    return list((await pods(client)).values()) == [cpu] * 3

@@ -157,7 +157,8 @@ def stuck() -> Caches:
 async def test_writes_that_change_nothing_are_told_and_not_made_for_ever() -> None:
     passes = Passes(stuck())
     assert await passes.until_quiet() == 2
-    assert [status["observedGeneration"] for status in passes.server.statuses] == [1]
+    first, *_, last = passes.server.statuses  # the number of the lost pod is written before it is deleted
+    assert (first, last["observedGeneration"]) == ({"relaunches": {"worker": {"0": 1}}}, 1)
     passes.now += timedelta(minutes=1)
     assert await passes.until_quiet() == 2
 
@@ -335,7 +336,8 @@ async def test_what_never_ends_on_a_machine_without_power_is_given_up(
     server = Server({"ElasticJob": known})
     reconcilers = of_nodes(found, server), of_jobs(found, server)
     waits = [(await each(KEY)).again_in for each in reconcilers]
-    assert [each if each and each <= timedelta(minutes=1) else None for each in waits] == [after, after]
+    counted = timedelta(minutes=1)  # in the job's PodDisruptionBudget, as one that soon has a successor
+    assert [each if each and each <= counted else None for each in waits] == [counted, after]
     assert server.created == []
     if after is not None:
         later = NOW + after

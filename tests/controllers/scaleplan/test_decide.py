@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from elasticjob.api.resources import Resources
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -35,9 +37,12 @@ def seen(
     grant: Grant | None = None,
     lives: tuple[Life, ...] = (),
     asked: dict[str, int] | None = None,
+    was: dict[str, int] | None = None,
     **made: Any,
 ) -> Seen:
     found = resource(**made)
+    if was:
+        found.metadata.annotations[names.SIZES] = names.written(was)
     if asked:
         found.metadata.annotations[names.WANTED] = msgspec.json.encode(asked).decode()
     return Seen(job_, found, plans, grant, lives)
@@ -46,6 +51,13 @@ def seen(
 def granted(**counts: int) -> Grant:
     """Places for workers, by the name of their Workload."""
     places = tuple(Place(name, "worker", count) for name, count in counts.items())
+    return Grant("team", admitted=True, least={"worker": 1}, places=places)
+
+
+def for_memory(*each: str) -> Grant:
+    """Places for a worker with so much memory each."""
+    amounts = [{"main": Resources.parse({"memory": memory})} for memory in each]
+    places = tuple(Place(f"w{n}", "worker", 1, amounts=found) for n, found in enumerate(amounts))
     return Grant("team", admitted=True, least={"worker": 1}, places=places)
 
 
@@ -109,6 +121,15 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     rules.carry_out_the_next: [
         ("the next is carried out", seen(up()), "ScalePlanStarted", "worker {'replicas': 3}", "up Scaling"),
         (
+            "the queue could never give so much",
+            replace(
+                seen(plan("up", memory={"worker": "9Gi"})),
+                never=lambda _: "queue team has 8Gi memory at most",
+            ),
+            "Impossible",
+            "up Failed",
+        ),
+        (
             "it was folded in, and the pass died",
             seen(up(), sizes={"worker": 3}, folded="up/plan-up"),
             "ScalePlanStarted",
@@ -166,6 +187,12 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "worker {'replicas': 3}",
         ),
         (
+            "an autoscaler asks for more than is admitted",
+            seen(sizes={"worker": 4}, grant=granted(base=1, one=1), asked={"worker": 2}, was={"worker": 2}),
+            "QueueFollowed",
+            "worker {'replicas': 2}",
+        ),
+        (
             "a job that was evicted begins with its minimum",
             seen(sizes={"worker": 3}, grant=Grant("team", least={"worker": 1})),
             "QueueFollowed",
@@ -173,6 +200,18 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         ),
     ],
     rules.finish_plans: [
+        (
+            "the queue has not admitted the memory that an optimizer asked for",
+            seen(
+                plan("up", memory={"worker": "2Gi"}, phase="Scaling", started=LONG_AGO),
+                status=READY,
+                resources={"worker": {"memory": "2Gi"}},
+                grant=for_memory("1Gi", "512Mi"),
+            ),
+            "PlansFinished",
+            "worker {'replicas': 2, 'resource': {'memory': '1Gi'}}",
+            "up Failed",
+        ),
         ("all are ready", seen(SCALING, sizes={"worker": 3}, status=READY), "PlansFinished", "up Succeeded"),
         (
             "it took too long",
@@ -234,6 +273,19 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
 
 def test_every_rule_has_a_row() -> None:
     assert ROWS.keys() == set(rules.RULES)
+
+
+def test_what_another_manager_asks_for_is_wanted_like_what_the_spec_asks_for() -> None:
+    """Of an autoscaler: fewer stay fewer, and more wait until the queue admits them."""
+    fewer = seen(sizes={"worker": 2}, was={"worker": 3}, asked={"worker": 3}, grant=granted(base=1, one=2))
+    assert rules.follow_the_queue(fewer, NOW) is None
+    more = seen(sizes={"worker": 4}, was={"worker": 2}, asked={"worker": 2}, grant=granted(base=1, one=1))
+    plan_ = rules.follow_the_queue(more, NOW)
+    assert plan_ is not None
+    (write,) = plan_.actions
+    assert isinstance(write, Apply)
+    kept = write.manifest["metadata"]["annotations"]
+    assert (kept[names.WANTED], kept[names.SIZES]) == ('{"worker": 4}', '{"worker": 2}')
 
 
 def test_an_automatic_plan_for_memory_waits_for_a_manual_one() -> None:

@@ -15,7 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api.v1alpha1.order import by_age
-from tests.kit.controllers.build import plan, template
+from elasticjob.controllers.kueue.grant import Grant, Place
+from elasticjob.controllers.nodes.relaunch import Life
+from elasticjob.controllers.scaleplan.fold import fold
+from elasticjob.controllers.scaleplan.queue import followed
+from tests.kit.controllers.build import job, life, plan, resource, template
 from tests.kit.controllers.sizing import Sizing
 
 ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
@@ -90,6 +94,38 @@ def test_every_order_ends_with_the_last_word(order: tuple[str, ...], between: st
     last = order[-1] if "…" in between or order[-1] != "auto 1" else order[-2]
     assert ended.size == int(last.split()[1])
     assert set(ended.phases().values()) <= {"Succeeded", "Superseded"}
+
+
+SIX = resource({"worker": 6})
+IN_SLICES = tuple(life(n, workload=f"slice-{n}") for n in range(6))
+KEPT = Grant("team", admitted=True, places=tuple(Place(f"slice-{n}", "worker", 1) for n in (0, 1, 3, 4, 5)))
+
+
+@pytest.mark.parametrize(
+    ("removed", "lives", "left"),
+    [
+        ((), IN_SLICES, (0, 1, 3, 4, 5)),
+        ((), IN_SLICES[:4] + IN_SLICES[5:], (0, 1, 3, 4, 5)),
+        ((), IN_SLICES[:2] + IN_SLICES[3:4] + IN_SLICES[5:], (0, 1, 2, 3, 5)),
+        ((1,), IN_SLICES, (0, 2, 3, 4, 5)),
+        ((), (), (0, 1, 2, 3, 4)),
+    ],
+    ids=["its slice is taken back", "one has no pod", "two have none", "one is removed", "all are alike"],
+)
+def test_a_plan_and_the_queue_agree_on_which_nodes_stay(
+    removed: tuple[int, ...], lives: tuple[Life, ...], left: tuple[int, ...]
+) -> None:
+    """Removed by name, quota taken back, without a pod, the highest index: of either, one leaves."""
+    asked = plan(
+        "p", {} if removed else {"worker": 5}, removePods=[{"name": f"digits-worker-{n}"} for n in removed]
+    )
+    elastic = job({"worker": {"replicas": 6, "minReplicas": 1, "maxReplicas": 8, "template": template()}})
+    folded = fold(elastic, SIX, asked, KEPT, lives)
+    assert folded.sizes["worker"].indices == left
+    if not removed:
+        by_queue = followed(elastic, SIX, KEPT, lives)
+        assert by_queue is not None
+        assert by_queue.sizes["worker"].indices == left
 
 
 def test_within_a_second_a_users_plan_is_the_newer_one() -> None:

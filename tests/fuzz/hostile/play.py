@@ -25,7 +25,7 @@ from tests.fuzz.hostile.neighbour import Neighbour
 from tests.fuzz.hostile.oracle import CHECKS, Use, Watched, grown, restarted, used
 from tests.fuzz.hostile.programs import Installed, installed
 from tests.fuzz.hostile.pulse import Pulse
-from tests.fuzz.hostile.tenant import HOME, JOBS, OWNED, Tenant, drawn, taken_over
+from tests.fuzz.hostile.tenant import HOME, JOBS, OWNED, Tenant, believed, drawn, stolen, taken_over
 
 PAUSE: Final = 0.25
 """Seconds between two actions, at most: our programs are to see many states, not only the last one."""
@@ -128,7 +128,7 @@ async def play(
         )
         tenant = Tenant(client, session, programs, pulse, stage.wrong, played.answers)
         working = asyncio.create_task(neighbour.run())
-        beside += [asyncio.create_task(_watch(watched, client, stage)), working]
+        beside += [asyncio.create_task(_watch(watched, tenant, stage)), working]
         try:
             for number in numbers:
                 if time.monotonic() - began > minutes * 60:
@@ -172,11 +172,12 @@ def kind_of(sentence: str) -> str:
     return re.sub(r"\d+", "N", sentence)[:70]
 
 
-async def _watch(watched: Watched, client: Client, stage: Stage) -> None:
+async def _watch(watched: Watched, tenant: Tenant, stage: Stage) -> None:
     for second in itertools.count():
         await _check(watched, stage)
         if second % 10 == 0:
-            for sentence in await taken_over(client):
+            client = tenant.client
+            for sentence in (*await taken_over(client), *await stolen(client), *await believed(tenant)):
                 stage.wrong(sentence)
         if second % 60 == 59:
             stage.tell(f"{stage.number} actions, {len(stage.played.wrong)} WRONG")

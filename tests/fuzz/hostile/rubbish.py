@@ -24,7 +24,17 @@ from tests.kit.manifests import AGGREGATORCONFIG, DIJOB, TRAINING, changed
 PREFIX: Final = "elasticjob.dlrover/"
 HERE: Final = Path(__file__).parent
 TEXTS: Final = (
-    *("", "a\0b", "é\u202e漢", "\u2028", "n" * 300, "w" * 200_000, "9" * 400, "[" * 2000),
+    *(
+        "",
+        "\x1b]0;owned\x07\x1b[2J\x9b31m\n✓ all is well",
+        "a\0b",
+        "é\u202e漢",
+        "\u2028",
+        "n" * 300,
+        "w" * 200_000,
+        "9" * 400,
+        "[" * 2000,
+    ),
     *('{"worker": 1e999}', '{"worker": "x"}', '{"worker": -1}', '{"worker": 1000000000}'),
     *[
         "x",
@@ -175,6 +185,25 @@ def job(chance: Random) -> Manifest:
     if chance.random() < 0.1:
         spec = mutated(spec, chance)
     return {"metadata": {"name": name(chance), **_marks(chance)}, "spec": spec}
+
+
+def stealing(chance: Random) -> Manifest:
+    """Return a pod that names what may have been made for a job of the tenant's, or for the installation."""
+    account, secret = (
+        f"{name(chance)}-master",
+        chance.choice((f"{name(chance)}-token", "elasticjob-operator-keys")),
+    )
+    source = {"env": [{"name": "IT", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}]}
+    volumes = [{"name": "it", "secret": {"secretName": secret, "optional": True}}]
+    stolen = (
+        {"serviceAccountName": account},
+        {"serviceAccount": account},
+        {"volumes": volumes},
+        {"imagePullSecrets": [{"name": secret}]},
+        {"containers": [{**SLEEP, **source}]},
+        {"initContainers": [{**SLEEP, "name": "before", **source}]},
+    )
+    return {"containers": [SLEEP], **chance.choice(stolen)}
 
 
 def edit(chance: Random) -> Manifest:

@@ -18,14 +18,17 @@ from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.rpc.brain import job_token
+from elasticjob.api.v1alpha1.checks.belongings import references
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.client.described import about_the_job
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
+    EVENT,
     NAMESPACE,
     NETWORK_POLICY,
     POD,
@@ -41,6 +44,7 @@ from tests.fuzz.hostile.programs import Installed, Program
 from tests.fuzz.hostile.pulse import Pulse
 from tests.fuzz.requests import Calls, request
 from tests.kit.manifests import DIJOB as GOOD
+from tests.kit.manifests import changed
 
 HOME: Final = "hostile"
 GOES: Final = "hostile-too"
@@ -129,6 +133,82 @@ class Tenant:
 
 async def submit(tenant: Tenant, chance: Random) -> str:
     return await tenant.make(ELASTICJOB, rubbish.job(chance))
+
+
+async def steal(tenant: Tenant, chance: Random) -> str:
+    """Submit a job that names the account or a Secret of another one, be it there or not."""
+    pod = rubbish.stealing(chance)
+    if chance.random() < 0.3:
+        job = changed(
+            GOOD, {"spec/coordinator/template/spec": pod, "metadata": {"name": rubbish.name(chance)}}
+        )
+        return await tenant.make(DIJOB, job)
+    worker = {"replicas": 1, "template": {"spec": pod}}
+    strategy = chance.choice(("Local", "AllreduceStrategy"))
+    spec = {"distributionStrategy": strategy, "replicaSpecs": {"worker": worker}}
+    return await tenant.make(ELASTICJOB, {"metadata": {"name": rubbish.name(chance)}, "spec": spec})
+
+
+async def stolen(client: Client) -> list[str]:
+    """Return which pods of jobs have an account or a Secret that was made for another job."""
+    owners = {
+        (kind, found["metadata"]["name"]): each["name"]
+        for kind in (SECRET, SERVICE_ACCOUNT)
+        for found in await client.list(kind.untyped(), HOME)
+        for each in found["metadata"].get("ownerReferences") or ()
+    }
+    return [
+        f"{kind.name} {name} of {owners[kind, name]} is in {path} of pod {pod['metadata']['name']}"
+        for pod in await client.list(POD.untyped(), HOME)
+        if pod["metadata"].get("ownerReferences") and not pod["metadata"].get("deletionTimestamp")
+        for path, kind, name in references("spec", pod["spec"])
+        if not pod["metadata"]["name"].startswith(f"{owners.get((kind, name), '')}-")
+        and (kind, name) in owners
+    ]
+
+
+async def claim(tenant: Tenant, chance: Random) -> str:
+    """Submit a job that says it is the neighbour's, which asks for what no queue has."""
+    job, said = rubbish.job(chance), {"elasticjob.dlrover/user": "quiet"}
+    job["metadata"] |= {"annotations": said, "labels": {**said, "kueue.x-k8s.io/queue-name": "lab"}}
+    amounts = {"resources": {"requests": {"cpu": chance.choice(("1", "100k"))}}}
+    job["spec"]["replicaSpecs"]["worker"]["template"] = {
+        "spec": {"containers": [{**rubbish.SLEEP, **amounts}]}
+    }
+    return await tenant.make(ELASTICJOB, job)
+
+
+async def believed(tenant: Tenant) -> list[str]:
+    """Return which jobs Brain takes for those of another namespace."""
+    try:
+        async with tenant.session.get(f"{tenant.programs.brain_url}/v1/jobs") as answer:
+            jobs = (await answer.json())["jobs"] if answer.status == 200 else []
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return []  # whether it answers is another question
+    wrong = [each for each in jobs if each["owner"] not in ("", each["namespace"])]
+    return [f"Brain has {each['namespace']}/{each['name']} for one of {each['owner']}" for each in wrong]
+
+
+async def shout(tenant: Tenant, chance: Random) -> str:
+    """Write escapes into a status, and have an administrator read it."""
+    if (found := await tenant.pick(ELASTICJOB, chance)) is None:
+        return ""
+    words = f"{chance.choice(rubbish.TEXTS[:5])}\x1b]0;owned\x07\n✓ all is well\x9b2J"
+    condition = {"type": "Failed", "status": "True", "reason": "Bad", "message": words}
+    finding = {"reason": "Bad", "message": words, "time": "2026-11-29T00:00:00Z"}
+    status = {
+        "reason": "Bad",
+        "message": words,
+        "conditions": [condition],
+        "training": {"findings": [finding]},
+    }
+    did = await _patched(tenant, chance, ELASTICJOB, {"status": status}, found, "status")
+    known = await tenant.client.find(ELASTICJOB, found["metadata"]["name"], HOME)
+    if known is not None:
+        shown = about_the_job(known, [], [], await tenant.client.list(EVENT, HOME)).text
+        if bad := [line for line in shown.split("\n") if not line.isprintable() or line.startswith("✓")]:
+            tenant.wrong(f"describe shows {bad[0]!a:.300}")
+    return did
 
 
 async def submit_other(tenant: Tenant, chance: Random) -> str:
@@ -335,6 +415,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ("makes a stray pod", 3, stray),
     ("takes a name", 5, squat),
     ("deletes an object", 6, remove),
+    ("names what is another job's", 6, steal),
+    ("claims to be the neighbour", 4, claim),
+    ("writes escapes", 4, shout),
     ("begins or ends a namespace", 2, end_a_namespace),
     ("calls Brain", 12, call_brain),
     ("calls di-server", 12, call_di_server),

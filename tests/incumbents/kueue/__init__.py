@@ -52,7 +52,6 @@ def _oracle(name: str, settings: Mapping[str, Any]) -> Oracle:
         [each for each in EXPLAINED if any(fnmatchcase(story, each.stories) for story in stories)],
         MASKS,
         unplaced if name == "kueue" else lambda: (),
-        at_once=16,  # they wait more than they compute
     )
 
 

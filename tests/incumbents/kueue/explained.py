@@ -21,27 +21,43 @@ SUSPEND: Final = "leaves the queue until its user"
 MACHINE: Final = "made again at once"
 SETTINGS: Final = "settings of Kueue for its own kinds"
 
+ADMITTED: Final = {
+    "quota": "admitted",
+    "flavors": "*cpu of *",
+    "ready": "True",
+    "pods": "*Running*",
+    "placed": "*'*",
+    "suspended": "False",
+    "pods made": "[1-9]",
+}
+"""What is seen of a neighbour that gets what ours has beyond its minimum."""
+OF_A: Final = (
+    ("*: a.workloads", SLICES, "*"),
+    ("*queue *", SLICES, "*"),
+    ("*quota of *", SLICES, "*"),
+    ("*: a.pods", GROWS, "*Running*"),
+    ("*: a.placed", GROWS, "*"),
+    ("*: a.flavors", GROWS, "*"),
+    ("*: a.pods made", LEAVES, "[0-9]"),  # no job comes and goes again and again
+    ("*: a.evictions", LEAVES, "{}"),
+    ("*: a.evictions", LEAVES, "{'Preempted': 1}"),
+)
+
 EXPLAINED: Final[tuple[Explained, ...]] = (
+    *(Explained(stories, keys, row, ours) for stories in ELASTIC for keys, row, ours in OF_A),
     *(
-        Explained(stories, keys, SLICES)
+        Explained(stories, f"*: [wxyz]*.{fact}", OTHERS, ours)
         for stories in ELASTIC
-        for keys in ("*: a.workloads", "*queue *", "*quota of *")
+        for fact, ours in ADMITTED.items()
     ),
-    *(
-        Explained(stories, keys, GROWS)
-        for stories in ELASTIC
-        for keys in ("*: a.pods", "*: a.placed", "*: a.flavors")
-    ),
-    *(
-        Explained(stories, keys, LEAVES)
-        for stories in ELASTIC
-        for keys in ("*: a.pods made", "*: a.evictions")
-    ),
-    *(Explained(stories, f"*: {name}.*", OTHERS) for stories in ELASTIC for name in "wxyz"),
+    Explained("a size that changes *", "*: a.workloads", SLICES),
+    Explained("a size that changes *", "4 *", GROWS),
     Explained("suspended by its user*", "*", SUSPEND),
     Explained("a machine of a topology goes", "2 *", MACHINE),
     Explained("waitForPodsReady: pods run in time*", "*: a.*", MACHINE),
     Explained("manageJobsWithoutQueueName*", "*", SETTINGS),
     Explained("managedJobsNamespaceSelector*", "*", SETTINGS),
     Explained("a LocalQueue called default", "*", SETTINGS),
+    Explained("the label is taken away from one that waits*", "*: *a.*", SETTINGS),
+    Explained("the label is taken away from one that waits*", "*: quota of q", SETTINGS),
 )

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from hack.cluster import queues
 from hack.cluster.controlplane import ControlPlane
 from hack.cluster.kueue import Kueue
 from tests.incumbents.kueue.acts import ANY, Line, act, machine
+from tests.incumbents.kueue.explained import EXPLAINED
 from tests.incumbents.kueue.record import Record
 from tests.incumbents.kueue.side import Side
 from tests.incumbents.oracle import INCUMBENT, OURS, Facts, Play, Seen
@@ -32,10 +34,14 @@ QUIET: Final = 4.0
 """Seconds without a change after which a side is at rest."""
 GROWTH: Final = 25.0
 """The same where a job may grow."""
-LONGEST: Final = 75.0
+LONGEST: Final = 90.0
 """Seconds that two sides which are not alike are given at most."""
-UNLIKE: Final = 20.0
+UNLIKE: Final = 30.0
 """Seconds of rest after which two sides that are not alike stay so: growth pauses for 15 s."""
+
+
+def fits(key: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
 _TOLD: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("stories.yaml").read_text())
@@ -91,7 +97,8 @@ async def stage(
                     word: Side(client, kueue, f"s{number}{word[0]}", word == OURS)
                     for word in (INCUMBENT, OURS)
                 }
-                return await played(record, sides, chosen[name])
+                rows = [each.keys for each in EXPLAINED if fnmatchcase(name, each.stories)]
+                return await played(record, sides, chosen[name], rows)
 
             try:
                 yield play
@@ -121,8 +128,11 @@ def operator(plane: ControlPlane, log: Path) -> Iterator[None]:
         program.wait()
 
 
-async def played(record: Record, sides: Mapping[str, Side], story: Story) -> Seen:
-    """Play a story on both sides at once; what is seen at rest after each act, and after all is deleted."""
+async def played(record: Record, sides: Mapping[str, Side], story: Story, meant: Sequence[str]) -> Seen:
+    """Play a story on both sides at once; what is seen at rest after each act, and after all is deleted.
+
+    `meant`: patterns of the keys in which the sides are not waited for to be alike.
+    """
     seen: Seen = {word: {} for word in sides}
     for side in sides.values():
         await side.client.create(NAMESPACE, {"metadata": {"name": side.namespace}})
@@ -135,7 +145,7 @@ async def played(record: Record, sides: Mapping[str, Side], story: Story) -> See
             for key, reason in zip(sides, reasons, strict=True):
                 if any(reasons):
                     seen[key] |= {f"{word}: refused": bool(reason), f"{word}: words": reason}
-        for key, facts in (await rest(record, sides, GROWTH if story.quiet else QUIET)).items():
+        for key, facts in (await rest(record, sides, word, GROWTH if story.quiet else QUIET, meant)).items():
             seen[key] |= {f"{word}: {what}": value for what, value in facts.items()}
     return seen
 
@@ -149,7 +159,9 @@ async def tried(line: Line, side: Side) -> str:
     return ""
 
 
-async def rest(record: Record, sides: Mapping[str, Side], quiet: float) -> dict[str, Facts]:
+async def rest(
+    record: Record, sides: Mapping[str, Side], word: str, quiet: float, meant: Sequence[str]
+) -> dict[str, Facts]:
     """Return what both show when nothing changes any more."""
     began = changed = time.monotonic()
     last: dict[str, Facts] = {}
@@ -157,7 +169,8 @@ async def rest(record: Record, sides: Mapping[str, Side], quiet: float) -> dict[
         now, found = time.monotonic(), {word: record.facts(side) for word, side in sides.items()}
         if found != last:
             last, changed = found, now
-        alike = found[INCUMBENT] == found[OURS]
+        keys = {key for key in {**found[INCUMBENT], **found[OURS]} if not fits(f"{word}: {key}", meant)}
+        alike = all(found[INCUMBENT].get(key) == found[OURS].get(key) for key in keys)
         if now - changed >= (quiet if alike else max(quiet, UNLIKE)) or now - began >= LONGEST:
             return found
         await asyncio.sleep(0.25)

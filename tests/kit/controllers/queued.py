@@ -11,7 +11,7 @@ import msgspec
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.demand import SLICE, Demand, Role
-from elasticjob.controllers.kueue.workload import IN_USE, ClusterQueue, Workload
+from elasticjob.controllers.kueue.workload import IN_USE, JOB_UID, ClusterQueue, Workload
 from elasticjob.kube.objects.kinds import Key, Manifest
 from tests.kit.controllers.build import NOW, at
 
@@ -49,7 +49,7 @@ def workload(
     usage = {"name": "worker", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": str(count)}, "count": count}
     part = name.startswith(f"{BASE}-") if slice_ is None else slice_
     no = {**condition("QuotaReserved", refused, created), "status": "False"}
-    labels = ({LABEL_JOB: job} if job else {}) | ({SLICE: "worker"} if part else {})
+    labels = ({LABEL_JOB: job, JOB_UID: "job-1"} if job else {}) | ({SLICE: "worker"} if part else {})
     found = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",

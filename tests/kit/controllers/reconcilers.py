@@ -30,7 +30,7 @@ def of_jobs(
 ) -> JobReconciler:
     orphans, counters = orphans or Orphans(server, found, now), Counters(CollectorRegistry())
     made = found, writer(server, found), orphans, Provision(""), counters
-    return JobReconciler(*made, now, lambda: "token", Served(server, now))
+    return JobReconciler(*made, now, str, Served(server, now))
 
 
 def of_nodes(

@@ -28,7 +28,7 @@ from elasticjob.kube.objects.views import NODE, POD
 from tests.kit import manifests
 from tests.kit.dijob.jobs import dijob
 
-COORDINATOR: Final[Manifest] = pods.coordinator(dijob(), Server())
+COORDINATOR: Final[Manifest] = pods.coordinator(dijob(), Server(tokens=True))
 NODES: Final[tuple[Manifest, ...]] = tuple(
     {"metadata": {"name": f"n{number}"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
     for number in range(4)

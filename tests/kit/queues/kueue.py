@@ -8,6 +8,7 @@ flavor       of each pod set, one after another: the first with room; else the f
 cycle        heads that need not borrow first; one that waits for its victims keeps what it needs; so does one
              without victims in a queue that does not reclaim from any other
 preemption   for as much as the queue has itself: within it, and from queues that borrow, as its policies say
+replacement  of a Workload that holds quota: for the difference alone; the other one is finished then
 inadmissible what neither fits nor preempts waits until quota is returned, and a second more
 """
 
@@ -20,7 +21,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from benchmarks.chaos.quota import Number, Queue, flavors, holds, is_true, request
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, REPLACES, WORKLOAD
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
 from tests.kit.queues.quotas import Cell, Market, assigned, cells_of, matches, usage_of
@@ -198,11 +199,17 @@ class Kueue:
     def plan(self, workload: Manifest, market: Market, counted: list[Manifest]) -> Plan:
         """What would become of a Workload now: the flavor of each pod set, and whom it would evict."""
         queue, chosen = self.queue_of(workload), dict[str, str]()
+        old = self._replaced(workload)
+        taken, keep = (usage_of(old), flavors(old)) if old else ({}, {})
+        if old is not None:
+            market = market.copy()
+            market.add(queue, taken, -1)
+            counted = [each for each in counted if each["metadata"]["uid"] != old["metadata"]["uid"]]
         worst, asked, short = Mode.FIT, dict[str, Number](), set[str]()
         for each in workload["spec"]["podSets"]:
             amount = request(each["template"]["spec"]) * each["count"]
             mode, flavor = self._flavor(workload, each, amount, asked, market, counted)
-            if mode is Mode.NO_FIT:
+            if mode is Mode.NO_FIT or keep.get(each["name"], flavor) != flavor:
                 return Plan(workload, mode)
             chosen[each["name"]] = flavor
             asked[flavor] = asked.get(flavor, 0) + amount
@@ -212,7 +219,8 @@ class Kueue:
         after = market.copy()
         for victim in victims:
             after.add(self.queue_of(victim), usage_of(victim), -1)
-        return Plan(workload, worst, chosen, asked, after.borrows(queue, asked, asked), victims)
+        more = {flavor: amount - taken.get(flavor, 0) for flavor, amount in asked.items()}
+        return Plan(workload, worst, chosen, more, after.borrows(queue, asked, asked), victims)
 
     def _flavor(
         self,
@@ -267,6 +275,13 @@ class Kueue:
             self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
         return bool(fresh)
 
+    def _replaced(self, workload: Manifest) -> Manifest | None:
+        """The Workload whose quota this one takes over (its workloadslicing.go)."""
+        _, _, name = workload["metadata"].get("annotations", {}).get(REPLACES, "").rpartition("/")
+        found = self.server.found(WORKLOAD, name, workload["metadata"]["namespace"]) if name else None
+        same = found and holds(found) and self.queue_of(found) == self.queue_of(workload)
+        return found if same else None
+
     def _waits(self, workload: Manifest) -> bool:
         if reserved(workload) or is_true(workload, "Finished") or not workload["spec"].get("active", True):
             return False
@@ -284,7 +299,10 @@ class Kueue:
         for type_ in ("Evicted", "Preempted"):
             if condition(plan.workload, type_)[0]:
                 changed[type_] = ("False", "QuotaReserved")
+        old = self._replaced(plan.workload)
         self.tell(plan.workload, admission=admission, **changed)
+        if old is not None:
+            self.tell(old, Finished=("True", "WorkloadSliceReplaced"))
 
     def _victims(
         self,

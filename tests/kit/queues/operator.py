@@ -155,18 +155,16 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     counters = Counters(CollectorRegistry())
     served = Served(client, now)
     reconcile_job = jobs.JobReconciler(
-        caches, applier(jobs.MANAGER), orphans, provision, counters, now, lambda: "token", served, admission
+        caches, applier(jobs.MANAGER), orphans, provision, counters, now, str, served, admission
     )
     reconcile_nodes = nodes.NodesReconciler(
         caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(client, queues, admission.jobs, applier(queue.MANAGER), now)
+    reconcile_queue = queue.QueueReconciler(client, admission, applier(queue.MANAGER), now)
     found = DIJobCaches(made[DIJOB.resource], caches.pods, caches.services)
     of_dijobs = Admission(queues, DIJobs(found.jobs, caches.pods))
-    reconcile_queue_of_dijobs = queue.QueueReconciler(
-        client, queues, of_dijobs.jobs, applier(queue.MANAGER), now
-    )
+    reconcile_queue_of_dijobs = queue.QueueReconciler(client, of_dijobs, applier(queue.MANAGER), now)
     reconcile_dijobs = dijobs.DIJobReconciler(
         found, applier(dijobs.MANAGER), now, DIServer(), counters.dijobs, admission=of_dijobs
     )

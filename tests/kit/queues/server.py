@@ -181,6 +181,8 @@ class Server:
         for field in ("uid", "resourceVersion"):
             if about.get(field, old["metadata"][field]) != old["metadata"][field]:
                 raise Conflict(409, "Conflict", f"{field} differs")
+        if subresource == "resize":
+            raise NotFound(404, "NotFound", "the server has no such subresource")
         given = {subresource: patch[subresource]} if subresource else {**patch}
         if not subresource:
             given.pop("status", None)

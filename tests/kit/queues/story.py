@@ -13,7 +13,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, REPLACES, WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit.queues.kueue import Mode, order
@@ -156,7 +156,13 @@ def _about(world: World, found: Manifest) -> list[str]:
     if found["spec"].get("suspend") or is_true(found, "Complete") or is_true(found, "Failed"):
         mine = [e for e in _of(world, name) if holds(e)]
         return [f"job {name} is over or suspended, and {_names(mine)} hold quota"] if mine else []
-    every = _of(world, name)
+    every, beside = _of(world, name), _beside(world, name)
+    for each, old in beside:
+        counted = world.kueue.counted()
+        mode = world.kueue.plan(each, world.kueue.market(counted), counted).mode
+        if holds(old) and mode is Mode.FIT and SLICE not in each["metadata"]["labels"]:
+            return [f"job {name}: {_names([each])} waits, though quota for it is idle: {told(each)}"]
+    every = [each for each in every if all(each is not waits for waits, _ in beside)]
     bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
     if len(bases) != 1:
         return [f"job {name} has the bases {_names(bases)}"]
@@ -187,13 +193,14 @@ def _about_size(
     if resource is None:
         return [f"job {name} has no JobResource"]
     size = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas", 0)
+    cpu = int(resource["spec"]["replicaResourceSpecs"]["worker"].get("resource", {}).get("cpu", 1))
     least = next((s["count"] for s in base["spec"]["podSets"] if s["name"] == "worker"), 0)
     have = least + sum(s["podSets"][0]["count"] for s in (e["spec"] for e in slices if holds(e)))
     if any(not holds(each) for each in slices):
         wrong.append(f"job {name}: slices wait for ever")
     asked = wanted(found, resource)
     unit = found["spec"].get("nodeUnit", 1)
-    if size > have or have > max(least, asked):
+    if size > have or have > max(least, asked // unit * unit):
         wrong.append(f"job {name} has {size} nodes and {have} admitted, {asked} are wanted")
     if size < min(have, asked):
         wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
@@ -203,12 +210,12 @@ def _about_size(
     if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
         wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
-    if asked - have >= unit and not crowded and _would_grow(world, base, unit, "worker"):
+    if asked - have >= unit and not crowded and _would_grow(world, base, unit, "worker", cpu):
         wrong.append(f"job {name} has {have} of {asked} nodes, though quota is idle")
     return wrong
 
 
-def _would_grow(world: World, base: Manifest, count: int, role: str) -> bool:
+def _would_grow(world: World, base: Manifest, count: int, role: str, cpu: int = 0) -> bool:
     """Whether Kueue would admit so many more pods of a role now, in their flavor, after all that wait."""
     [pods] = (each for each in base["spec"]["podSets"] if each["name"] == role)
     about = {**base["metadata"], "creationTimestamp": "9999"}
@@ -216,7 +223,7 @@ def _would_grow(world: World, base: Manifest, count: int, role: str) -> bool:
     more = {**base, "metadata": about, "spec": {**base["spec"], "priority": lower}}
     idle = world.kueue.market(world.kueue.counted())
     left = idle.available(world.kueue.queue_of(base), flavors(base)[role])
-    return _is_next(world, more) and left >= request(pods["template"]["spec"]) * count
+    return _is_next(world, more) and left >= (cpu or request(pods["template"]["spec"])) * count
 
 
 def _is_next(world: World, workload: Manifest) -> bool:
@@ -233,6 +240,10 @@ def wanted(found: Manifest, resource: Manifest) -> int:
     kept = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/wanted")
     worker = found["spec"]["replicaSpecs"]["worker"]
     asked = json.loads(kept)["worker"] if kept else worker["replicas"]
+    wrote = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/sizes")
+    size = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas", 0)
+    if wrote and json.loads(wrote).get("worker", size) != size:
+        asked = size  # an autoscaler's
     unit = found["spec"].get("nodeUnit", 1)
     most = worker.get("maxReplicas")
     asked = min(asked, most) if most is not None else asked
@@ -247,6 +258,7 @@ def _pending(world: World) -> list[Manifest]:
         and each["metadata"]["name"] not in world.kueue.refused
         and each["spec"].get("active", True)
         and SLICE not in each["metadata"].get("labels", {})
+        and REPLACES not in each["metadata"].get("annotations", {})
         and not is_true(each, "Finished")
     ]
 
@@ -274,6 +286,16 @@ def at_the_end(world: World) -> list[str]:
 
 def _of(world: World, name: str) -> list[Manifest]:
     return [each for each in world.server.every(WORKLOAD) if _job(each) == name]
+
+
+def _beside(world: World, name: str) -> list[tuple[Manifest, Manifest]]:
+    """The Workloads of a job that wait to take the place of others, with those."""
+    mine = {each["metadata"]["name"]: each for each in _of(world, name)}
+    old = {
+        n: e["metadata"].get("annotations", {}).get(REPLACES, "").rpartition("/")[2] for n, e in mine.items()
+    }
+    waits = ((each, mine[old[n]]) for n, each in mine.items() if old[n] in mine and not holds(each))
+    return [(each, replaced) for each, replaced in waits if holds(replaced)]
 
 
 def _job(found: Manifest) -> str:
@@ -323,6 +345,11 @@ def _resume(world: World) -> None:
 def _plan(world: World) -> None:
     if name := _any(world, ELASTICJOB):
         world.plan(name, world.chance.randint(1, 7), world.chance.random() < 0.5)
+
+
+def _plan_amounts(world: World) -> None:
+    if name := _any(world, ELASTICJOB):
+        world.plan_amounts(name, world.chance.choice((1, 1, 2, 3)), world.chance.random() < 0.5)
 
 
 def _come(world: World) -> None:
@@ -445,6 +472,7 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     *(("a job arrives", _arrive),) * 4,
     *(("a user resizes", _resize),) * 3,
     *(("a plan", _plan),) * 2,
+    *(("a plan for other amounts", _plan_amounts),) * 2,
     ("a user suspends", lambda world: world.change_job(_any(world, ELASTICJOB), suspend=True)),
     *(("a user resumes", _resume),) * 2,
     ("a job is deleted", lambda world: world.delete_job(_any(world, ELASTICJOB))),

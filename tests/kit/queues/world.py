@@ -302,6 +302,12 @@ class World:
         spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
         self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
 
+    def plan_amounts(self, name: str, cpu: int, manual: bool) -> None:
+        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
+        sizes = {"worker": {"resource": {"cpu": str(cpu)}}}
+        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
+        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
     def delete_job(self, name: str) -> None:
         if found := self.server.found(ELASTICJOB, name, TEAM):
             self.server.remove(ELASTICJOB, found)

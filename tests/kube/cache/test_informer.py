@@ -186,7 +186,7 @@ def held(opened: asyncio.Event, end: asyncio.Event) -> Answer:
     return respond
 
 
-async def test_a_load_balancer_that_cuts_each_minute_costs_a_second_each_time() -> None:
+async def test_a_load_balancer_that_cuts_watches_costs_a_second_each_time() -> None:
     watches = [(asyncio.Event(), asyncio.Event()) for _ in range(20)]
     async with following(
         stream(bookmark(5, initial_done=True), end="close"), *[held(*each) for each in watches], backoff=WATCH
@@ -195,7 +195,7 @@ async def test_a_load_balancer_that_cuts_each_minute_costs_a_second_each_time() 
         await until(watches[0][0].is_set, it.clock, longest=PAUSE)
         for (_, end), (opened, _) in pairwise(watches):
             await until(lambda: (it.clock.next_due or 0) > PAUSE)
-            await it.clock.advance(60)
+            await it.clock.advance(IDLE - PAUSE - 1)
             end.set()
             began = it.clock.monotonic()
             await until(opened.is_set, it.clock, longest=PAUSE)
@@ -301,8 +301,8 @@ async def test_an_error_that_is_raised_of_a_failure_ends_the_informer_and_answer
 
 async def test_who_may_watch_and_not_list_goes_on_watching() -> None:
     heard: list[KubeError | None] = []
-    silent, refused = stream(bookmark(5, initial_done=True)), answer(403, status(403, "Forbidden", "no"))
-    async with following(silent, refused, stream(event("ADDED", A)), heed=heard.append) as it:
+    began, refused = stream(bookmark(5, initial_done=True)), answer(403, status(403, "Forbidden", "no"))
+    async with following(began, stream(), refused, stream(event("ADDED", A)), heed=heard.append) as it:
         await it.cache.wait_synced()
         await until(lambda: it.names == {"a"}, it.clock, longest=IDLE)
         assert heard == []
@@ -418,6 +418,25 @@ async def test_once_in_step_a_quiet_watch_is_left_alone_between_bookmarks() -> N
         await until(lambda: it.cache.synced and it.clock.next_due is not None)
         await it.clock.advance(IDLE - 1)
         assert len(it.stub.seen) == 1
+
+
+@pytest.mark.parametrize(("many", "idle", "least", "most"), [(False, 30, 24, 28), (True, 90, 300, 600)])
+async def test_silence_is_noticed_soon_where_not_thousands_watch(
+    many: bool, idle: float, least: int, most: int
+) -> None:
+    script = [stream(bookmark(6, initial_done=True), end="close"), stream(), page(rv=6)]
+    async with following(*script, one_of_many=many) as it:
+        await until(lambda: it.watched_from == ["6"] and it.clock.next_due == idle)
+        assert least <= int(it.stub.seen[1].query["timeoutSeconds"]) <= most  # a bookmark comes 2 s before
+        await it.clock.advance(idle)
+        await until(lambda: len(it.stub.seen) >= 3)
+
+
+async def test_a_watch_that_began_with_all_objects_is_replaced_where_it_is_quiet() -> None:
+    async with following(stream(event("ADDED", A), bookmark(6, initial_done=True)), stream()) as it:
+        await until(lambda: it.cache.synced and it.clock.next_due == IDLE)
+        await it.clock.advance(IDLE)
+        await until(lambda: it.watched_from == ["6"])
 
 
 async def test_the_question_after_silence_is_one_that_the_same_rights_allow() -> None:

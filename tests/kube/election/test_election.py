@@ -145,7 +145,7 @@ async def test_a_standby_is_ready_over_http(client: Client, namespace: str) -> N
     async with aiohttp.ClientSession() as session, session.get(operator.url + "/readyz") as response:
         assert (response.status, await response.text()) == (
             200,
-            "[+] started\n[+] leader: standby, other leads\nok\n",
+            "[+] started\n[+] caches\n[+] leader: standby, other leads\nok\n",
         )
     operator.stop()
     await running

@@ -215,7 +215,11 @@ async def test_probes_and_metrics() -> None:
             status, text = await get(operator, "/readyz")
             assert (status, "[-] lighthouse: the lighthouse is dark" in text) == (503, True)
             problem = None
-            assert await get(operator, "/readyz") == (200, "[+] started\n[+] lighthouse\nok\n")
+            assert await get(operator, "/readyz") == (200, "[+] started\n[+] caches\n[+] lighthouse\nok\n")
+            [informer] = operator._informers
+            informer.last_heard -= 46
+            _, text = await get(operator, "/readyz")
+            assert "[+] caches: nothing was heard of configmaps for 46 s\n" in text
             assert await get(operator, "/healthz") == (200, "ok\n")
             status, text = await get(operator, "/metrics")
             assert (status, "elasticjob_kube_event_loop_lag_seconds_count" in text) == (200, True)

@@ -579,6 +579,18 @@ def test_an_exception_is_the_same_without_what_varies_and_may_be_a_machines(
         assert told.way == f"{way} train.py:7 in main".strip()
 
 
+@pytest.mark.parametrize(("frame", "then"), [("train.py:7 in main", ["failure"]), ("other.py:1 in f", [])])
+def test_a_worker_that_raised_the_same_before_it_was_ended_is_told_of_and_costs_nothing(
+    frame: str, then: list[str]
+) -> None:
+    story = restarting("a", slots=2)
+    first = Ended(0, 1, "RuntimeError: boom", frame="train.py:7 in main")
+    assert story.then(first) == ["failure", "leave 1", "SIGTERM 1"]
+    assert story.then(replace(first, slot=1, frame=frame))[:-1] == then
+    story.then(formed(2, "a", slots=2))
+    assert story.then(first) == ["failure final", "SIGTERM 1"]
+
+
 def test_two_different_errors_are_no_sure_sign() -> None:
     story = failing(Recovery.RESTART, (1, "KeyError: 'a'"), (1, "KeyError: 'b'"))
     assert story.did[-1] == "exit 1 WorkerFailed"
