@@ -149,7 +149,7 @@ class Life:
         if self.ended is None or self.ended.reason is not ExitReason.SUCCEEDED:
             return False
         at, told = self.ended.at, self.deleted_at
-        return not self.terminating or (at is not None and told is not None and at <= told)
+        return not self.terminating or (at is not None and told is not None and at < told)
 
     @property
     def over(self) -> bool:

@@ -57,8 +57,8 @@ UNCOUNTED: Final = (
     "node: podReplacementPolicy Failed",
     "node: killed at the deadline of the job",
     "node: out of memory",
-    "node: exits 137 *",
     "node: its own *",
+    "node: an init container fails",
     "node: no such image",
 )
 """Stories in which a Job counts pods that are taken away, or that its own end stops."""
@@ -70,6 +70,7 @@ EXPLAINED: Final = (
     Explained("node: restarted in its pod", "*", IN_PLACE),
     Explained("node: another container *", "*", BESIDE),
     Explained("node: podFailurePolicy FailIndex", "*", "`FailIndex`"),
+    Explained("node: exits 137 until backoffLimit", "*", "a program ends with 137 or 143"),
     Explained("node: deleted with grace, saves*", "*", TOLD),
     Explained("machine of *", SUCCESSORS, "a machine is gone", "[[]'before the end'[]]"),
     Explained("*others' finalizer on a pod that is deleted", "look 1", "a pod that is deleted |"),

@@ -45,7 +45,7 @@ with open(path, 'a+') as file:
 AT_ONCE: Final = 8.0
 """Seconds from the end of a pod to its successor, below which nobody calls it backed off."""
 PATIENCE: Final = 60.0
-SETTLE: Final = 9.0
+SETTLE: Final = 14.0
 """Seconds after the end of a job: its pods have five to end by themselves, and then their grace."""
 END: Final = 45.0
 

@@ -20,6 +20,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
+from tests.kit.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
 INDEX_OF_JOB: Final = "batch.kubernetes.io/job-completion-index"
@@ -33,7 +34,12 @@ async def operator(kubeconfig: Path, log: Path) -> AsyncIterator[None]:
     command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=file, stderr=file)
+
+    async def started() -> bool:
+        return "operator=elasticjob-operator" in await asyncio.to_thread(log.read_text)
+
     try:
+        await until(started, f"the operator has started: {log}")
         yield
     finally:
         process.terminate()

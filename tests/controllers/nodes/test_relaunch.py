@@ -85,6 +85,12 @@ TOLD = NOW - timedelta(minutes=5)
             Standing.DONE,
         ),
         (
+            "ended well within the second in which it was deleted",
+            Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)),
+            ON_FAILURE,
+            DUE,
+        ),
+        (
             "ended well because it was deleted",
             Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
             ON_FAILURE,
