@@ -397,6 +397,8 @@ def _instead(made: Manifest, old: Workload) -> Manifest:
     link = {REPLACES: f"{old.metadata.namespace}/{old.metadata.name}", CHAIN: old.chain}
     kept = {n: v for n, v in old.metadata.annotations.items() if n in (HELD, ROOM_FOR)}
     about = made["metadata"]
+    if about["name"] == old.metadata.name:  # it was made smaller meanwhile
+        about = {**about, "name": f"{about['name']}-anew"}
     return {**made, "metadata": {**about, "annotations": {**about.get("annotations", {}), **kept, **link}}}
 
 
@@ -511,7 +513,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
         if not workload.admitted or workload.metadata.name in seen.reclaimed:
             continue
-        ready = demand.ready if demand.elsewhere else _ready(workload, seen.lives)
+        ready = demand.ready if demand.elsewhere else _ready(demand, workload, seen.lives)
         repeat = {role.name for role in demand.roles if role.repeats}
         done = {name: n for name, n in _done(workload, seen.lives).items() if name not in repeat}
         changes: Manifest = {}
@@ -524,6 +526,27 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
             conditions = []
         if changes or conditions:
             yield Step(((_status(workload, conditions, now, frees=bool(changes), **changes),),))
+
+
+def be_for_what_is_wanted(seen: Seen, now: datetime) -> Iterator[Step]:
+    """The base of a job that was made smaller is for as many as are wanted, once the others have left."""
+    demand, base = seen.demand, seen.base
+    if demand is None or base is None or demand.ended is not None or demand.prebuilt or demand.elsewhere:
+        return
+    if base.status.reclaimable_pods or obstacle(base) or not (base.admitted or base.pending):
+        return
+    live = Counter(life.role for life in seen.lives if life.workload == base.chain and not life.over)
+    least = {role.name: role.least for role in demand.roles}
+    sets = base.spec.pod_sets
+    counts = {
+        each.name: min(each.count, max(n, live[each.name])) if base.reserved else least.get(each.name, n)
+        for each, n in zip(sets, _wanted(demand, base), strict=True)
+    }
+    if fewer := [f"{each.name} {counts[each.name]}" for each in sets if each.count != counts[each.name]]:
+        change = {"spec": {"podSets": [each.manifest(counts[each.name]) for each in sets]}}
+        sentence = f"Workload {base.metadata.name} is for no more than the job wants: {', '.join(fewer)}"
+        write = _patch(base, change, frees=base.reserved, versioned=True)
+        yield Step(((write,),), Note("QuotaReturned", sentence))
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -544,6 +567,7 @@ RULES: Final[tuple[Rule, ...]] = (
     give_up_the_surplus,
     ask_for_idle_quota,
     report,
+    be_for_what_is_wanted,  # last: Kueue refuses it without ElasticJobsViaWorkloadSlices
 )
 
 
@@ -557,13 +581,20 @@ def _readiness(workload: Workload, before: Condition | None, ready: bool) -> Con
     return _condition(workload, PODS_READY, ready, word, told)
 
 
-def _ready(workload: Workload, lives: Iterable[Life]) -> bool:
+def _wanted(demand: Demand, workload: Workload) -> list[int]:
+    """Return how many pods of each pod set of a Workload the job wants: fewer once it was made smaller."""
+    wanted = {role.name: role.wanted for role in demand.roles}
+    return [min(each.count, wanted.get(each.name, each.count)) for each in workload.spec.pod_sets]
+
+
+def _ready(demand: Demand, workload: Workload, lives: Iterable[Life]) -> bool:
     fine = Counter(
         life.role
         for life in lives
         if life.workload == workload.chain and (life.ready or _has_succeeded(life))
     )
-    return all(fine[each.name] >= each.count for each in workload.spec.pod_sets)
+    wanted = zip(workload.spec.pod_sets, _wanted(demand, workload), strict=True)
+    return all(fine[each.name] >= count for each, count in wanted)
 
 
 def _done(workload: Workload, lives: Collection[Life]) -> dict[str, int]:

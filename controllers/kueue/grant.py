@@ -171,6 +171,7 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
         for update in check.pod_set_updates
         if update.name == given.name
     ]
+    count = workload.count(given.name)
     selector: dict[str, str] = {}
     tolerations: list[Any] = []
     for each in chosen:
@@ -182,7 +183,7 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
     return Place(
         workload=workload.chain,
         role=given.name,
-        count=given.count if given.count is not None else workload.count(given.name),
+        count=count if given.count is None else min(count, given.count),  # lowered since, or partly admitted
         done=sum(each.count for each in workload.status.reclaimable_pods if each.name == given.name),
         amounts={str(each.get("name", "")): container_requests(each) for each in containers},
         labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},

@@ -168,7 +168,9 @@ def usage(workload: Workload) -> dict[Cell, Number]:
     admission = workload.status.admission
     done = {each.name: each.count for each in workload.status.reclaimable_pods}
     for given in admission.pod_set_assignments if admission else ():
-        left = 1 - Fraction(min(done.get(given.name, 0), given.count), given.count) if given.count else 1
+        count = workload.count(given.name)
+        held = count - min(done.get(given.name, 0), count)  # its count may have been lowered since
+        left = Fraction(min(held, given.count), given.count) if given.count else 1
         for name, amount in given.resource_usage.items():
             if name in given.flavors:
                 cell = (given.flavors[name], name)

@@ -47,7 +47,7 @@ class Holdings:
     def base(self) -> Workload | None:
         """The Workload of what runs at least: the one that holds quota, else one of what is asked for now."""
         exact = next((each for each in self.every if each.metadata.name == self.demand.base), None)
-        if self.demand.prebuilt or (exact is not None and exact.reserved):
+        if self.demand.prebuilt or (exact is not None and exact.reserved and exact in self._mine):
             return exact
         held = (e for e in self._mine if e.reserved and not is_slice(e) and self._has_the_form(e))
         return next(held, None if exact in self.beside else exact)

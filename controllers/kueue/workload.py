@@ -68,6 +68,11 @@ class PodSet(View, frozen=True):
         """Whether Kueue is to choose machines: the index that each batch/v1 Job has does not say so."""
         return bool(self.topology_request.keys() - INDEXES)
 
+    def manifest(self, count: int) -> Manifest:
+        """Return it as it stands in a Workload, for so many pods."""
+        asked = {"topologyRequest": self.topology_request} if self.topology_request else {}
+        return {"name": self.name, "count": count, "template": self.template, **asked}
+
 
 class Assignment(View, frozen=True):
     """What a pod set was given: a flavour for each resource, in all so much."""

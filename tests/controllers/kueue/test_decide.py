@@ -15,7 +15,8 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import Demand, domains
-from elasticjob.controllers.kueue.quota import Market, market
+from elasticjob.controllers.kueue.grant import places_of
+from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
 from elasticjob.controllers.kueue.workload import (
     CHAIN,
@@ -27,6 +28,7 @@ from elasticjob.controllers.kueue.workload import (
     ROOM_FOR,
     AdmissionCheck,
     Reclaimable,
+    ResourceFlavor,
     Workload,
 )
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
@@ -79,6 +81,8 @@ def written(action: Action) -> str:
             return f"{short(name)} let go"
         case Patch(_, name, _, {"metadata": {"annotations": found}, **rest}):
             return f"{short(name)} {' '.join(found)}{rest.get('spec', '')}"
+        case Patch(_, name, _, {"spec": {"podSets": [pods]}}):
+            return f"{short(name)} is for {pods['count']}"
         case Patch(_, name, _, {"spec": spec}):
             return f"{short(name)}{spec}"
         case _:
@@ -153,6 +157,17 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("another has taken its place", seen(PAIR, admitted(), LARGER, lives=RUNS), ["base let go", "-base"]),
         ("one that waits is not needed any more", seen(demand(), admitted(), WAITS, lives=RUNS), LET_GO),
         ("and where the job leaves", seen(PAIR, admitted(true=EVICTED), WAITS, lives=RUNS), LET_GO),
+    ],
+    rules.be_for_what_is_wanted: [
+        (
+            "the job asks for less",
+            seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
+            ["base is for 1"],
+        ),
+        ("one too many leaves", seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),) * 2), []),
+        ("it is to run as many", seen(demand(2), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)), []),
+        ("it was made larger again, and waits", seen(PAIR, workload(PAIR.base)), ["base is for 2"]),
+        ("Kueue lets nobody raise it", seen(PAIR, admitted(PAIR.base)), []),
     ],
     rules.finish_with_the_job: [
         (
@@ -298,6 +313,7 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
     rules.ask_for_larger_ones: [
         ("the base is for less", seen(PAIR, admitted(), lives=RUNS), ["+base 2"]),
         ("the base is for more", seen(demand(), admitted(PAIR.base, 2), lives=RUNS), []),
+        ("it was for more before", seen(PAIR, admitted(PAIR.base), lives=RUNS), [f"+{PAIR.base}-anew 2"]),
         ("it waits already", seen(PAIR, admitted(), WAITS, lives=RUNS), []),
         ("the base waits itself", seen(PAIR, workload()), []),
         (
@@ -433,6 +449,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [f"base: {TRUE} PodsReady=True"],
         ),
         (
+            "fewer are wanted than it is for",
+            seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
+            [f"base: {TRUE} PodsReady=True"],
+        ),
+        (
             "a pod has done its work",
             seen(
                 demand(2, 2),
@@ -467,6 +488,20 @@ def test_rule(rule: Callable[..., Any], row: Row) -> None:
     _, given, actions = row
     steps = tuple(rule(given, NOW))
     assert [written(each) for step in steps for group in step.groups for each in group] == actions
+
+
+def test_a_base_that_was_made_smaller_counts_and_has_room_for_what_it_is_for() -> None:
+    smaller = msgspec.structs.replace(admitted(PAIR.base, 2), spec=workload(PAIR.base).spec)
+    assert [each.count for each in places_of(smaller, {"f": ResourceFlavor()})] == [1]
+    assert usage(smaller) == {("f", "cpu"): 1}
+
+
+def test_the_base_that_grew_anew_has_the_pods() -> None:
+    old, new = (
+        admitted(PAIR.base),
+        admitted(f"{PAIR.base}-anew", 2, annotations={REPLACES: f"ml/{PAIR.base}"}),
+    )
+    assert seen(PAIR, old, new).base is new
 
 
 def test_every_rule_has_a_row() -> None:
