@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from elasticjob.api.readings import after, moment
+from elasticjob.api.readings import after, moment, number
 from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, number_of
 from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market, usage
@@ -29,18 +29,20 @@ from elasticjob.controllers.kueue.workload import (
     HELD,
     IN_USE,
     PODS_READY,
+    PODS_READY_TIMEOUT,
     QUOTA_RESERVED,
     REPLACES,
     REQUEUED,
     REQUEUED_AT_ONCE,
     ROOM_FOR,
+    TRIES,
     WORKLOAD,
     PodSet,
     Workload,
 )
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import SOON, Action, Create, Delete, Note, Patch, Plan, soonest
-from elasticjob.kube.objects.conditions import manifest, set_condition
+from elasticjob.kube.objects.conditions import is_true, manifest, set_condition
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Condition
 from elasticjob.sizing.exits import ExitReason
@@ -53,6 +55,8 @@ CALM: Final = timedelta(seconds=15)
 """How long a job does not grow after a slice was evicted or given back."""
 WITHDRAWN: Final = timedelta(seconds=60)
 """The same after a slice was withdrawn: what looks idle is not to be had."""
+LONGEST: Final = timedelta(hours=1)
+"""The most of it: as Kueue's own, it is doubled after each try of which the pods were not ready in time."""
 PAUSED: Final = "elasticjob.dlrover/deactivated-by"
 """On the base: `suspend` where the operator has deactivated it, since the user has suspended the job."""
 
@@ -320,15 +324,28 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     runs = base is not None and base.admitted and not demand.suspended
     known = {role.name for role in demand.roles}
-    for each in seen.slices:
-        needed = runs and each.metadata.labels.get(SLICE) in known
-        if not (each.leaving or each.finished or not needed):
-            continue
-        if each.admitted:
-            yield Step(((_given(each, "the base"),),))
-        elif not seen.users(each):
-            hold = _held(base, now) if base is not None and each.evicted and runs else ()
-            yield Step((*((hold,) if hold else ()), *_gone(each)))
+    out = [
+        each
+        for each in seen.slices
+        if each.leaving or each.finished or not runs or each.metadata.labels.get(SLICE) not in known
+    ]
+    yield from (Step(((_given(each, "the base"),),)) for each in out if each.admitted)
+    gone = [each for each in out if not each.admitted and not seen.users(each)]
+    if base is not None and runs:
+        yield from _pause(base, [each for each in gone if each.evicted], now)
+    yield from (Step(_gone(each)) for each in gone)
+
+
+def _pause(base: Workload, evicted: Iterable[Workload], now: datetime) -> Iterator[Step]:
+    """No growth for a while, twice as long after each try of which pods were not ready in time."""
+    why = {condition.reason for each in evicted if (condition := each.condition(EVICTED))}
+    if PODS_READY_TIMEOUT not in why:
+        yield from (Step((_held(base, now),)) for _ in why)
+    elif _held_for(base, now) <= timedelta(0):  # else it was counted with another slice of that try
+        tries = number(base.metadata.annotations.get(TRIES)) + 1
+        calm = min(WITHDRAWN * 2 ** min(tries - 1, 6), LONGEST)
+        sentence = f"pods of slices were not ready in time, {tries} times: no growth for {calm.seconds} s"
+        yield Step((_held(base, now, calm, tries),), Note("SlicesNotReady", sentence, warning=True))
 
 
 def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -395,7 +412,7 @@ def _looks_idle(seen: Seen, name: str, made: Manifest) -> bool:
 def _instead(made: Manifest, old: Workload) -> Manifest:
     """Return a Workload that takes the place of another one, with its pods."""
     link = {REPLACES: f"{old.metadata.namespace}/{old.metadata.name}", CHAIN: old.chain}
-    kept = {n: v for n, v in old.metadata.annotations.items() if n in (HELD, ROOM_FOR)}
+    kept = {n: v for n, v in old.metadata.annotations.items() if n in (HELD, ROOM_FOR, TRIES)}
     about = made["metadata"]
     if about["name"] == old.metadata.name:  # it was made smaller meanwhile
         about = {**about, "name": f"{about['name']}-anew"}
@@ -469,7 +486,11 @@ def give_up_the_surplus(seen: Seen, now: datetime) -> Iterator[Step]:
 
 def ask_for_idle_quota(seen: Seen, now: datetime) -> Iterator[Step]:
     """A job that wants more nodes asks for slices, as many as look idle."""
-    for growth in _growths(seen):
+    growths = tuple(_growths(seen))
+    whole = all(each.have >= each.role.wanted for each in growths) and all(map(_is_ready, seen.slices))
+    if growths and whole and TRIES in growths[0].base.metadata.annotations:
+        yield Step(((_patch(growths[0].base, {"metadata": {"annotations": {TRIES: None}}}),),))
+    for growth in growths:
         role, missing = growth.role, growth.role.wanted - growth.have
         leaving = any(each.count(role.name) and each.leaving for each in seen.slices)
         if missing <= 0 or leaving or growth.late(seen.beside, now) or _is_stuck(growth.base, now):
@@ -625,22 +646,27 @@ def _age(workload: Workload, now: datetime) -> timedelta:
 
 def _is_stuck(base: Workload, now: datetime) -> bool:
     """Whether the pods of what runs at least have not become ready for a while: more would not either."""
-    admitted, ready = base.condition(ADMITTED), base.condition(PODS_READY)
-    if ready is not None and ready.status == "True":
+    admitted = base.condition(ADMITTED)
+    if _is_ready(base):
         return False
     since = admitted.last_transition_time if admitted else None
     return since is not None and now - since >= PATIENCE
 
 
+def _is_ready(workload: Workload) -> bool:
+    return is_true(workload.status.conditions, PODS_READY)
+
+
 def _held_for(base: Workload, now: datetime) -> timedelta:
     """Return how long the job does not grow."""
     until = moment(base.metadata.annotations.get(HELD))
-    return min(until - now, WITHDRAWN) if until else timedelta(0)
+    return min(until - now, LONGEST) if until else timedelta(0)
 
 
-def _held(base: Workload, now: datetime, calm: timedelta = CALM) -> tuple[Action, ...]:
-    until = after(now, calm).isoformat()
-    return (_patch(base, {"metadata": {"annotations": {HELD: until}}}),)
+def _held(base: Workload, now: datetime, calm: timedelta = CALM, tries: int = 0) -> tuple[Action, ...]:
+    until = after(now, max(calm, _held_for(base, now))).isoformat()
+    notes = {HELD: until, TRIES: str(tries)} if tries else {HELD: until}
+    return (_patch(base, {"metadata": {"annotations": notes}}),)
 
 
 def _gone(workload: Workload) -> tuple[tuple[Action, ...], ...]:

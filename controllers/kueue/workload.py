@@ -41,11 +41,15 @@ GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 HELD: Final = "elasticjob.dlrover/grows-after"
 """On the base: when the job may grow again."""
 
+TRIES: Final = "elasticjob.dlrover/tries-in-vain"
+"""On the base: how often it grew, and the pods were not ready in time, since all were."""
+
 ROOM_FOR: Final = "elasticjob.dlrover/room-made-for"
 """On the base: for which Workloads slices were given back, and when; no time where that was in vain."""
 
 QUOTA_RESERVED, ADMITTED, EVICTED, FINISHED = "QuotaReserved", "Admitted", "Evicted", "Finished"
 PODS_READY, REQUEUED = "PodsReady", "Requeued"
+PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
 PREEMPTED: Final = "Preempted"
 REQUEUED_AT_ONCE: Final = frozenset({PREEMPTED, "NodeFailures"})
 """Reasons of an eviction after which a Workload is queued again without waiting."""

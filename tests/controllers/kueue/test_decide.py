@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
@@ -26,6 +27,7 @@ from elasticjob.controllers.kueue.workload import (
     HELD,
     REPLACES,
     ROOM_FOR,
+    TRIES,
     AdmissionCheck,
     Reclaimable,
     ResourceFlavor,
@@ -38,6 +40,7 @@ from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, dem
 
 EVICTED = {"Evicted": "Preempted"}
 READY = {"PodsReady": "Started"}
+TOO_LATE = {"Evicted": "PodsReadyTimeout"}
 ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
@@ -131,6 +134,7 @@ WITH_CHECKS = msgspec.structs.replace(
 )
 SOON = {HELD: (NOW + timedelta(seconds=9)).isoformat()}
 HELD_BACK = admitted(true=READY, annotations=SOON)
+TRIED = admitted(true=READY, annotations={TRIES: "3"})
 SERVED = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": (NOW - JUDGED).isoformat()})})
 IN_VAIN = admitted(true=READY, annotations={ROOM_FOR: json.dumps({"w": ""})})
 GROWN = (admitted(ONE, true=READY), admitted(TWO, true=READY))
@@ -270,6 +274,21 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             [f"base {HELD}", "slice 1 let go", "-slice 1"],
         ),
         (
+            "evicted, since its pod was not ready in time",
+            seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE)),
+            [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1"],
+        ),
+        (
+            "two of them count once",
+            seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE), admitted(TWO, true=TOO_LATE)),
+            [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1", "slice 2 let go", "-slice 2"],
+        ),
+        (
+            "the same, of that try, later",
+            seen(demand(), HELD_BACK, admitted(ONE, true=TOO_LATE)),
+            ["slice 1 let go", "-slice 1"],
+        ),
+        (
             "evicted, its pod leaves",
             seen(
                 demand(),
@@ -394,6 +413,8 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             ),
             [],
         ),
+        ("all are ready", seen(demand(2), TRIED, admitted(ONE, true=READY)), [f"base {TRIES}"]),
+        ("one is not", seen(demand(2), TRIED, admitted(ONE)), []),
         ("its own pods do not start", seen(demand(3), admitted(age=31)), []),
         ("not admitted itself", seen(demand(3), workload()), []),
     ],
@@ -543,6 +564,17 @@ def test_kueue_is_told_whether_a_job_starts_or_recovers(
 
 def test_growth_that_has_to_wait_is_looked_at_again() -> None:
     assert decide(seen(demand(3), HELD_BACK, lives=RUNS), NOW).again_in == timedelta(seconds=9)
+
+
+@pytest.mark.parametrize(("before", "after"), [("", 60), ("1", 120), ("5", 1920), ("6", 3600), ("999", 3600)])
+def test_slices_that_never_become_ready_are_tried_less_and_less(before: str, after: int) -> None:
+    base = admitted(true=READY, annotations={TRIES: before} if before else {})
+    plan = decide(seen(demand(2), base, admitted(ONE, true=TOO_LATE)), NOW)
+    patches = (each.body for each in plan.actions if isinstance(each, Patch))
+    [notes] = [each["metadata"]["annotations"] for each in patches if HELD in str(each)]
+    assert notes == {HELD: (NOW + timedelta(seconds=after)).isoformat(), TRIES: str(number(before) + 1)}
+    held = admitted(true=READY, annotations=notes)
+    assert decide(seen(demand(2), held, lives=RUNS), NOW).again_in == timedelta(seconds=after)
 
 
 def test_a_slice_is_asked_for_where_the_base_is() -> None:
