@@ -74,7 +74,7 @@ class Counters:
         self._created = counter("created", "Jobs that were accepted.")
         self._successful = counter("successful", "Jobs that succeeded.")
         self._failed = counter("failed", "Jobs that failed.")
-        self._restarted = counter("restarted", "Restarts of jobs, of nodes and in them: status.restarts.")
+        self._restarted = counter("restarted", "Restarts of jobs, of nodes and of workers in them.")
         self._deleted = counter("deleted", "Jobs that were deleted.")
 
         def of_job(name: str, text: str, *labels: str) -> Gauge:

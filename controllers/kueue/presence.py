@@ -5,25 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.controllers.parts.discovery import verbs
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import NotFound
 
 LAG: Final = timedelta(seconds=2)
 """How long discovery may lag behind the deletion of a definition and of its objects."""
-
-
-class _Resource(msgspec.Struct):
-    name: str
-    verbs: list[str] = []
-
-
-class _Resources(msgspec.Struct):
-    """The document of a group and version."""
-
-    resources: list[_Resource] = []
 
 
 async def stays(client: Client) -> bool:
@@ -35,9 +22,4 @@ async def stays(client: Client) -> bool:
 
 
 async def _can_be_made(client: Client) -> bool:
-    try:
-        answer = await client.raw("GET", f"/apis/{WORKLOAD.api_version}")
-    except NotFound:
-        return False
-    found = msgspec.json.decode(answer, type=_Resources).resources
-    return any(each.name == WORKLOAD.plural and "create" in each.verbs for each in found)
+    return "create" in (await verbs(client, WORKLOAD.api_version)).get(WORKLOAD.plural, ())

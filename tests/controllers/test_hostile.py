@@ -150,7 +150,7 @@ def test_seconds_beyond_the_calendar_end_no_pass() -> None:
     assert plans.again_in == timedelta(seconds=readings.LONGEST_SECONDS)
 
 
-ELSEWHERE = {"diserver", "settings.py", "served.py", "fold.py"}
+ELSEWHERE = {"diserver", "settings.py", "served.py", "discovery.py", "fold.py"}
 """Other readings: of calls, of the environment, of the server's discovery, of names that were checked."""
 
 

@@ -172,7 +172,7 @@ def submit(
         suspend=suspend,
     )
     if warning := meant_otherwise(wanted):
-        typer.echo(f"warning: {warning} (--gang)", err=True)
+        say(f"warning: {warning} (--gang)", err=True)
     if dry_run:
         options.run(_print(code, wanted, namespace, output, kubeconfig, context))
         return Exit.DONE

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from elasticjob.controllers.parts.discovery import verbs
 from elasticjob.controllers.parts.gangs.apis import APIS, Api
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import NotFound
 
 STALE: Final = timedelta(minutes=1)
 """How long what was found is believed."""
@@ -30,16 +30,6 @@ class _Groups(msgspec.Struct):
     """The document of `/apis`."""
 
     groups: list[_Group] = []
-
-
-class _Resource(msgspec.Struct):
-    name: str
-
-
-class _Resources(msgspec.Struct):
-    """The document of a group and version."""
-
-    resources: list[_Resource] = []
 
 
 class Served:
@@ -69,9 +59,5 @@ class Served:
         return frozenset([api.name for api in APIS if api.name in versions and await self._has(api)])
 
     async def _has(self, api: Api) -> bool:
-        try:
-            answer = await self._client.raw("GET", f"/apis/{api.name}")
-        except NotFound:  # it went since
-            return False
-        plurals = {each.name for each in msgspec.json.decode(answer, type=_Resources).resources}
+        plurals = await verbs(self._client, api.name)
         return all(kind.plural in plurals for kind in api.kinds)

@@ -261,7 +261,7 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                         about = each["metadata"]
                         if not about.get("ownerReferences"):  # others let go of theirs as well
                             await client.merge_patch(kind, about["name"], free, about.get("namespace", ""))
-                await comes_to(client, "4/4", "NotQueued")
+                await comes_to(client, "4/4", "KueueAbsent")
                 assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
 
                 await asyncio.to_thread(kueue.install)

@@ -473,13 +473,16 @@ def test_verdict(words: str, reason: ExitReason, outcome: Outcome | None) -> Non
 def test_the_job_resource_begins_with_the_users_sizes() -> None:
     made = job_resource(job({"worker": role(3), "evaluator": role(None)})).manifest
     assert made["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
-    assert made["metadata"]["annotations"] == {
-        "elasticjob.dlrover/asked": '{"worker": 3}',
-        "elasticjob.dlrover/asked-at": "1",
-        "elasticjob.dlrover/template-resources": json.dumps(
-            {name: {"cpu": "100m", "memory": "512Mi"} for name in ("evaluator", "worker")}
-        ),
-        "elasticjob.dlrover/network-policy": "true",
+    notes = made["metadata"]["annotations"]
+    assert notes.keys() - {names.MADE_FROM, names.TOKEN} == {
+        "elasticjob.dlrover/asked",
+        "elasticjob.dlrover/asked-at",
+        "elasticjob.dlrover/template-resources",
+        "elasticjob.dlrover/network-policy",
+    }
+    assert json.loads(notes["elasticjob.dlrover/asked"]) == {"worker": 3}
+    assert json.loads(notes["elasticjob.dlrover/template-resources"]) == {
+        name: {"cpu": "100m", "memory": "512Mi"} for name in ("evaluator", "worker")
     }
 
 

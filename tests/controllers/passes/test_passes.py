@@ -324,7 +324,7 @@ async def test_what_never_ends_on_a_machine_without_power_is_given_up(
     """Its Node stays, and nothing says that the pods on it have ended."""
     known = job({"worker": role(1)}, status={"phase": "Running"})
     leaves: Any = {"status": RUNS, "spec": {"nodeName": "m1"}}
-    going = {"deletionTimestamp": at(NOW)}
+    going = {"deletionTimestamp": at(NOW), "deletionGracePeriodSeconds": 1}
     found = caches(
         (ELASTICJOB, raw(known)),
         (JOBRESOURCE, raw(resource({"worker": 1}, asked='{"worker": 1}'))),
@@ -336,8 +336,9 @@ async def test_what_never_ends_on_a_machine_without_power_is_given_up(
     server = Server({"ElasticJob": known})
     reconcilers = of_nodes(found, server), of_jobs(found, server)
     waits = [(await each(KEY)).again_in for each in reconcilers]
-    counted = timedelta(minutes=1)  # in the job's PodDisruptionBudget, as one that soon has a successor
-    assert [each if each and each <= counted else None for each in waits] == [counted, after]
+    counted = timedelta(seconds=59)  # in the job's PodDisruptionBudget, as one that soon has a successor
+    soon = timedelta(minutes=1)
+    assert [each if each and each <= soon else None for each in waits] == [counted, after]
     assert server.created == []
     if after is not None:
         later = NOW + after
