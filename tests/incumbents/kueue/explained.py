@@ -20,6 +20,7 @@ OTHERS: Final = "others get what it has beyond"
 SUSPEND: Final = "leaves the queue until its user"
 MACHINE: Final = "made again at once"
 SETTINGS: Final = "settings of Kueue for its own kinds"
+UNLABELLED: Final = "it starts at once, outside all queues"
 
 ADMITTED: Final = {
     "quota": "admitted",
@@ -58,6 +59,6 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained("manageJobsWithoutQueueName*", "*", SETTINGS),
     Explained("managedJobsNamespaceSelector*", "*", SETTINGS),
     Explained("a LocalQueue called default", "*", SETTINGS),
-    Explained("the label is taken away from one that waits*", "*: *a.*", SETTINGS),
-    Explained("the label is taken away from one that waits*", "*: quota of q", SETTINGS),
+    Explained("the label is taken away from one that waits*", "*: *a.*", UNLABELLED),
+    Explained("the label is taken away from one that waits*", "*: quota of q", UNLABELLED),
 )
