@@ -215,6 +215,8 @@ async def all_get(client: Client, cpu: str) -> bool:
     return list((await pods(client)).values()) == [cpu] * 3
 
 
+@pytest.mark.plane
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(tmp_path: Path) -> None:
     with (
         ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,
