@@ -140,6 +140,19 @@ class Seen:
         return {place: self.nodes.get(place, Node(*place)) for place in places}
 
     @cached_property
+    def beyond(self) -> frozenset[Place]:
+        """The wanted nodes that the job does not allow: others write sizes too, and a plan mends those."""
+        job, specs = self.job, self.resource.spec.replica_resource_specs
+        most = {role: job.spec.range_of(role).largest for role in self.desired} if job else {}
+        over = {role: specs[role].indices[count:] for role, count in most.items() if count is not None}
+        return frozenset((role, index) for role, indices in over.items() for index in indices)
+
+    def lacks(self, role: str) -> bool:
+        """Whether a role is to have fewer nodes than the job allows: a plan mends that before one leaves."""
+        lowest = self.job.spec.range_of(role).lowest if self.job and role in self.desired else 0
+        return self.desired.get(role, 0) < lowest
+
+    @cached_property
     def extra(self) -> Mapping[Place, standins.Extra]:
         """Nodes beside the wanted ones: spares, and standbys for nodes whose machines are about to leave."""
         return standins.extra(self.job, self.wanted, self.nodes, self.lives)
@@ -336,7 +349,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
     extra = ((each.node, each) for each in seen.extra.values())
     for node, beside in (*((node, None) for node in seen.wanted.values()), *extra):
         match node.standing(seen.policy(node.role), now):
-            case Standing.DUE:
+            case Standing.DUE if beside or (node.role, node.index) not in seen.beyond:
                 yield _begin(seen, node, now, beside)
             case Standing.PAUSES:
                 yield Step(again_in=node.due(now) - now)
@@ -349,7 +362,7 @@ def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
                 yield _leave_broken_devices(seen, node, node.latest, now)
             case Standing.RUNS:
                 yield from _fit(seen, node, now)
-            case Standing.LEAVES | Standing.DONE | Standing.SPENT:
+            case Standing.DUE | Standing.LEAVES | Standing.DONE | Standing.SPENT:
                 pass
 
 
@@ -513,6 +526,8 @@ def _let_go(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
     for life in node.lives:
         goes_on = life.alive or (life.lingers and not life.lost)
         if not goes_on or life.terminating or not _may_leave(seen, life):
+            continue
+        if seen.lacks(node.role) and not _is_taken_back(seen, life):
             continue
         if life.alive and (left := standins.stays_for(life, seen.wanted, now)) > timedelta(0):
             yield Step(again_in=left)

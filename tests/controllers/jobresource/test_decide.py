@@ -64,8 +64,40 @@ CONVERGE: list[tuple[Any, ...]] = [
     ("pending is waited for", seen(life(0), pending(1))),
     ("scale down: the highest leave", seen(life(0), life(1), life(2)), "-worker-2"),
     (
+        "a size above the job's largest makes no pod beyond that",
+        seen(
+            life(0),
+            job_=job({"worker": role(minReplicas=1, maxReplicas=3)}),
+            resource_=resource({"worker": 6}),
+        ),
+        "+worker-1",
+        "+worker-2",
+    ),
+    (
+        "nor does one above it end what is there",
+        seen(
+            *map(life, range(5)),
+            job_=job({"worker": role(minReplicas=1, maxReplicas=3)}),
+            resource_=resource({"worker": 5}),
+        ),
+    ),
+    (
+        "a size below the job's smallest ends no pod",
+        seen(
+            life(0),
+            life(1),
+            job_=job({"worker": role(minReplicas=2, maxReplicas=3)}),
+            resource_=resource({"worker": 1}),
+        ),
+    ),
+    (
         "a node that was removed by name leaves, and its index is not filled",
-        seen(life(0), life(1), resource_=resource({"worker": 1}, vacant={"worker": [0]})),
+        seen(
+            life(0),
+            life(1),
+            job_=job({"worker": role(minReplicas=1)}),
+            resource_=resource({"worker": 1}, vacant={"worker": [0]}),
+        ),
         "-worker-0",
     ),
     (

@@ -34,7 +34,10 @@ class Nodes(Living):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(
-            job({"worker": role(2, restartCount=BUDGET)}, optimizeMode="manual"), resource({"worker": 2})
+            job(
+                {"worker": role(2, minReplicas=0, maxReplicas=9, restartCount=BUDGET)}, optimizeMode="manual"
+            ),
+            resource({"worker": 2}),
         )
 
     @precondition(lambda self: self.world.names(running=False, terminating=False))
