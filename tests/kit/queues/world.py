@@ -56,7 +56,8 @@ class World:
     operator: Operator | None = None
     diary: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    excused: set[str] = field(default_factory=set)
+    excused: dict[str, str] = field(default_factory=dict)
+    """By what their pods name: the Workloads that somebody has deactivated, until they hold nothing."""
     verbose: bool = False
     _due: bool = False
     _checks: bool = False
@@ -200,8 +201,8 @@ class World:
         if new is None:
             return
         name = new["metadata"]["name"]
-        if not kueues.reserved(new):
-            self.excused.discard(quota.chain_of(new))
+        if self.excused.get(quota.chain_of(new)) == name and not kueues.reserved(new):
+            del self.excused[quota.chain_of(new)]
         if (
             LABEL_JOB not in new["metadata"].get("labels", {})
             and is_true(new, "Evicted")
@@ -351,7 +352,7 @@ class World:
         if found is None:
             return
         if not active and kueues.reserved(found):
-            self.excused.add(quota.chain_of(found))
+            self.excused[quota.chain_of(found)] = name
         self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
 
     def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
