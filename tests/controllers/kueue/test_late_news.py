@@ -16,7 +16,7 @@ from elasticjob.kube.objects.views import POD
 from hack.cluster.queues import cluster_queue
 from tests.kit.queues.kueue import reserved
 from tests.kit.queues.loop import run
-from tests.kit.queues.operator import KUEUES
+from tests.kit.queues.story import SLICE
 from tests.kit.queues.world import TEAM, World, job
 
 Scene = Callable[[World], Awaitable[None]]
@@ -40,18 +40,11 @@ def play(scene: Scene, **quotas: int) -> World:
     return run(main())
 
 
-async def until(world: World, holds: Callable[[], bool]) -> None:
-    """Wait for a change with which this holds."""
-    changed = asyncio.Event()
-    world.server.listen(lambda *_: changed.set())
-    while not holds():
-        changed.clear()
-        await changed.wait()
-
-
 def base_of(world: World, name: str) -> Any:
     [found] = [
-        w for w in world.server.every(WORKLOAD) if w["metadata"]["name"].startswith(f"elasticjob-{name}-")
+        w
+        for w in world.server.every(WORKLOAD)
+        if w["metadata"]["name"].startswith(f"elasticjob-{name}-") and SLICE not in w["metadata"]["labels"]
     ]
     return found
 
@@ -62,7 +55,7 @@ def test_no_pod_is_made_in_a_base_that_was_deleted_and_is_still_in_the_cache() -
         await asyncio.sleep(30)
         before = base_of(world, "j0")
         world.go(before["metadata"]["name"])
-        await until(world, lambda: not world.server.every(POD))
+        await world.until(lambda: not world.server.every(POD))
         assert world.operator
         world.operator.watches[WORKLOAD.resource].stall(3)
         await asyncio.sleep(60)
@@ -76,10 +69,10 @@ def test_no_pod_is_made_in_a_base_that_the_job_has_paused_and_resumed() -> None:
         world.arrive(job("j0", "a", 1, 1, None))
         await asyncio.sleep(30)
         world.change_job("j0", suspend=True)
-        await until(world, lambda: not world.server.every(POD))
+        await world.until(lambda: not world.server.every(POD))
         assert world.operator
         world.operator.watches[WORKLOAD.resource].stall(3)
-        await until(world, lambda: not base_of(world, "j0")["spec"].get("active", True))
+        await world.until(lambda: not base_of(world, "j0")["spec"].get("active", True))
         world.change_job("j0", suspend=False)
         await asyncio.sleep(60)
         assert [each["metadata"]["name"] for each in world.server.every(POD)] == ["j0-worker-0"]
@@ -114,7 +107,7 @@ def test_others_that_are_activated_before_they_have_left_are_excused() -> None:
         await asyncio.sleep(10)
         world.activate("f0", False)
         world.come("f1", "a", 3, 0)
-        await until(world, lambda: all(map(reserved, world.server.every(WORKLOAD))))
+        await world.until(lambda: all(map(reserved, world.server.every(WORKLOAD))))
         world.activate("f0", True)
         await asyncio.sleep(10)
 
@@ -169,21 +162,13 @@ def test_jobs_run_on_where_kueue_is_uninstalled_and_are_queued_when_it_is_back()
         world.arrive(job("j1", "b", 2, 1, None))
         await asyncio.sleep(60)
         before = {each["metadata"]["uid"] for each in world.server.every(POD)}
-        world._checks = False  # they have no quota now
-        world.uninstall_kueue()
-        await asyncio.sleep(30)
-        assert world.server.every(WORKLOAD) == []  # no finalizer keeps the definition
-        assert world.operator
-        for kind in KUEUES:
-            world.operator.watches[kind.resource].lose()
+        await asyncio.wait_for(world.uninstall_kueue(), 30)  # no finalizer keeps the definition
         await asyncio.sleep(60)
         assert {each["metadata"]["uid"] for each in world.server.every(POD)} >= before
         assert all(each["status"]["phase"] == "Running" for each in world.jobs())
 
-        world.server.uninstalled = False
-        for kind in KUEUES:
-            world.operator.watches[kind.resource].find()
+        world.install_kueue()
         await asyncio.sleep(30)
-        assert len(world.server.every(WORKLOAD)) == 2
+        assert all(reserved(base_of(world, name)) for name in ("j0", "j1"))
 
     play(scene, a=3, b=3)

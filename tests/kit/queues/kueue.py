@@ -180,9 +180,12 @@ class Kueue:
         policy: str = self.spec(queue).get("preemption", {}).get(name, "Never")
         return policy
 
+    def waiting(self) -> list[Manifest]:
+        """The Workloads that are in a queue."""
+        return [each for each in self.server.every(WORKLOAD) if self._waits(each)]
+
     def _heads(self) -> list[Manifest]:
-        every = self.server.every(WORKLOAD)
-        waiting = [e for e in every if self._waits(e) and e["metadata"]["name"] not in self.refused]
+        waiting = self.waiting()
         states = {each["metadata"]["name"]: _state(each) for each in waiting}
         self.inadmissible = {n: state for n, state in self.inadmissible.items() if states.get(n) == state}
         self.preemptors = {queue: name for queue, name in self.preemptors.items() if name in states}
@@ -199,7 +202,9 @@ class Kueue:
     def plan(self, workload: Manifest, market: Market, counted: list[Manifest]) -> Plan:
         """What would become of a Workload now: the flavor of each pod set, and whom it would evict."""
         queue, chosen = self.queue_of(workload), dict[str, str]()
-        old = self._replaced(workload)
+        if workload["metadata"]["name"] in self.refused:
+            return Plan(workload, Mode.NO_FIT)
+        old = self.replaced(workload)
         taken, keep = (usage_of(old), flavors(old)) if old else ({}, {})
         if old is not None:
             market = market.copy()
@@ -208,8 +213,8 @@ class Kueue:
         worst, asked, short = Mode.FIT, dict[str, Number](), set[str]()
         for each in workload["spec"]["podSets"]:
             amount = request(each["template"]["spec"]) * each["count"]
-            mode, flavor = self._flavor(workload, each, amount, asked, market, counted)
-            if mode is Mode.NO_FIT or keep.get(each["name"], flavor) != flavor:
+            mode, flavor = self._flavor(workload, each, amount, asked, market, counted, keep)
+            if mode is Mode.NO_FIT:
                 return Plan(workload, mode)
             chosen[each["name"]] = flavor
             asked[flavor] = asked.get(flavor, 0) + amount
@@ -230,6 +235,7 @@ class Kueue:
         before: dict[str, Number],
         market: Market,
         counted: list[Manifest],
+        keep: dict[str, str],
     ) -> tuple[Mode, str]:
         """The flavor of a pod set after those before it, and how it could be had."""
         queue, best = self.queue_of(workload), (Mode.NO_FIT, "")
@@ -237,6 +243,8 @@ class Kueue:
             found = self.server.found(FLAVOR, flavor)
             if found is None or not matches(pod_set["template"]["spec"], found):
                 continue
+            if keep.get(pod_set["name"], flavor) != flavor:
+                continue  # a slice has the flavors of the one that it replaces
             mode = self._mode(workload, queue, flavor, before.get(flavor, 0) + amount, market, counted)
             if mode is Mode.FIT:
                 return mode, flavor
@@ -275,7 +283,7 @@ class Kueue:
             self.tell(victim, Evicted=("True", "Preempted"), Preempted=("True", why))
         return bool(fresh)
 
-    def _replaced(self, workload: Manifest) -> Manifest | None:
+    def replaced(self, workload: Manifest) -> Manifest | None:
         """The Workload whose quota this one takes over (its workloadslicing.go)."""
         _, _, name = workload["metadata"].get("annotations", {}).get(REPLACES, "").rpartition("/")
         found = self.server.found(WORKLOAD, name, workload["metadata"]["namespace"]) if name else None
@@ -299,7 +307,7 @@ class Kueue:
         for type_ in ("Evicted", "Preempted"):
             if condition(plan.workload, type_)[0]:
                 changed[type_] = ("False", "QuotaReserved")
-        old = self._replaced(plan.workload)
+        old = self.replaced(plan.workload)
         self.tell(plan.workload, admission=admission, **changed)
         if old is not None:
             self.tell(old, Finished=("True", "WorkloadSliceReplaced"))

@@ -47,6 +47,14 @@ class LoopClock(SystemClock):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time."""
+    """Run a coroutine to its end in virtual time; an exception of a timer is raised, too."""
+    failed = list[Exception]()
     with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(main)
+        runner.get_loop().set_exception_handler(
+            lambda _, found: failed.append(found["exception"]) if "handle" in found else None
+        )
+        try:
+            return runner.run(main)
+        finally:
+            if failed:
+                raise failed[0]

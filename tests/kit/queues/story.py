@@ -157,10 +157,11 @@ def _about(world: World, found: Manifest) -> list[str]:
         mine = [e for e in _of(world, name) if holds(e)]
         return [f"job {name} is over or suspended, and {_names(mine)} hold quota"] if mine else []
     every, beside = _of(world, name), _beside(world, name)
-    for each, old in beside:
+    for each, _ in beside:
         counted = world.kueue.counted()
         mode = world.kueue.plan(each, world.kueue.market(counted), counted).mode
-        if holds(old) and mode is Mode.FIT and SLICE not in each["metadata"]["labels"]:
+        stands = mode is Mode.FIT and each["spec"].get("active", True) and _is_next(world, each)
+        if stands and SLICE not in each["metadata"]["labels"]:
             return [f"job {name}: {_names([each])} waits, though quota for it is idle: {told(each)}"]
     every = [each for each in every if all(each is not waits for waits, _ in beside)]
     bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
@@ -231,7 +232,7 @@ def _is_next(world: World, workload: Manifest) -> bool:
     queue = world.kueue.queue_of(workload)
     if world.kueue.spec(queue).get("queueingStrategy") != "StrictFIFO":
         return True
-    waiting = (each for each in _pending(world) if world.kueue.queue_of(each) == queue)
+    waiting = (each for each in world.kueue.waiting() if world.kueue.queue_of(each) == queue)
     return all(order(workload) <= order(each) for each in waiting)
 
 
@@ -255,10 +256,9 @@ def _pending(world: World) -> list[Manifest]:
         each
         for each in world.server.every(WORKLOAD)
         if not is_true(each, "QuotaReserved")
-        and each["metadata"]["name"] not in world.kueue.refused
         and each["spec"].get("active", True)
         and SLICE not in each["metadata"].get("labels", {})
-        and REPLACES not in each["metadata"].get("annotations", {})
+        and world.kueue.replaced(each) is None
         and not is_true(each, "Finished")
     ]
 
@@ -439,6 +439,26 @@ def _kueue(world: World) -> None:
     asyncio.get_running_loop().call_later(world.chance.choice((0.3, 3, 30)), world.kueue_starts)
 
 
+async def _uninstall(world: World) -> None:
+    """Kueue goes, and comes back: no pod leaves in between, and each has quota again soon after."""
+    world.server.trouble = 0.0
+    await asyncio.sleep(90)  # until what was under way is done
+    before = {each["metadata"]["uid"]: each["metadata"]["name"] for each in _staying(world)}
+    await asyncio.wait_for(world.uninstall_kueue(), 60)  # a finalizer would keep the definition
+    await asyncio.sleep(world.chance.choice((0.1, 30, 90)))
+    after = {each["metadata"]["uid"] for each in _staying(world)}
+    world.broken += [f"pod {name} left with Kueue" for uid, name in before.items() if uid not in after]
+    world.install_kueue()
+    await asyncio.sleep(60)
+    world.checks()
+
+
+def _staying(world: World) -> list[Manifest]:
+    """The pods that run; not those of jobs that wait for other amounts, which need no quota any more."""
+    every = (e for e in world.server.every(POD) if "deletionTimestamp" not in e["metadata"])
+    return [e for e in every if e["status"]["phase"] == "Running" and not _beside(world, _job(e))]
+
+
 def _server(world: World) -> None:
     def back() -> None:
         world.server.away = False
@@ -492,6 +512,7 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     *(("the queues go on", _go_on),) * 2,
     *(("the operator is killed", _restart),) * 2,
     ("Kueue is down", _kueue),
+    ("Kueue is uninstalled, and installed anew", _uninstall),
     ("the API server is away", _server),
     ("requests fail", _trouble),
     *(("a watch stalls", _stall),) * 2,

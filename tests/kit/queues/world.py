@@ -27,17 +27,18 @@ from elasticjob.controllers.kueue.workload import (
     WORKLOAD_PRIORITY_CLASS,
 )
 from elasticjob.kube.objects.conditions import timestamp
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from hack.cluster import queues
 from tests.kit.queues import kueue as kueues
 from tests.kit.queues.kueue import Kueue
 from tests.kit.queues.loop import LoopClock
-from tests.kit.queues.operator import Operator
+from tests.kit.queues.operator import KUEUES, Operator, Watch
 from tests.kit.queues.server import Server
 
 TEAM: Final = "ml"
 SPOT: Final = "spot"
+SETTINGS: Final = (FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE)
 TOLERATION: Final = {"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -55,10 +56,12 @@ class World:
     operator: Operator | None = None
     diary: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    excused: set[str] = field(default_factory=set)
+    excused: dict[str, str] = field(default_factory=dict)
+    """By what their pods name: the Workloads that somebody has deactivated, until they hold nothing."""
     verbose: bool = False
     _due: bool = False
     _checks: bool = False
+    _settings: list[tuple[Kind[Any], Manifest]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.server = Server(LoopClock(), self.chance)
@@ -109,6 +112,11 @@ class World:
         if new is None:
             self._later(0.05, 0.5, self.server.collect)
 
+    def checks(self) -> None:
+        """Check from now on."""
+        self._checks = True
+        self.check()
+
     def check(self) -> None:
         """The rules of each instant."""
         found = quota.breaches(
@@ -133,6 +141,14 @@ class World:
         delay = self.chance.uniform(least, most)
         asyncio.get_running_loop().call_later(delay, call, *given)
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a change with which this holds."""
+        changed = asyncio.Event()
+        self.server.listen(lambda *_: changed.set())
+        while not holds():
+            changed.clear()
+            await changed.wait()
+
     # Kueue
 
     def _wake_kueue(self) -> None:
@@ -155,20 +171,38 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
-    def uninstall_kueue(self) -> None:
-        """With its definitions all of its objects go, as far as finalizers let them."""
-        self.kueue.up, self.server.uninstalled = False, True
-        for kind in (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR):
+    async def uninstall_kueue(self) -> None:
+        """With its definitions all of its objects go, once no finalizer of our Workloads keeps them."""
+        self.kueue.up, self.server.uninstalled, self._checks = False, True, False
+        self._settings = [(kind, each) for kind in SETTINGS for each in self.server.every(kind)]
+        for each in self.foreign():
+            self.server.change(WORKLOAD, each, metadata={**each["metadata"], "finalizers": []})
+        for kind in (WORKLOAD, *SETTINGS):
             for each in self.server.every(kind):
                 self.server.remove(kind, each)
+        await self.until(lambda: not self.server.every(WORKLOAD))
+        for watch in self._kueue_watches():
+            watch.lose()
+
+    def install_kueue(self) -> None:
+        """Kueue comes back, with the queues that it had."""
+        self.server.uninstalled = False
+        for kind, each in self._settings:
+            self.server.put(kind, each)
+        for watch in self._kueue_watches():
+            watch.find()
+        self.kueue_starts()
+
+    def _kueue_watches(self) -> list[Watch]:
+        return [self.operator.watches[kind.resource] for kind in KUEUES] if self.operator else []
 
     def _workload_changed(self, new: Manifest | None) -> None:
         """Others give back what is taken from them, when their pods have left."""
         if new is None:
             return
         name = new["metadata"]["name"]
-        if name in self.excused and not kueues.reserved(new):
-            self.excused.discard(name)
+        if self.excused.get(quota.chain_of(new)) == name and not kueues.reserved(new):
+            del self.excused[quota.chain_of(new)]
         if (
             LABEL_JOB not in new["metadata"].get("labels", {})
             and is_true(new, "Evicted")
@@ -318,7 +352,7 @@ class World:
         if found is None:
             return
         if not active and kueues.reserved(found):
-            self.excused.add(name)
+            self.excused[quota.chain_of(found)] = name
         self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
 
     def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
