@@ -454,9 +454,16 @@ async def _uninstall(world: World) -> None:
 
 
 def _staying(world: World) -> list[Manifest]:
-    """The pods that run; not those of jobs that wait for other amounts, which need no quota any more."""
+    """The pods that run; not those whose plan for other amounts needs no quota any more."""
     every = (e for e in world.server.every(POD) if "deletionTimestamp" not in e["metadata"])
-    return [e for e in every if e["status"]["phase"] == "Running" and not _beside(world, _job(e))]
+    return [e for e in every if e["status"]["phase"] == "Running" and _is_as_planned(world, e)]
+
+
+def _is_as_planned(world: World, pod: Manifest) -> bool:
+    found = world.server.found(JOBRESOURCE, _job(pod), TEAM)
+    roles = found["spec"]["replicaResourceSpecs"] if found else {}
+    role = roles.get(pod["metadata"]["labels"].get(LABEL_ROLE), {})
+    return request(pod["spec"]) == int(role.get("resource", {}).get("cpu", request(pod["spec"])))
 
 
 def _server(world: World) -> None:
