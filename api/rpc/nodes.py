@@ -283,7 +283,7 @@ class Failure(Request[Empty], frozen=True, kw_only=True):
     workers: Count = 1  # of this node
     way: Words = ""  # the message without numbers and addresses, and the frame
     frame: Words = ""  # of the program, that raised the exception; empty: there was none
-    echo: bool = False  # it only lost its peers
+    echo: bool = False  # it only lost its peers, or was killed for a hang that is told
     anywhere: bool = False  # it made no progress, and would raise the same on any machine
 
 

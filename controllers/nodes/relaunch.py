@@ -257,9 +257,13 @@ class Node:
 
     @property
     def reached(self) -> int:
-        """The number of the next life if the latest is deleted now: one that was well hands its number on."""
+        """The number of the next life if the latest is deleted now: one that was well hands its number on.
+
+        So does one that has ended since it was told to: whether that is seen is chance.
+        """
         life = self.latest
-        return max(self.relaunch, life.relaunch + (not life.alive) if life else 0)
+        failed = life is not None and not life.alive and (life.lost or not life.terminating)
+        return max(self.relaunch, life.relaunch + failed if life else 0)
 
     @property
     def machines_to_avoid(self) -> tuple[str, ...]:

@@ -548,7 +548,7 @@ def failure_of(group: Group, failed: Failed, *, final: bool = False) -> Failure:
         restarts=restarts(group.failures[:number]) - final,
         way=way(failed)[:512],
         frame=failed.frame[:512],
-        echo=bool(PEERS.search(failed.message)),
+        echo=failed.hung or bool(PEERS.search(failed.message)),
         anywhere=ends_anywhere(group, failed),
     )
 

@@ -290,6 +290,8 @@ def test_the_next_life_follows_the_highest_number() -> None:
     assert Node("worker", 0, relaunch=3).next_relaunch == 3
     assert Node("worker", 0, (life(relaunch=3),)).reached == 3
     assert Node("worker", 0, (life(relaunch=3, lost=True),)).reached == 4
+    ends = (ended(relaunch=3, terminating=told) for told in (True, False))
+    assert [Node("worker", 0, (each,)).reached for each in ends] == [3, 4]
 
 
 def test_broken_hardware_is_avoided() -> None:
