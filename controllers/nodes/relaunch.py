@@ -30,6 +30,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
 from elasticjob.api.readings import after, by_index, decoded, indexes, is_number, number
 from elasticjob.api.v1alpha1.common import (
@@ -179,6 +180,10 @@ class Life:
         return replace(self, lost=True) if self.given_up and self.given_up <= now else self
 
 
+LEAVES: Final = frozenset({ExitReason.TAKEN_AWAY, ExitReason.RUN_AGAIN})
+"""Ends of pods that leave a machine."""
+
+
 class Standing(StrEnum):
     """The next step of a node; see the rules above."""
 
@@ -259,11 +264,15 @@ class Node:
     def reached(self) -> int:
         """The number of the next life if the latest is deleted now: one that was well hands its number on.
 
-        So does one that has ended since it was told to: whether that is seen is chance.
+        So does one that has ended since it was told to, or left its machine: whether that is seen is chance.
         """
         life = self.latest
-        failed = life is not None and not life.alive and (life.lost or not life.terminating)
-        return max(self.relaunch, life.relaunch + failed if life else 0)
+        if life is None:
+            return self.relaunch
+        failed = life.lost
+        if life.ended is not None:
+            failed = not life.terminating and life.ended.reason not in LEAVES
+        return max(self.relaunch, life.relaunch + failed)
 
     @property
     def machines_to_avoid(self) -> tuple[str, ...]:
