@@ -100,9 +100,9 @@ async def test_a_job_with_servers_lives_through_every_change(
             play.training.tell("hungry", "digits-ps-1")
         async with play.standstill("workers 2 → 4", {"ps-0-1", "ps-1-1"}, workers=4):
             await here.scale(4)
-        async with play.standstill("a server is deleted", {"ps-0", "ps-1-1"}, workers=4):
+        async with play.standstill("a server is deleted", {"ps-0-1", "ps-1-1"}, workers=4):
             await site.kubectl("-n", home, "delete", "pod", "digits-ps-0-1", "--force", "--grace-period=0")
-        async with play.standstill("workers 4 → 1", {"ps-0", "ps-1-1"}, workers=1):
+        async with play.standstill("workers 4 → 1", {"ps-0-1", "ps-1-1"}, workers=1):
             await here.scale(1)
         play.training.may_end()
         await here.until(play.job.has_ended("Complete"))
