@@ -12,7 +12,7 @@ import pytest
 from tests.kit.queues.loop import run
 from tests.kit.queues.story import tell
 
-FIRST, COUNT = int(os.environ.get("SEED", "0")), int(os.environ.get("INTERLEAVINGS", "20"))
+FIRST, COUNT = int(os.environ.get("SEED", "0")), int(os.environ.get("INTERLEAVINGS", "10"))
 AT_ONCE = 10
 """Interleavings of one test."""
 
