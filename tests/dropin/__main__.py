@@ -18,7 +18,6 @@ from pathlib import Path
 from tests.dropin.compare import (
     EXPLAINED,
     Difference,
-    Explained,
     differences,
     explanation,
     flags,
@@ -26,6 +25,7 @@ from tests.dropin.compare import (
 )
 from tests.dropin.play import LAUNCHERS, Facts, play
 from tests.dropin.stories import STORIES, Story
+from tests.kit.explained import Explained
 
 Told = tuple[Story, dict[str, Facts], dict[str, float]]
 

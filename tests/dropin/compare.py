@@ -11,6 +11,8 @@ from typing import Final
 
 from tests.dropin.play import Facts
 from tests.dropin.stories import STORIES, Story
+from tests.kit import explained
+from tests.kit.explained import Explained
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "from-torchrun.md"
 NOTHING: Final = "–"
@@ -69,16 +71,6 @@ class Difference:
         return "\n".join([f"  {self.where} {self.key}", *shown])
 
 
-@dataclass(frozen=True)
-class Explained:
-    """Differences that a row of the docs explains: `row` is a text of that row."""
-
-    stories: str
-    keys: str
-    row: str
-    ours: str = "*"
-
-
 EMPTY: Final = "[[][]]"
 EXPLAINED: Final = (
     Explained("*", "env ELASTICJOB_*", "`ELASTICJOB_…`"),
@@ -119,19 +111,12 @@ EXPLAINED: Final = (
 
 def explanation(found: Difference) -> Explained | None:
     """Return the row that explains a difference."""
-    what = (found.story, found.key, str(found.seen["ours"]))
-    return next(
-        (row for row in EXPLAINED if all(map(fnmatchcase, what, (row.stories, row.keys, row.ours)))),
-        None,
-    )
+    return explained.explanation(EXPLAINED, found.story, found.key, found.seen["ours"])
 
 
 def missing_rows() -> Iterator[str]:
     """Yield the rows that the page does not have."""
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    for row in sorted({each.row for each in EXPLAINED}):
-        if not any(row in line for line in rows):
-            yield f"no row of {PAGE.name} has {row!r}"
+    return explained.missing_rows(PAGE, EXPLAINED)
 
 
 def flags() -> Iterator[str]:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.incumbents.compare import differences, explanation, missing_rows
-from tests.incumbents.oracle import INCUMBENT, OURS, Explained, Oracle, Play, Seen
+from tests.incumbents.oracle import INCUMBENT, OURS, Oracle, Play, Seen
 from tests.incumbents.oracles import ORACLES
+from tests.kit.explained import Explained
 
 LIMIT: Final = 45 * 60.0
 """Seconds for everything."""

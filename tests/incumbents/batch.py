@@ -24,8 +24,9 @@ from hack.cluster.node import Node
 from hack.cluster.oci import Store
 from hack.cluster.place import Place
 from tests.incumbents.batch_play import Side
-from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Explained, Oracle, Play, Seen
+from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Oracle, Play, Seen
 from tests.incumbents.watched import operator, watched
+from tests.kit.explained import Explained
 from tests.kit.waiting import until
 
 TABLE: Final = Path(__file__).with_name("batch.yaml")

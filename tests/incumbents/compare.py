@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from tests.incumbents.oracle import INCUMBENT, OURS, Explained, Oracle, Seen
+from tests.incumbents.oracle import INCUMBENT, OURS, Oracle, Seen
+from tests.kit import explained
+from tests.kit.explained import Explained
 
 NOTHING: Final = "–"
 SHOWN: Final = 400
@@ -42,17 +44,9 @@ def differences(oracle: Oracle, story: str, seen: Seen) -> Iterator[Difference]:
 
 def explanation(oracle: Oracle, found: Difference) -> Explained | None:
     """Return the row that explains a difference."""
-    what = (found.story, found.key, str(found.ours))
-    return next(
-        (row for row in oracle.explained if all(map(fnmatchcase, what, (row.stories, row.keys, row.ours)))),
-        None,
-    )
+    return explained.explanation(oracle.explained, found.story, found.key, found.ours)
 
 
 def missing_rows(oracle: Oracle) -> Iterator[str]:
     """Yield the rows that the page does not have."""
-    text = oracle.page.read_text() if oracle.page.exists() else ""
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    for row in sorted({each.row for each in oracle.explained}):
-        if not any(row in line for line in rows):
-            yield f"no row of {oracle.page.name} has {row!r}"
+    return explained.missing_rows(oracle.page, oracle.explained)

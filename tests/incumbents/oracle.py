@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.kit.explained import Explained
+
 DOCS: Final = Path(__file__).parents[2] / "docs"
 INCUMBENT: Final = "incumbent"
 OURS: Final = "ours"
@@ -18,16 +20,6 @@ Seen = dict[str, Facts]
 """The facts of both sides: INCUMBENT and OURS."""
 Play = Callable[[str], Awaitable[Seen]]
 """Plays the story of a name on a stage that is set, in namespaces of its own."""
-
-
-@dataclass(frozen=True)
-class Explained:
-    """Differences that a row of the docs explains: `row` is a text of that row, the rest are patterns."""
-
-    stories: str
-    keys: str
-    row: str
-    ours: str = "*"
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.incumbents.compare import Difference, differences, explanation, missing_rows
-from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Explained, Oracle, Play
+from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Oracle, Play
 from tests.incumbents.oracles import ROWS
+from tests.kit.explained import Explained
 
 
 @pytest.mark.parametrize("oracle", ROWS, ids=[each.name for each in ROWS])

@@ -28,8 +28,9 @@ from hack.cluster import queues
 from hack.cluster.controlplane import ControlPlane
 from hack.cluster.kueue import Kueue
 from tests.incumbents.hpa.external import METRIC, Loads, external_metrics
-from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Explained, Facts, Oracle, Play, Seen
+from tests.incumbents.oracle import DOCS, INCUMBENT, OURS, Facts, Oracle, Play, Seen
 from tests.incumbents.watched import ROOT, Pods, watched
+from tests.kit.explained import Explained
 from tests.kit.waiting import until
 
 SYNC: Final = "--horizontal-pod-autoscaler-sync-period=2s"

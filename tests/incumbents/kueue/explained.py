@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.incumbents.oracle import Explained
+from tests.kit.explained import Explained
 
 MASKS: Final = (("*: words", "each side has its own"),)
 
