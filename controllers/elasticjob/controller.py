@@ -18,7 +18,7 @@ from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.elasticjob.upkeep import unwatched
+from elasticjob.controllers.elasticjob.upkeep import has_unwatched, unwatched
 from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
@@ -119,6 +119,8 @@ class JobReconciler:
         now = self.now()
         lives = self.caches.lives(resource.metadata.uid, now) if resource is not None and ours else ()
         grant = self.admission.grant(job) if self.admission else None
+        address = self.caches.master_address(job)
+        was_known = address == "" and resource is not None and ours
         return Seen(
             job=as_admitted(job, grant),
             grant=grant,
@@ -129,9 +131,9 @@ class JobReconciler:
             plans=self.caches.plans_of(key),
             provision=self.provision,
             fresh_token=self.token(job.metadata.uid),
-            address=self.caches.master_address(job),
+            address=address,
             unaimed=self.caches.unaimed(job),
-            known_address=self.caches.known_address(resource.metadata.uid) if resource and ours else "",
+            known_address=self.caches.known_address(resource.metadata.uid) if resource and was_known else "",
             names_from=self.caches.names_from(key),
             largest=self.caches.largest(job, lives),
         )
@@ -147,14 +149,14 @@ class JobReconciler:
 
     async def _with_absent(self, seen: Seen, now: datetime) -> Seen:
         """Return what was seen with those of the job's objects that are gone, when they are looked up."""
-        if not (objects := unwatched(seen)) or seen.resource is None:
+        if seen.resource is None or not has_unwatched(seen):
             self.upkeep.forget(seen.job.key)
             return seen
         key, made = seen.job.key, seen.resource.metadata.creation_timestamp
         waits = seen.gang is not None and any(life.waiting for life in seen.lives)
         if not self.upkeep.is_due(key, made, now, in_trouble=waits or bool(needs(seen, now))):
             return seen
-        return replace(seen, absent=await self.applier.absent(objects))
+        return replace(seen, absent=await self.applier.absent(unwatched(seen)))
 
     async def _say(self, seen: Seen, plan: Plan, now: datetime) -> timedelta | None:
         """Write the status, then the event of the job's end or of what newly holds it back.

@@ -1,4 +1,4 @@
-"""What a running job is made of comes back if others delete it: in place, or with all that knew it."""
+"""Objects of a running job that others delete are made again: in place, or together with their users."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ from elasticjob.controllers.passes.plan import SOON, Action, Create, Note, Plan,
 from elasticjob.kube.objects.views import SECRET, SERVICE_ACCOUNT
 
 ANOTHER_TOKEN: Final = "another token"
-"""What the nodes of a job are made from that loses its token and cannot get the same one again."""
+"""The value of the annotation `made-from` for a job that has lost its token and gets a different one."""
+
+
+def has_unwatched(seen: Seen) -> bool:
+    """Whether a job runs and has objects that no cache shows."""
+    job = seen.job
+    if seen.resource is None or job.spec.suspend or job.metadata.deletion_timestamp or is_over(job):
+        return False
+    return job.spec.network_policy or job.spec.needs_master or seen.gang is not None
 
 
 def unwatched(seen: Seen) -> tuple[Create, ...]:
     """Return the objects of a running job that no cache shows."""
-    job = seen.job
-    if seen.resource is None or job.spec.suspend or job.metadata.deletion_timestamp or is_over(job):
+    if not has_unwatched(seen):
         return ()
+    job = seen.job
     made = foundation(job, seen.fresh_token, seen.provision.scrapers, seen.provision.brain_key)
     gang = api_of(seen.gang).manifests(job, seen.gang) if seen.gang else ()
     return (*made, *(Create(kind, manifest) for kind, manifest in gang))

@@ -43,15 +43,21 @@ class Admission:
 
     def demand(self, job: CustomResource, planned: JobResource | None = None) -> Demand:
         """Return what a job asks of its queue, or would with another JobResource."""
-        return replace(self.jobs.demand(job, planned), queue=self.queue(job))
+        return self._demand_of(self.queue(job), job, planned)
+
+    def _demand_of(self, queue: str, job: CustomResource, planned: JobResource | None = None) -> Demand:
+        return replace(self.jobs.demand(job, planned), queue=queue)
 
     def grant(self, job: CustomResource | None) -> Grant | None:
         """Return what its queue gives to a job; None for a job that is in no queue."""
-        return self.queues.grant(self.demand(job)) if job is not None and self.queue(job) else None
+        if job is None or not (queue := self.queue(job)):
+            return None
+        return self.queues.grant(self._demand_of(queue, job))
 
     def never(self, job: CustomResource, planned: JobResource) -> str:
         """Return why its queue could not ever give a job what a plan asks for, "" where it could."""
-        now, then = self.demand(job), self.demand(job, planned)
+        queue = self.queue(job)
+        now, then = self._demand_of(queue, job), self._demand_of(queue, job, planned)
         return "" if then.base == now.base else self.queues.never(then)
 
     def taken_back(self, job: CustomResource) -> frozenset[str]:
@@ -80,9 +86,9 @@ class Admission:
 
     def room(self, job: CustomResource, now: datetime) -> dict[str, int] | None:
         """Return how many more nodes of each role idle quota is for; None for a job that is in no queue."""
-        if not self.queue(job):
+        if not (name := self.queue(job)):
             return None
-        demand, (market, _, crowded, _) = self.demand(job), self.queues.look(now)
+        demand, (market, _, crowded, _) = self._demand_of(name, job), self.queues.look(now)
         queue = self.queues.cluster_queue(job.key, demand.queue)
         mine, found = self.queues.of(job.key, job.metadata.uid), {}
         for role in demand.roles:
@@ -119,7 +125,7 @@ def queued(reconcile: Pass, admission: Admission | None, *, in_doubt: bool = Fal
         return reconcile
 
     async def run(key: Key) -> Result:
-        async with admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find(key)):
+        async with admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find):
             if not in_doubt and not await admission.shows_all(key, reconcile.now(), reconcile.applier):
                 return Result.again(SOON)
             return await reconcile(key)

@@ -160,13 +160,14 @@ class Queues:
         return stale
 
     @asynccontextmanager
-    async def turn(self, kind: str, key: Key, job: CustomResource | None) -> AsyncIterator[None]:
+    async def turn(
+        self, kind: str, key: Key, find: Callable[[Key], CustomResource | None]
+    ) -> AsyncIterator[None]:
         """Let one pass over a job of a kind run at a time, whichever controller it is of.
 
         What one pass returns to the queue, another may otherwise be about to use.
         """
-        if job is not None and job.metadata.deletion_timestamp is None:
-            await self._ask_why_they_go(job)
+        await self._ask_why_they_go(key, find)
         if not self.on:
             yield
             return
@@ -185,11 +186,21 @@ class Queues:
             else:
                 self._turns[key] = (lock, users - 1)
 
-    async def _ask_why_they_go(self, job: CustomResource) -> None:
-        """A Workload that is deleted is an eviction, unless all are deleted with their definition."""
-        mine, asks = self.of(job.key, job.metadata.uid), self._asks
+    async def _ask_why_they_go(self, key: Key, find: Callable[[Key], CustomResource | None]) -> None:
+        """A Workload that is deleted is an eviction, unless all are deleted with their definition.
+
+        Hardly any pass meets one: only then is the job decoded.
+        """
+        metas = self.workloads.metas(JOB, str(key)) if self.workloads.served else ()
+        new = {each.uid for each in metas if each.deletion_timestamp is not None} - self._deleted
+        if not self.workloads.served or not (new or self._leaves):
+            return
+        job = find(key)
+        if job is None or job.metadata.deletion_timestamp is not None:
+            return
+        mine, asks = self.of(key, job.metadata.uid), self._asks
         going = {each.metadata.uid for each in mine if each.metadata.deletion_timestamp is not None}
-        if not self.workloads.served or (going <= self._deleted and not self._leaves):
+        if going <= self._deleted and not self._leaves:
             return
         async with self._asking:
             if asks == self._asks:  # no answer that was asked for since

@@ -39,6 +39,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.errors import KubeError, Unauthorized
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
@@ -127,7 +128,7 @@ def training_status(job: Job) -> Manifest:
         "progress": share if share is None else round(min(1.0, share), 4),
         "stepsPerSecond": rate and round(rate.steps, 3),
         "samplesPerSecond": rate and round(rate.samples, 3),
-        "eta": ends and ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "eta": _stamp(ends),
         "worldSize": world.size if world else 0,
         "round": job.round,
         "restarts": job.restarted or None,
@@ -424,7 +425,7 @@ def _finding(finding: Finding) -> Manifest:
 
 
 def _stamp(at: datetime | None) -> str | None:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+    return timestamp(at) if at else None
 
 
 def _share(share: float | None) -> float | None:
