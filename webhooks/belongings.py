@@ -1,4 +1,4 @@
-"""What belongs to another job is looked up at the API server, once a write is right in all else."""
+"""Objects of other jobs are looked up at the API server, after all other checks of a write."""
 
 from __future__ import annotations
 

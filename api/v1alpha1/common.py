@@ -43,9 +43,9 @@ class FailureAction(StrEnum):
 
 
 MASTER_SUFFIX, TOKEN_SUFFIX, STATE_SUFFIX = "-master", "-token", "-master-state"
-"""What follows the job's name in those of its master's account, its tokens, and its master's snapshot."""
+"""Suffixes to the job's name: its master's ServiceAccount, token Secrets, and the snapshot's ConfigMap."""
 KEYS_SUFFIX: Final = "-keys"
-"""What follows the name of the operator's lease in that of the Secret with the keys of the installation."""
+"""The suffix to the name of the operator's Lease, for the Secret with the keys of the installation."""
 MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "elasticjob"
 """The label of what the operator has made, and its value."""
 LABEL_JOB: Final = "elasticjob.dlrover/name"

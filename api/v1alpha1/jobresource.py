@@ -146,7 +146,7 @@ class JobResourceStatus(Part):
     """How many more nodes of each role would find a machine, while an optimizer may let the job grow."""
 
     quota: Annotated[dict[str, int], Field(max_length=MOST_ROLES)] = {}
-    """Of a job in a queue of Kueue: for how many more nodes of each role quota is idle."""
+    """The number of nodes of each role for which quota is idle, of a job in a queue of Kueue."""
 
     machine: Resource = {}
     """The most cores and memory that a machine has left for a node of the job, then."""

@@ -27,7 +27,7 @@ Number = Fraction | int | float
 RESOURCE: Final = "cpu"
 WORKLOAD_OF: Final = "kueue.x-k8s.io/workload"
 CHAIN: Final = "kueue.x-k8s.io/workload-slice-name"
-"""Of a Workload that took the place of another one: the first of them, which the pods of all of them name."""
+"""The first Workload of a chain of replacements, which the pods of all of them name."""
 POD_SET: Final = "kueue.x-k8s.io/podset"
 ENDED: Final = ("Succeeded", "Failed")
 LABEL_JOB: Final = "elasticjob.dlrover/name"
@@ -36,7 +36,7 @@ LABEL_JOB: Final = "elasticjob.dlrover/name"
 
 @dataclass(frozen=True)
 class Queue:
-    """What a ClusterQueue has of one flavor of one resource."""
+    """The quota of a ClusterQueue for one flavor of one resource."""
 
     name: str
     nominal: Number
@@ -47,7 +47,7 @@ class Queue:
 
     @property
     def own(self) -> Number:
-        """What it lends to nobody."""
+        """The part of the quota that the queue keeps for itself."""
         return max(0, self.nominal - self.lending) if self.cohort else self.nominal
 
 

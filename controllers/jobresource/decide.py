@@ -194,7 +194,7 @@ class Seen:
         return {(place.workload, place.role): place for place in (self.grant.places if self.grant else ())}
 
     def asked_for(self, role: str, index: int) -> dict[str, str]:
-        """What a node should have beside its template: the role's, with the node's own exceptions."""
+        """The requested resource of a node beside its template: the role's, with its own exceptions."""
         spec = self.resource.spec.replica_resource_specs.get(role)
         common = {name: str(amount) for name, amount in (spec.resource if spec else {}).items()}
         own = self.exceptions.get(names.node(self.resource.metadata.name, role, index), {})

@@ -1,4 +1,4 @@
-"""What the nodes of a job achieved and suffered. It is theirs, not their pods': the status keeps it."""
+"""Successes, failures and restarts of nodes, which outlive the pods in the status of the JobResource."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Room:
     roles: Mapping[str, int] = field(default_factory=dict)
     machine: Resources = NOTHING
     quota: Mapping[str, int] = field(default_factory=dict)
-    """Of a job in a queue: for how many more nodes of each role quota is idle."""
+    """The number of nodes of each role for which quota is idle, of a job in a queue."""
 
 
 class Rooms:

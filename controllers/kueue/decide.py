@@ -349,7 +349,7 @@ def _pause(base: Workload, evicted: Iterable[Workload], now: datetime) -> Iterat
 
 
 def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterator[Step]:
-    """What room was made for is not served again, unless others took the room; a crash forgets nothing."""
+    """Room is made once for a Workload, unless others took it; an annotation of the base survives a crash."""
     if seen.base is None:
         return
     before = remembered(seen.base)
@@ -387,7 +387,7 @@ def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
 
 
 def ask_for_larger_ones(seen: Seen, now: datetime) -> Iterator[Step]:
-    """Where the pods of a Workload should have more, a larger one waits to take its place."""
+    """A larger Workload is created to replace one whose pods need more."""
     waiting, demand = {each.replaces for each in seen.beside}, seen.demand
     for name, made in seen.larger.items():
         if SLICE in made["metadata"]["labels"] and name not in waiting:
@@ -431,7 +431,7 @@ class Growth:
     base: Workload
     role: Role
     slices: tuple[Workload, ...]
-    """Those that it keeps."""
+    """The slices that the job keeps."""
 
     @property
     def pending(self) -> tuple[Workload, ...]:
@@ -450,7 +450,7 @@ class Growth:
 
 
 def _growths(seen: Seen) -> Iterator[Growth]:
-    """What a job that runs has beyond its minimum, role by role."""
+    """Yield the growth of each role of a running job."""
     base, demand = seen.base, seen.demand
     if base is None or demand is None or demand.ended is not None or not base.admitted or demand.suspended:
         return

@@ -57,7 +57,7 @@ _ATTEMPTS: Final = JsonReader(dict[str, str])
 
 
 class Room(StrEnum):
-    """What became of the room that was made for a Workload that still waits."""
+    """The state of the room that was made for a Workload that still waits."""
 
     COMING = "Coming"  # slices are on their way back
     FREE = "Free"

@@ -32,13 +32,13 @@ class Holdings:
 
     @cached_property
     def beside(self) -> tuple[Workload, ...]:
-        """Those that wait to take the place of another one."""
+        """The Workloads that wait to replace another one."""
         held = {each.metadata.name for each in self.every if each.reserved}
         return tuple(each for each in self.every if not each.reserved and each.replaces in held)
 
     @cached_property
     def _mine(self) -> tuple[Workload, ...]:
-        """Those that may have pods of the job, in the queue that it names."""
+        """The Workloads that may have pods of the job, in the queue that it names."""
         out = self.replaced | {each.metadata.name for each in self.beside}
         asked = (each for each in self.every if each.spec.queue_name == self.demand.queue)
         return tuple(each for each in asked if each.metadata.name not in out)

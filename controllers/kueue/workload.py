@@ -56,7 +56,7 @@ REQUEUED_AT_ONCE: Final = frozenset({PREEMPTED, "NodeFailures"})
 
 
 INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount", "podSetGroupName"})
-"""What a topology request may have that asks for none."""
+"""Fields of a topology request that do not ask for a topology."""
 
 
 class PodSet(View, frozen=True):

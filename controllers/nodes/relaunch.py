@@ -57,7 +57,7 @@ LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
 LONGEST_FREE_PAUSE = timedelta(minutes=5)
-"""That of a container in CrashLoopBackOff: no budget ends what is free."""
+"""The longest pause of a container in CrashLoopBackOff, since no budget ends restarts that are free."""
 AFTER_SUCCESS = timedelta(seconds=10)
 """Nodes that end together may end the job: what succeeded is replaced after this pause."""
 SILENCE = timedelta(minutes=1)

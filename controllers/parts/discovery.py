@@ -1,4 +1,4 @@
-"""What an API server serves."""
+"""Discovery: the resources and verbs of an API server."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 class _Training(msgspec.Struct, frozen=True):
-    """What a master writes: that there is a first step, restarts, which pods may go, and its findings."""
+    """The master's part of the status: the first step, restarts, released pods, and findings."""
 
     step: int | None = None
     restarts: int | None = None

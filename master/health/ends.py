@@ -1,4 +1,4 @@
-"""What the ends of workers say about their job: a finding for each way to end, and rules that end the job.
+"""Ends of workers: a finding for each way to end, and rules that end the job.
 
 1. A worker that ends with an error is counted in the finding of its way to end, unless it only lost its
 peers. The finding is closed once no worker has ended so for some time.

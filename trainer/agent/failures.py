@@ -25,7 +25,7 @@ OF_A_MACHINE = re.compile(
 )
 """Words of an error that another machine, or other peers, may not have."""
 VARIES = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)*", re.IGNORECASE)
-"""What differs between two messages of one error: numbers and addresses."""
+"""The parts of an error message that vary: numbers and addresses."""
 RAISED = 1  # Python's exit code after an exception
 NOT_FOUND = frozenset({126, 127})  # a shell's exit codes for a program that is none, or is missing
 UNDONE = "the others have finished, and without checkpoint= it would train the whole job again"

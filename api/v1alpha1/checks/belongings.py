@@ -1,5 +1,5 @@
-"""What belongs to one job alone: the account, the tokens and the snapshot that were made for it. Templates of
-other jobs may not name them, and not carry the label by which the pods of another kind of job are found.
+"""The account, tokens and snapshot that were made for one job belong to it alone. Templates of other jobs may
+not name them, and not carry the label by which the pods of another kind of job are found.
 
 1. Only names of the form that the operator gives are looked up; whoever made the object decides then, so that
    a Secret hf-token that a user made can be named.

@@ -57,7 +57,7 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """What kinds read from."""
+    """The caches and templates that kinds read."""
 
     caches: Caches
     dijobs: Cache[DIJob]

@@ -47,7 +47,7 @@ class Case:
     admitted: str
     evicted: str = ""
     on_spot: str = ""
-    """Those of the admitted ones to which spot is given."""
+    """The admitted Workloads that have the flavor spot."""
     spot: tuple[int, int] = (0, 0)
     """Quotas of the flavor spot, which comes second."""
     strict: str = ""
@@ -79,7 +79,7 @@ class Case:
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """What becomes of the Workloads."""
+        """The names of admitted and evicted Workloads, and of those with the flavor spot."""
         return self.admitted, self.evicted, self.on_spot
 
 

@@ -57,7 +57,7 @@ class Kueue:
         return {(each.name, each.flavor): each for each in every}
 
     def spec(self, queue: str) -> Manifest:
-        """Of a ClusterQueue, "" for none."""
+        """Return the spec of a ClusterQueue, {} without one."""
         found = self.server.found(CLUSTER_QUEUE, queue)
         return found["spec"] if found else {}
 
@@ -200,7 +200,7 @@ class Kueue:
         return self.preemptors.get(self.queue_of(workload)) == name
 
     def plan(self, workload: Manifest, market: Market, counted: list[Manifest]) -> Plan:
-        """What would become of a Workload now: the flavor of each pod set, and whom it would evict."""
+        """Return the outcome for a Workload now: the flavor of each pod set, and the Workloads to evict."""
         queue, chosen = self.queue_of(workload), dict[str, str]()
         if workload["metadata"]["name"] in self.refused:
             return Plan(workload, Mode.NO_FIT)
@@ -407,7 +407,7 @@ class Mode(IntEnum):
 
 
 class Plan(NamedTuple):
-    """What would become of a Workload."""
+    """The outcome of a scheduling attempt."""
 
     workload: Manifest
     mode: Mode
@@ -419,7 +419,7 @@ class Plan(NamedTuple):
 
 
 def _reserved(plan: Plan, market: Market, queue: str) -> dict[str, Number]:
-    """What nobody else gets in this cycle, for one that waits without victims."""
+    """Return the quota that is reserved in this cycle for a Workload that waits without victims."""
     made = dict[str, Number]()
     for flavor, amount in plan.asked.items():
         cell, used = market.cells[queue, flavor], market.used.get((queue, flavor), 0)

@@ -16,7 +16,7 @@ EVICTING: Final = ("NoSchedule", "NoExecute")
 
 @dataclass
 class Market:
-    """What all ClusterQueues have of each flavor, and use of it."""
+    """Quota and usage of all ClusterQueues, by flavor."""
 
     cells: Mapping[Cell, Queue]
     used: dict[Cell, Number]
@@ -55,7 +55,7 @@ class Market:
         return max(0, own.own - used) + min(left, limit)
 
     def capacity(self, queue: str, flavor: str) -> Number:
-        """What a queue could have if nobody used anything."""
+        """Return the capacity of a queue for a flavor while nothing is used."""
         return Market(self.cells, {}).available(queue, flavor)
 
     def fits(self, queue: str, asked: Mapping[str, Number], *, borrow: bool) -> bool:
@@ -67,7 +67,7 @@ class Market:
 
 
 def cells_of(found: Manifest) -> list[Queue]:
-    """What a ClusterQueue of one resource has of each of its flavors, in its order."""
+    """Return the quota of a ClusterQueue of one resource for each of its flavors, in its order."""
     spec, cohort = found["spec"], found["spec"].get("cohortName", "")
     made = []
     for flavor in spec["resourceGroups"][0]["flavors"]:
@@ -83,7 +83,7 @@ def cells_of(found: Manifest) -> list[Queue]:
 
 
 def usage_of(workload: Manifest) -> dict[str, Number]:
-    """What a Workload that holds quota uses of each flavor."""
+    """Return the usage of a Workload that holds quota, by flavor."""
     found = dict[str, Number]()
     by_role = amounts(workload)
     for role, flavor in flavors(workload).items():
@@ -101,7 +101,7 @@ def matches(pod: Manifest, flavor: Manifest) -> bool:
 
 
 def assigned(pod_set: Manifest, flavor: str, amount: Number) -> Manifest:
-    """What an admission says about a pod set."""
+    """Return the assignment of a pod set in an admission."""
     return {
         "name": pod_set["name"],
         "flavors": {RESOURCE: flavor},
