@@ -16,7 +16,7 @@ from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import WORKLOAD, Workload
 from elasticjob.controllers.passes.apply import Applier
-from elasticjob.controllers.passes.plan import SOON
+from elasticjob.controllers.passes.plan import SOON, soonest
 from elasticjob.kube.controller.controller import Reconcile, Result
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
@@ -128,7 +128,8 @@ def queued(reconcile: Pass, admission: Admission | None, *, in_doubt: bool = Fal
         async with admission.queues.turn(admission.jobs.kind.name, key, admission.jobs.find):
             if not in_doubt and not await admission.shows_all(key, reconcile.now(), reconcile.applier):
                 return Result.again(SOON)
-            return await reconcile(key)
+            result = await reconcile(key)
+        return Result.again(soonest((result.again_in, admission.queues.ask_again_in)))
 
     return run
 

@@ -35,6 +35,8 @@ SLICES: Final = "slices"
 LOOK: Final = timedelta(seconds=1)
 """How long one look at all queues is believed, for each thousand Workloads."""
 MANY: Final = 1000
+LEFT: Final = timedelta(seconds=15)
+"""How long it is believed that Workloads have gone with their definition, unless a watch says it."""
 
 
 async def _always() -> bool:
@@ -83,6 +85,11 @@ class Queues:
     def _comes_or_goes(self) -> None:
         self._leaves = False
         self._deleted.clear()
+
+    @property
+    def ask_again_in(self) -> timedelta | None:
+        """When to ask again whether a kind that went is back: after a short while away, no watch says so."""
+        return LEFT if self.workloads.served and self._leaves else None
 
     @property
     def on(self) -> bool:

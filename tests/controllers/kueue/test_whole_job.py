@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,10 @@ async def comes_to(client: Client, workers: str, reason: str = "Admitted") -> No
         return status.workers == workers and admitted is not None and admitted.reason == reason
 
     await until(holds, f"workers {workers}, {reason}")
+
+
+async def no_definition(client: Client) -> bool:
+    return all(each["spec"]["group"] != queues.GROUP for each in await client.list(CRD.untyped()))
 
 
 async def is_admitted(client: Client, name: str) -> None:
@@ -266,6 +271,7 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                 await comes_to(client, "4/4", "KueueAbsent")
                 assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
 
+                await until(partial(no_definition, client), "Kueue's definitions are gone")
                 await asyncio.to_thread(kueue.install)
                 await asyncio.to_thread(kueue.start)
                 await asyncio.to_thread(kueue.register)

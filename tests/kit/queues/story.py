@@ -444,7 +444,8 @@ async def _uninstall(world: World) -> None:
     world.server.trouble = 0.0
     await asyncio.sleep(90)  # until what was under way is done
     before = {each["metadata"]["uid"]: each["metadata"]["name"] for each in _staying(world)}
-    await asyncio.wait_for(world.uninstall_kueue(), 60)  # a finalizer would keep the definition
+    told = world.chance.random() < 0.7
+    await asyncio.wait_for(world.uninstall_kueue(told), 60)  # a finalizer would keep the definition
     await asyncio.sleep(world.chance.choice((0.1, 30, 90)))
     after = {each["metadata"]["uid"] for each in _staying(world)}
     world.broken += [f"pod {name} left with Kueue" for uid, name in before.items() if uid not in after]

@@ -171,8 +171,11 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
-    async def uninstall_kueue(self) -> None:
-        """With its definitions all of its objects go, once no finalizer of our Workloads keeps them."""
+    async def uninstall_kueue(self, told: bool = True) -> None:
+        """With its definitions all of its objects go, once no finalizer of our Workloads keeps them.
+
+        `told`: whether a watch asks while they are away, and is told that the server has no such kind.
+        """
         self.kueue.up, self.server.uninstalled, self._checks = False, True, False
         self._settings = [(kind, each) for kind in SETTINGS for each in self.server.every(kind)]
         for each in self.foreign():
@@ -181,7 +184,7 @@ class World:
             for each in self.server.every(kind):
                 self.server.remove(kind, each)
         await self.until(lambda: not self.server.every(WORKLOAD))
-        for watch in self._kueue_watches():
+        for watch in self._kueue_watches() if told else ():
             watch.lose()
 
     def install_kueue(self) -> None:
