@@ -85,6 +85,10 @@ class JobResourceSpec(Part):
     suspend: bool = False
     """Whether all pods of the job are stopped for now."""
 
+    replicas: Replicas | None = None
+    """Number of workers that `kubectl scale`, an autoscaler or a plan asks for. Those that should run are in
+    replicaResourceSpecs: no more than the job and its queue allow."""
+
     replica_resource_specs: Annotated[dict[str, Places], Field(max_length=MOST_ROLES)] = {}
     """Number and resources of nodes, by role."""
 
@@ -181,7 +185,7 @@ DECLARATION: Final = Declaration(
     short_names=("jr",),
     categories=("training",),
     scale=Scale(
-        f".spec.replicaResourceSpecs.{WORKER}.replicas",
+        ".spec.replicas",
         f".status.replicaStatuses.{WORKER}.current",
         ".status.selector",
     ),

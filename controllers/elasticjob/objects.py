@@ -11,7 +11,7 @@ from typing import Any
 
 from elasticjob.api.rpc.brain import job_token
 from elasticjob.api.rpc.environment import BRAIN_TOKEN, MASTER_PORT
-from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -90,11 +90,13 @@ def job_resource(
     A job in a queue begins with what that gives. `token` is that of the job's pods.
     """
     sizes = {role: job.spec.range_of(role).clamp(count) for role, count in asked(job).items()}
+    workers = {"replicas": sizes[WORKER]} if WORKER in sizes else {}
     if grant:
         sizes = {role: min(size, grant.most(job, role)) for role, size in sizes.items()}
     spec = {
         "selector": {"name": job.metadata.name},
         "suspend": job.spec.suspend,
+        **workers,
         "replicaResourceSpecs": {role: {"replicas": size} for role, size in sizes.items()},
     }
     made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
@@ -105,7 +107,7 @@ def job_resource(
         names.MADE_FROM: made_from(job),
         names.TOKEN: fingerprint(token),
         names.NETWORK: written_flag(job.spec.network_policy),
-        **({names.SIZES: names.written(sizes)} if grant else {}),
+        names.SIZES: names.written(sizes),
         **remembered_gang(gang),
     }
     return made

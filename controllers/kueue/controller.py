@@ -21,9 +21,11 @@ from elasticjob.controllers.kueue.workload import (
 )
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import LATER, Note
+from elasticjob.controllers.passes.triggers import same_name
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, ObjectMeta
@@ -147,11 +149,12 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         if (workload.pending or workload.returning) and not is_slice(workload):
             yield from jobs_with_slices(queues.workloads, jobs.kind.name)
 
+    sizes = ((kind, same_name, generation_changed) for kind in jobs.sizes)
     return Controller(
         f"queue-{jobs.kind.plural}",
         queued(reconcile, reconcile.admission, in_doubt=True),
         for_=jobs.kind,
-        watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth)),
+        watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth), *sizes),
         concurrency=concurrency,
         settle=SETTLE,
     )

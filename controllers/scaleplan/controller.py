@@ -22,6 +22,7 @@ from elasticjob.controllers.passes.triggers import job_of, job_of_plan, more_tha
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.controller.controller import Controller, Result
+from elasticjob.kube.controller.predicates import any_of, generation_changed
 from elasticjob.kube.objects.kinds import Key
 
 MANAGER: Final = "elasticjob-plans"
@@ -50,12 +51,12 @@ class PlansReconciler:
         return Result.again(plan.again_in)
 
     def observe(self, key: Key) -> Seen | None:
-        """Return all that a decision rests on, None if the job has no plans."""
+        """Return all that a decision rests on, None if the job has neither plans nor sizes."""
         plans, job = self.caches.plans_of(key), self.caches.jobs.get(key)
         grant = self.admission.grant(job) if self.admission else None
-        if not plans and grant is None:
-            return None
         resource = self.caches.resources.get(key)
+        if not plans and (job is None or resource is None):
+            return None
         if job is not None and resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
             resource = None
         lives = self.caches.lives(resource.metadata.uid, self.now()) if resource and grant else ()
@@ -83,9 +84,9 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
         for_=JOBRESOURCE,
         watches=(
             (SCALEPLAN, job_of_plan),
-            (ELASTICJOB, those_of(planned, same_name), more_than_reports),
+            (ELASTICJOB, same_name, more_than_reports),
             *quota,
         ),
-        when=of_a_planned,
+        when=any_of(generation_changed, of_a_planned),  # an autoscaler asks without a plan
         concurrency=concurrency,
     )

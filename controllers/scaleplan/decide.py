@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, decoded, span
+from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
@@ -37,6 +38,8 @@ from elasticjob.controllers.scaleplan.queue import (
     asked_with,
     followed,
     lacking,
+    number_asked,
+    scaled,
     sized_by,
 )
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
@@ -155,8 +158,22 @@ def follow_the_queue(seen: Seen, now: datetime) -> Plan | None:
     folded = followed(seen.job, seen.resource, seen.grant, seen.lives)
     if folded is None:
         return None
-    write = _applied(seen.resource, folded, None, wanted(seen.job, seen.resource))
+    write = _applied(seen, folded, None, wanted(seen.job, seen.resource))
     return Plan(FOLLOWED, "; ".join(folded.changes), groups=((write,),))
+
+
+def follow_what_is_asked(seen: Seen, now: datetime) -> Plan | None:
+    """Outside of queues, a job has the workers that were asked for last, as far as its range allows."""
+    if seen.job is None or seen.resource is None or seen.grant is not None or is_over(seen.job):
+        return None
+    folded = scaled(seen.job, seen.resource, seen.lives)
+    if folded is None:
+        return None
+    asked = wanted(seen.job, seen.resource)
+    if seen.resource.spec.replicas is None:
+        asked = {WORKER: folded.sizes[WORKER].replicas or 0}
+    write = _applied(seen, folded, None, asked)
+    return Plan("Scaled", "; ".join(folded.changes), groups=((write,),), quiet=not folded.changes)
 
 
 def say_what_plans_wait_for(seen: Seen, now: datetime) -> Plan | None:
@@ -190,7 +207,7 @@ def _given_up(seen: Seen, plan: ScalePlan) -> tuple[Apply, ...]:
     asked = {**wanted(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
     now = as_it_is(seen.resource)
     folded = affordable(seen.job, now, plan, seen.grant) if seen.grant else now
-    return (_applied(seen.resource, folded, None, asked),)
+    return (_applied(seen, folded, None, asked),)
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
@@ -219,6 +236,7 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     carry_out_the_next,
     say_what_plans_wait_for,
     follow_the_queue,
+    follow_what_is_asked,
     adopt_plans,
     finish_plans,
     forget_the_oldest,
@@ -261,9 +279,9 @@ def _carry_out(
     seen: Seen, job: ElasticJob, resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime
 ) -> Plan:
     """Change the JobResource, then the plan's status."""
-    asked = asked_with(job, resource, folded) if seen.grant else {}
-    if not folded.changes and asked != (wanted(job, resource) if seen.grant else {}):
-        write, start = _applied(resource, folded, plan, asked), begin(plan, folded.remarks, now)
+    asked = asked_with(job, resource, folded)
+    if not folded.changes and seen.grant and asked != wanted(job, resource):
+        write, start = _applied(seen, folded, plan, asked), begin(plan, folded.remarks, now)
         return Plan("ScalePlanStarted", "; ".join(folded.remarks), groups=((write,), (start,)))
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
@@ -276,15 +294,15 @@ def _carry_out(
         return ending("NothingToChange", (end,), now)
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
-    write = _applied(resource, folded, plan, asked)
+    write = _applied(seen, folded, plan, asked)
     return Plan("ScalePlanStarted", sentence, groups=((write,), (start,)))
 
 
-def _applied(
-    resource: JobResource, folded: Folded, plan: ScalePlan | None, asked: Mapping[str, int]
-) -> Apply:
+def _applied(seen: Seen, folded: Folded, plan: ScalePlan | None, asked: Mapping[str, int]) -> Apply:
     """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for."""
-    before = resource.metadata.annotations
+    assert seen.job is not None
+    assert seen.resource is not None
+    resource, before = seen.resource, seen.resource.metadata.annotations
     last = {name: before[name] for name in (names.FOLDED, names.CHANGES) if before.get(name)}
     if plan is not None:
         said = json.dumps([*(folded.changes or folded.remarks)])
@@ -296,10 +314,14 @@ def _applied(
         "uid": resource.metadata.uid,
         "annotations": {
             **last,
-            **({names.WANTED: names.written(asked), names.SIZES: names.written(sizes)} if asked else {}),
+            names.SIZES: names.written(sizes),
+            **({names.WANTED: names.written(asked)} if seen.grant else {}),
         },
     }
-    spec = {"selector": {"name": resource.spec.selector.name}, **folded.manifest()}
+    workers = {"replicas": asked[WORKER]} if WORKER in asked else {}
+    if workers and plan is None:
+        workers = {"replicas": number_asked(seen.job, resource, asked[WORKER])}
+    spec = {"selector": {"name": resource.spec.selector.name}, **workers, **folded.manifest()}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
 
 

@@ -7,13 +7,23 @@ from dataclasses import replace
 from typing import Final
 
 from elasticjob.api.v1alpha1.checks.common import node as place_of
+from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan, plan_manifest
 from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.kueue.kinds.elasticjob import largest, wanted
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.scaleplan.fold import Folded, Size, as_it_is, leaving, sizes_of, staying
+from elasticjob.controllers.scaleplan.fold import (
+    Folded,
+    Impossible,
+    Size,
+    as_it_is,
+    fold,
+    leaving,
+    sizes_of,
+    staying,
+)
 
 FOLLOWED: Final = "QueueFollowed"
 
@@ -26,8 +36,8 @@ def asked_with(job: ElasticJob, resource: JobResource, folded: Folded) -> dict[s
 def followed(job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[Life, ...]) -> Folded | None:
     """Return the JobResource as its queue allows it; None where it is so already.
 
-    Roles above what is admitted lose the nodes whose quota is taken back, then those without a pod, then the
-    last. Roles below what was asked for grow into what is admitted.
+    Roles above what is admitted, or was asked for last, lose the nodes whose quota is taken back, then those
+    without a pod, then the last. Roles below both grow.
     """
     old = sizes_of(resource)
     new = dict(_followed(job, resource, grant, lives, old))
@@ -64,6 +74,33 @@ def affordable(job: ElasticJob, folded: Folded, plan: ScalePlan, grant: Grant) -
     return replace(folded, sizes=sizes, nodes=nodes)
 
 
+def scaled(job: ElasticJob, resource: JobResource, lives: tuple[Life, ...]) -> Folded | None:
+    """Return the JobResource of a job in no queue with the workers asked for; None where it has them.
+
+    One of an earlier release does not say what is asked for: what it has. The job's own plan says why a
+    number cannot be had.
+    """
+    now, asked = as_it_is(resource), wanted(job, resource).get(WORKER)
+    size = now.sizes.get(WORKER)
+    if size is None or size.replicas is None or WORKER not in job.spec.roles:
+        return None
+    if resource.spec.replicas is None or asked is None:
+        return now
+    sizes = {"replicaResourceSpecs": {WORKER: {"replicas": asked}}}
+    plan = SCALEPLAN.convert(plan_manifest(job.metadata.name, job.key, sizes, None, manual=True))
+    try:
+        folded = fold(job, resource, plan, lives=lives)
+    except Impossible:
+        return None
+    return folded if folded.changes else None
+
+
+def number_asked(job: ElasticJob, resource: JobResource, count: int) -> int:
+    """Return the number of workers to write as asked for: an autoscaler's own, where it comes to `count`."""
+    own = resource.spec.replicas
+    return own if own is not None and job.spec.range_of(WORKER).clamp(own) == count else count
+
+
 def _container(job: ElasticJob, role: str) -> str:
     return str((job.spec.roles[role].main_container or {}).get("name", ""))
 
@@ -75,12 +112,12 @@ def _followed(
     for role, size in old.items():
         if size.replicas is None or role not in job.spec.roles:
             continue
-        most = grant.most(job, role)
+        most = min(grant.most(job, role), asked.get(role, size.replicas))
         if size.replicas > most:
             kept = staying(size.indices, most, leaving(role, grant, lives))
             yield role, replace(size, replicas=len(kept), indices=kept)
-        elif grant.admitted and size.replicas < (count := min(most, asked.get(role, 0))):
+        elif grant.admitted and size.replicas < most:
             taken = set(size.indices)
-            free = (index for index in range(count + len(taken)) if index not in taken)
-            more = [next(free) for _ in range(count - len(taken))]
-            yield role, replace(size, replicas=count, indices=tuple(sorted([*size.indices, *more])))
+            free = (index for index in range(most + len(taken)) if index not in taken)
+            more = [next(free) for _ in range(most - len(taken))]
+            yield role, replace(size, replicas=most, indices=tuple(sorted([*size.indices, *more])))

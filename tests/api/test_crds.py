@@ -77,7 +77,7 @@ def test_short_names_and_the_scale_subresource() -> None:
         "labelSelectorPath": ".status.selector",
     }
     assert nodes["spec"]["versions"][0]["subresources"]["scale"] == {
-        "specReplicasPath": ".spec.replicaResourceSpecs.worker.replicas",
+        "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicaStatuses.worker.current",
         "labelSelectorPath": ".status.selector",
     }

@@ -127,7 +127,7 @@ async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:
     scale = await site.scale_of_nodes()
     assert scale == (1, 1, "elasticjob.dlrover/name=digits,elasticjob.dlrover/replica-type=worker")
     await site.scale_of_nodes(3)
-    await site.until(lambda: site.running() == {"digits-worker-1", "digits-worker-2", "digits-worker-3"})
+    await site.until(lambda: site.running() == {"digits-worker-0", "digits-worker-1", "digits-worker-2"})
     await site.until(lambda: site.job().status.workers == "3/3")
 
     async def tells_three() -> bool:

@@ -27,6 +27,10 @@ class Jobs(Protocol):
     @property
     def kind(self) -> Kind[Any]: ...
 
+    @property
+    def sizes(self) -> tuple[Kind[Any], ...]:
+        """The kinds of objects with a job's name, beside the job, that say how many nodes it wants."""
+
     def find(self, key: Key) -> CustomResource | None:
         """Return a job from memory."""
 

@@ -48,6 +48,7 @@ class DIJobs:
     jobs: Cache[DIJob]
     pods: Cache[Pod]
     kind: Kind[Any] = DIJOB
+    sizes: tuple[Kind[Any], ...] = ()
 
     def find(self, key: Key) -> DIJob | None:
         """Return a job from memory."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 from elasticjob.api.readings import counts
 from elasticjob.api.resources import NOTHING, Resources, container_requests
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
-from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
 from elasticjob.api.v1alpha1.placing import sized
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
@@ -42,6 +42,7 @@ class ElasticJobs:
     master: Template
     """The spec of the pod of a job's master."""
     kind: Kind[Any] = ELASTICJOB
+    sizes: tuple[Kind[Any], ...] = (JOBRESOURCE,)
 
     def find(self, key: Key) -> ElasticJob | None:
         """Return a job from memory."""
@@ -115,7 +116,8 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
 def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
     """Return how many nodes each role should have: as asked last, by an autoscaler, by plans or by the user.
 
-    An autoscaler writes into the JobResource: what is there and was not written by us is asked for.
+    An autoscaler writes `spec.replicas` of the JobResource; what is among its sizes and was not written by us
+    is asked for, too.
     """
     asked = {role: spec.replicas for role, spec in job.spec.roles.items() if spec.replicas is not None}
     if resource is None:
@@ -128,7 +130,10 @@ def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
         for role, count in now.items()
         if role in job.spec.roles and count is not None and count != written.get(role, count)
     }
-    return asked | {role: count for role, count in kept.items() if role in job.spec.roles} | scaled
+    asked |= {role: count for role, count in kept.items() if role in job.spec.roles}
+    if resource.spec.replicas is not None and WORKER in job.spec.roles:
+        asked[WORKER] = job.spec.range_of(WORKER).clamp(resource.spec.replicas)
+    return asked | scaled
 
 
 def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:

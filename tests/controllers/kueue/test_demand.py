@@ -12,7 +12,7 @@ from elasticjob.controllers.kueue.demand import Demand, Role
 from elasticjob.controllers.kueue.kinds.elasticjob import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, resource, template
+from tests.kit.controllers.build import asking, job, resource, template
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
 
@@ -83,10 +83,11 @@ def test_the_base_alone_may_run_only_so_long(written: str, seconds: int | None) 
 
 
 def test_what_is_wanted_is_what_was_asked_for_last() -> None:
-    found = resource({"worker": 2})
+    found = asking(resource({"worker": 2}), None)
     assert asked(found).roles[1].wanted == 4
     found.metadata.annotations[names.WANTED] = '{"worker": 6}'
     assert asked(found).roles[1].wanted == 6
+    assert asked(asking(found, 5)).roles[1].wanted == 5
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from elasticjob.controllers.passes.plan import Action, Apply, Delete
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import Seen, decide
-from tests.kit.controllers.build import LONG_AGO, NOW, at, job, over, plan, resource, role
+from tests.kit.controllers.build import LONG_AGO, NOW, asking, at, job, over, plan, resource, role
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -43,8 +43,10 @@ def seen(
     found = resource(**made)
     if was:
         found.metadata.annotations[names.SIZES] = names.written(was)
+        found = asking(found, was.get("worker"))
     if asked:
         found.metadata.annotations[names.WANTED] = msgspec.json.encode(asked).decode()
+        found = asking(found, asked.get("worker"))
     return Seen(job_, found, plans, grant, lives)
 
 
@@ -169,6 +171,32 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         ),
         ("a job that was made suspended", Seen(job(suspend=True), None, (up(),)), "PlansWait", "up Pending"),
     ],
+    rules.follow_what_is_asked: [
+        (
+            "an autoscaler asks for more",
+            seen(sizes={"worker": 2}, asked={"worker": 4}),
+            "Scaled",
+            "worker {'replicas': 4}",
+        ),
+        (
+            "and for more than the job may have",
+            seen(sizes={"worker": 2}, asked={"worker": 9}),
+            "Scaled",
+            "worker {'replicas': 4}",
+        ),
+        (
+            "an older tool writes the size itself",
+            seen(sizes={"worker": 9}, was={"worker": 2}),
+            "Scaled",
+            "worker {'replicas': 4}",
+        ),
+        (
+            "a JobResource of an earlier release",
+            Seen(ELASTIC, asking(resource({"worker": 3}), None), ()),
+            "Scaled",
+            "worker {'replicas': 3}",
+        ),
+    ],
     rules.follow_the_queue: [
         (
             "a slice was taken back",
@@ -189,6 +217,12 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (
             "an autoscaler asks for more than is admitted",
             seen(sizes={"worker": 4}, grant=granted(base=1, one=1), asked={"worker": 2}, was={"worker": 2}),
+            "QueueFollowed",
+            "worker {'replicas': 2}",
+        ),
+        (
+            "an autoscaler asks for fewer",
+            seen(sizes={"worker": 4}, grant=granted(base=1, one=3), asked={"worker": 2}),
             "QueueFollowed",
             "worker {'replicas': 2}",
         ),
@@ -269,6 +303,15 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
     assert rule(given, NOW) is not None
     decided = decide(given, NOW)
     assert (decided.reason, [written(action) for action in decided.actions]) == (reason, actions)
+
+
+def test_a_number_beyond_the_range_stays_as_the_autoscaler_wrote_it() -> None:
+    """Each would write its own otherwise, in turn."""
+    plan_ = rules.follow_what_is_asked(seen(sizes={"worker": 2}, asked={"worker": 9}), NOW)
+    [[write]] = plan_.groups if plan_ else ()
+    assert isinstance(write, Apply)
+    assert write.manifest["spec"]["replicas"] == 9
+    assert rules.follow_what_is_asked(seen(sizes={"worker": 4}, asked={"worker": 9}), NOW) is None
 
 
 def test_every_rule_has_a_row() -> None:

@@ -82,9 +82,7 @@ class Heard:
         if change.new is None:
             return
         spec: Manifest = msgspec.json.decode(change.new.raw)["spec"]
-        roles = spec.get("replicaResourceSpecs", {WORKER: spec})
-        size = 0 if spec.get("suspend") else roles.get(WORKER, {}).get("replicas", 0)
-        _add(self.sizes[change.new.key.namespace], size)
+        _add(self.sizes[change.new.key.namespace], 0 if spec.get("suspend") else spec.get("replicas", 0))
 
     def autoscaler(self, change: Change) -> None:
         if change.new is not None:
@@ -125,10 +123,10 @@ class Side:
     async def begin(self, story: Sequence[Act]) -> None:
         await self.client.create(NAMESPACE.untyped(), {"metadata": {"name": self.namespace}})
         quota, window, most = (dict(story).get(each) for each in SET)
-        if quota is not None:
-            await self.limit(quota)
+        if pods := quota or (None if self.ours else most):
+            await self.limit(pods)
         await self.make(self.target(queued=quota is not None, most=most or MOST))
-        await self.make(self.autoscaler(window or 0, MOST if self.ours else most or MOST))
+        await self.make(self.autoscaler(window or 0))
         await until(self.has_begun, f"{self.namespace} has two pods and an autoscaler that looks")
 
     async def has_begun(self) -> bool:
@@ -158,13 +156,13 @@ class Side:
         labels = {"kueue.x-k8s.io/queue-name": "q"} if queued else {}
         return ELASTICJOB.untyped(), {"metadata": {"labels": labels}, "spec": job_of(most)}
 
-    def autoscaler(self, window: int, most: int) -> tuple[Kind[Any], Manifest]:
+    def autoscaler(self, window: int) -> tuple[Kind[Any], Manifest]:
         kind = JOBRESOURCE if self.ours else DEPLOYMENT
         external = {"metric": {"name": METRIC}, "target": {"type": "AverageValue", "averageValue": "10"}}
         spec = {
             "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.name, "name": NAME},
             "minReplicas": 1,
-            "maxReplicas": most,
+            "maxReplicas": MOST,
             "metrics": [{"type": "External", "external": external}],
             "behavior": {"scaleUp": AT_ONCE, "scaleDown": {**AT_ONCE, "stabilizationWindowSeconds": window}},
         }

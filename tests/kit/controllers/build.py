@@ -104,6 +104,7 @@ def resource(
     spec = {
         "selector": {"name": "digits"},
         "suspend": suspend,
+        "replicas": (sizes if sizes is not None else {"worker": 2}).get("worker"),
         "replicaResourceSpecs": specs,
         "nodes": [{"name": name, "resource": dict(amounts)} for name, amounts in (nodes or {}).items()],
     }
@@ -115,6 +116,11 @@ def resource(
         "status": status or {},
     }
     return JOBRESOURCE.convert(manifest)
+
+
+def asking(found: JobResource, workers: int | None) -> JobResource:
+    """Return a JobResource that an autoscaler asks for so many workers; None: one of an earlier release."""
+    return found.model_copy(update={"spec": found.spec.model_copy(update={"replicas": workers})})
 
 
 def plan(

@@ -241,13 +241,13 @@ def wanted(found: Manifest, resource: Manifest) -> int:
     kept = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/wanted")
     worker = found["spec"]["replicaSpecs"]["worker"]
     asked = json.loads(kept)["worker"] if kept else worker["replicas"]
+    asked = resource["spec"].get("replicas", asked)
     wrote = resource["metadata"].get("annotations", {}).get("elasticjob.dlrover/sizes")
     size = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas", 0)
     if wrote and json.loads(wrote).get("worker", size) != size:
         asked = size  # an autoscaler's
     unit = found["spec"].get("nodeUnit", 1)
-    most = worker.get("maxReplicas")
-    asked = min(asked, most) if most is not None else asked
+    asked = min(asked, worker.get("maxReplicas", worker["replicas"]))
     return int(max(asked // unit * unit, worker["minReplicas"]))
 
 
@@ -444,9 +444,10 @@ async def _uninstall(world: World) -> None:
     world.server.trouble = 0.0
     await asyncio.sleep(90)  # until what was under way is done
     before = {each["metadata"]["uid"]: each["metadata"]["name"] for each in _staying(world)}
-    told = world.chance.random() < 0.7
+    away = world.chance.choice((0.1, 30, 90))
+    told = away < 1 or world.chance.random() < 0.5  # whoever asks later than it is back cannot know
     await asyncio.wait_for(world.uninstall_kueue(told), 60)  # a finalizer would keep the definition
-    await asyncio.sleep(world.chance.choice((0.1, 30, 90)))
+    await asyncio.sleep(away)
     after = {each["metadata"]["uid"] for each in _staying(world)}
     world.broken += [f"pod {name} left with Kueue" for uid, name in before.items() if uid not in after]
     world.install_kueue()

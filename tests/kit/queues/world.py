@@ -367,8 +367,11 @@ class World:
             self.server.put(WORKLOAD, made)
 
     def autoscale(self, name: str, replicas: int) -> None:
-        """An autoscaler writes the JobResource's scale subresource."""
-        if found := self.server.found(JOBRESOURCE, name, TEAM):
+        """An autoscaler writes the JobResource's scale subresource, or an older tool its sizes."""
+        found = self.server.found(JOBRESOURCE, name, TEAM)
+        if found and self.chance.random() < 0.7:
+            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicas": replicas})
+        elif found:
             roles = found["spec"]["replicaResourceSpecs"]
             worker = {**roles["worker"], "replicas": replicas}
             sizes = {**roles, "worker": worker}
