@@ -65,6 +65,11 @@ def queue_stays(
         labelled = old.metadata.labels.get(QUEUE_NAME) != new.metadata.labels.get(QUEUE_NAME)
         path = f"metadata.labels[{QUEUE_NAME}]" if labelled else "spec.runPolicy.scheduling.queue"
         yield Problem(path, f"the queue cannot change from {before!r} to {now!r} {way_out}")
+    had, has = (each.metadata.labels.get(PRIORITY_CLASS, "") for each in (old, new))
+    if now and bool(had) != bool(has) and not waits:
+        word = "added" if has else "taken away"
+        path = f"metadata.labels[{PRIORITY_CLASS}]"
+        yield Problem(path, f"no class can be {word} {way_out}; another one may take its place at any time")
 
 
 def longest_run(labels: Mapping[str, str]) -> int | None:

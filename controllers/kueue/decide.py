@@ -28,6 +28,7 @@ from elasticjob.controllers.kueue.workload import (
     GIVEN_BACK,
     HELD,
     IN_USE,
+    NEEDED,
     PODS_READY,
     PODS_READY_TIMEOUT,
     QUOTA_RESERVED,
@@ -106,7 +107,9 @@ class Seen:
 
     def _larger(self, demand: Demand, workload: Workload) -> Manifest | None:
         if not is_slice(workload):
-            return None if covers(workload, demand.least) else demand.base_workload(self.priority)
+            sets = [role.pods(role.least - self._needed[role.name]) for role in demand.roles]
+            least = [each for each in sets if each.count > 0]
+            return None if covers(workload, least) else demand.base_workload(self.priority, self._needed)
         role = next((each for each in demand.roles if workload.count(each.name)), None)
         if role is None or covers(workload, [role.pods(workload.count(role.name))]):
             return None
@@ -119,8 +122,33 @@ class Seen:
     def beside(self) -> tuple[Workload, ...]:
         """The Workloads that wait to take the place of others, and still should."""
         found = self.holdings.beside if self.holdings else ()
-        names = {name: made["metadata"]["name"] for name, made in self.larger.items()}
-        return tuple(each for each in found if names.get(each.replaces) == each.metadata.name)
+        return tuple(each for each in found if _is_for(each, self.larger.get(each.replaces)))
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The slices without which the job would have less than its minimum: that was raised while it ran."""
+        return frozenset(each.metadata.name for each in self._needing)
+
+    @cached_property
+    def _needed(self) -> Counter[str]:
+        """Nodes of the minimum that are in slices, by role."""
+        found = Counter[str]()
+        for each in self._needing:
+            found[each.metadata.labels[SLICE]] += each.count(each.metadata.labels[SLICE])
+        return found
+
+    @cached_property
+    def _needing(self) -> tuple[Workload, ...]:
+        if self.demand is None or self.base is None or not self.base.admitted:
+            return ()
+        left = {role.name: role.least - self.base.count(role.name) for role in self.demand.roles}
+        found = list[Workload]()
+        for each in self.slices:
+            role = each.metadata.labels[SLICE]
+            if left.get(role, 0) > 0 and each.admitted and not each.leaving:
+                left[role] -= each.count(role)
+                found.append(each)
+        return tuple(found)
 
     @cached_property
     def stale(self) -> tuple[Workload, ...]:
@@ -259,7 +287,8 @@ def open_the_gates_of_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
 
 
 def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
-    """Another WorkloadPriorityClass of a job is at once that of its base; its slices stay one lower."""
+    """Another WorkloadPriorityClass of a job is at once that of its base; its slices stay one lower, but for
+    those that the minimum needs."""
     demand, base = seen.demand, seen.base
     if demand is None or base is None or demand.prebuilt:
         return
@@ -268,9 +297,15 @@ def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
     if changes and value is not None:  # else there is no such class
         to = {"priorityClassRef": {"name": demand.priority_class[1]}, "priority": value}
         yield Step(((_patch(base, {"spec": to}),),))
-    if value is not None:
-        late = (each for each in seen.slices if each.spec.priority not in (None, value - 1))
-        yield Step((tuple(_patch(each, {"spec": {"priority": value - 1}}) for each in late),))
+    value = base.spec.priority if value is None else value
+    for each in seen.slices:
+        needed = each.metadata.name in seen.needed
+        own, note = (value or 0) - (not needed), "the minimum" if needed else None
+        change: Manifest = {} if each.spec.priority in (None, own) else {"spec": {"priority": own}}
+        if each.metadata.annotations.get(NEEDED) != note:
+            change |= {"metadata": {"annotations": {NEEDED: note}}}
+        if change:
+            yield Step(((_patch(each, change),),))
 
 
 def changes_class(demand: Demand, base: Workload) -> bool:
@@ -407,6 +442,13 @@ def _looks_idle(seen: Seen, name: str, made: Manifest) -> bool:
     [pods] = (PodSet(each["name"], each["count"], each["template"]) for each in made["spec"]["podSets"])
     left = seen.market.with_use(seen.queue, usage(old), -1)
     return left.fitting(seen.queue, (pods,), flavors_of(pods.name, (old,))) is not None
+
+
+def _is_for(waiting: Workload, made: Manifest | None) -> bool:
+    """Whether a Workload that waits is as it would be made now."""
+    if made is None or made["metadata"]["name"] != waiting.metadata.name:
+        return False
+    return all(waiting.count(each["name"]) == each["count"] for each in made["spec"]["podSets"])
 
 
 def _instead(made: Manifest, old: Workload) -> Manifest:

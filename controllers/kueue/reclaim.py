@@ -22,7 +22,14 @@ from elasticjob.api.readings import decoded, moment
 from elasticjob.controllers.kueue.cohorts import Amounts
 from elasticjob.controllers.kueue.demand import is_slice, job_named, number_of
 from elasticjob.controllers.kueue.quota import Market, usage
-from elasticjob.controllers.kueue.workload import EVICTED, QUOTA_RESERVED, REQUEUED, ROOM_FOR, Workload
+from elasticjob.controllers.kueue.workload import (
+    EVICTED,
+    NEEDED,
+    QUOTA_RESERVED,
+    REQUEUED,
+    ROOM_FOR,
+    Workload,
+)
 from elasticjob.kube.json import JsonReader
 
 WAITS: Final = timedelta(seconds=2)
@@ -126,7 +133,7 @@ def reclaim(market: Market, workloads: Iterable[Workload], queue_of: QueueOf, no
     every = tuple(workloads)
     waiting = claims(market, every, queue_of, now)
     again = min((-each.age for each in waiting if each.age < timedelta(0)), default=None)
-    surplus = [_surplus(each) for each in every if is_slice(each) and each.reserved]
+    surplus = [_surplus(each) for each in every if _is_surplus(each)]
     leaving = [each for each in surplus if each.workload.leaving]
     left = _without(market, leaving)  # what is on its way back will be idle
     tried = attempts(every)
@@ -235,7 +242,7 @@ def crowds(
 
 def without_slices(market: Market, workloads: Iterable[Workload]) -> Market:
     """Return the market in which no job has more than its minimum."""
-    return _without(market, (_surplus(each) for each in workloads if is_slice(each) and each.reserved))
+    return _without(market, (_surplus(each) for each in workloads if _is_surplus(each)))
 
 
 def _may_go_on(room: Room, since: timedelta) -> bool:
@@ -285,6 +292,10 @@ def _evenly(slices: list[Surplus]) -> Iterator[Surplus]:
         last = next(each for each in reversed(left) if each.job == job)
         left.remove(last)
         yield last
+
+
+def _is_surplus(workload: Workload) -> bool:
+    return is_slice(workload) and workload.reserved and NEEDED not in workload.metadata.annotations
 
 
 def _surplus(workload: Workload) -> Surplus:

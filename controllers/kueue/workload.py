@@ -38,6 +38,9 @@ CHAIN: Final = f"{GROUP}/workload-slice-name"
 GIVEN_BACK: Final = "elasticjob.dlrover/given-back"
 """On slices: for whom they are given back. Their quota is free once no pod uses it."""
 
+NEEDED: Final = "elasticjob.dlrover/needed-for"
+"""On slices: `the minimum`, where that was raised while the job ran. They are not for others to have."""
+
 HELD: Final = "elasticjob.dlrover/grows-after"
 """On the base: when the job may grow again."""
 

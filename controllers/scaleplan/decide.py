@@ -356,8 +356,8 @@ def _not_admitted(seen: Seen, job: ElasticJob, resource: JobResource, plan: Scal
     if seen.grant is None or plan is not seen.going[-1]:
         return ""
     asked, specs = wanted(job, resource), resource.spec.replica_resource_specs
-    roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
-    have = {role: specs[role].replicas or 0 for role in roles if role in specs}
+    counted = {role: spec.replicas for role, spec in specs.items() if f"{role}{COUNTED}" in touches(plan)}
+    have = {role: count for role, count in counted.items() if count is not None}
     short = [f"{role} has {n} of {asked[role]} nodes" for role, n in have.items() if n < asked.get(role, 0)]
     short += filter(None, (lacking(job, resource, role, seen.grant) for role in sized_by(job, plan)))
     return f"{', '.join(short)}: {seen.grant.sentence}" if short else ""

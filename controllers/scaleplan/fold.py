@@ -141,7 +141,7 @@ def fold(
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
         sizes[role] = Size(allowed, {**old.get(role, Size()).resource, **size.resource})
     known = {node.name: _text(node.resource) for node in resource.spec.nodes}
-    own = known | {node: {**known.get(node, {}), **given} for node, given in _given(job, plan).items()}
+    own = known | {node: {**known.get(node, {}), **given} for node, given in singles(job, plan).items()}
     sizes = _within_limits(job, old, sizes, known, own, remarks)
     wanted = {role: sizes[role].replicas or 0 for role in asked if sizes[role].replicas is not None}
     sizes = _admitted(job, sizes, grant, remarks) if grant else sizes
@@ -304,7 +304,7 @@ def _moved(
     }
     nodes: dict[str, Amounts] = dict(known)
     created = _created(job, plan)
-    for name, resource in _given(job, plan).items():
+    for name, resource in singles(job, plan).items():
         if name in created and name not in there:
             continue  # bounds or limits left no room for it
         node = _node(name, there)
@@ -314,7 +314,7 @@ def _moved(
     return {name: resource for name, resource in nodes.items() if name in there}
 
 
-def _given(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+def singles(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
     """The resources of single nodes or pods in a plan."""
     return _created(job, plan) | {moved.name: _text(moved.resource) for moved in plan.spec.migrate_pods}
 

@@ -21,6 +21,7 @@ from elasticjob.controllers.scaleplan.fold import (
     as_it_is,
     fold,
     leaving,
+    singles,
     sizes_of,
     staying,
 )
@@ -54,8 +55,8 @@ def followed(job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[
 def sized_by(job: ElasticJob, plan: ScalePlan) -> list[str]:
     """Return the roles of which a plan changes what nodes get, all of them or single ones."""
     common = {role for role, spec in plan.spec.replica_resource_specs.items() if spec.resource}
-    moved = (place_of(job.metadata.name, job.spec.roles, node.name) for node in plan.spec.migrate_pods)
-    return sorted({*common, *(place.role for place in moved if place)}.intersection(job.spec.roles))
+    single = (place_of(job.metadata.name, job.spec.roles, name) for name in singles(job, plan))
+    return sorted({*common, *(place.role for place in single if place)}.intersection(job.spec.roles))
 
 
 def lacking(job: ElasticJob, resource: JobResource, role: str, grant: Grant) -> str:

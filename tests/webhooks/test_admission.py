@@ -14,7 +14,7 @@ from elasticjob.api.diengine.checks import AFTER_ITS_START
 from elasticjob.api.v1alpha1.checks.advice import QUEUES
 from elasticjob.api.v1alpha1.checks.changes import WHILE_IT_RUNS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
-from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUEUE_NAME
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
@@ -114,6 +114,13 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
         {"spec/runPolicy": {"scheduling": {"queue": "theirs"}}},
         {"spec/runPolicy": {"scheduling": {"queue": "ours"}}, "status": {"phase": "Running"}},
         f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"}},
+        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+        f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "
+        "place at any time",
     ),
     (
         dijob.WEBHOOK,

@@ -25,6 +25,7 @@ from elasticjob.controllers.kueue.workload import (
     GATED_BY,
     GIVEN_BACK,
     HELD,
+    NEEDED,
     REPLACES,
     ROOM_FOR,
     TRIES,
@@ -116,6 +117,7 @@ RUNS = (with_pod(BASE),)
 BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
 PAIR = demand(2, 2)
+THREES = demand(3, 3)
 FOURS = demand(6, 2, unit=2)
 TWO_CORES: Any = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
 ELSEWHERE = demand(elsewhere=True, ready=True)
@@ -217,6 +219,16 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"],
         ),
         ("the same one", seen(IMPORTANT, classed("high", 9), admitted(ONE, priority=8), priority=9), []),
+        (
+            "the minimum was raised to what runs",
+            seen(PAIR, admitted(priority=0), admitted(ONE, priority=-1)),
+            [f"slice 1 {NEEDED}{{'priority': 0}}"],
+        ),
+        (
+            "it was lowered again",
+            seen(demand(2), admitted(priority=0), admitted(ONE, priority=0, annotations={NEEDED: "x"})),
+            [f"slice 1 {NEEDED}{{'priority': -1}}"],
+        ),
         ("it had none: Kueue lets nobody add one", seen(IMPORTANT, admitted(priority=0), priority=9), []),
         (
             "there is no such class",
@@ -335,6 +347,9 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("it was for more before", seen(PAIR, admitted(PAIR.base), lives=RUNS), [f"+{PAIR.base}-anew 2"]),
         ("it waits already", seen(PAIR, admitted(), WAITS, lives=RUNS), []),
         ("the base waits itself", seen(PAIR, workload()), []),
+        ("a slice has what it is for less", seen(PAIR, admitted(), admitted(ONE), lives=BOTH), []),
+        ("and a part of it", seen(THREES, admitted(), admitted(ONE), lives=BOTH), [f"+{THREES.base} 2"]),
+        ("one that is given back has not", seen(PAIR, admitted(), GIVEN, lives=BOTH), ["+base 2"]),
         (
             "pods are to have more",
             seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),

@@ -16,6 +16,7 @@ from elasticjob.controllers.kueue.workload import (
     COHORT,
     FLAVOR,
     GIVEN_BACK,
+    NEEDED,
     ROOM_FOR,
     ClusterQueue,
     Cohort,
@@ -125,6 +126,11 @@ OTHER = "elasticjob-words-11111"
         ("nobody waits", [admitted(ONE), admitted(TWO)], set()),
         ("the youngest is enough", [admitted(ONE), admitted(TWO), workload("w", job="")], {TWO}),
         ("both are needed", [admitted(ONE), admitted(TWO), workload("w", 2, job="")], {ONE, TWO}),
+        (
+            "one that a raised minimum needs is not for others",
+            [admitted(ONE), admitted(TWO, annotations={NEEDED: "the minimum"}), workload("w", job="")],
+            {ONE},
+        ),
         ("it would not fit even so", [admitted(ONE), admitted(TWO), workload("w", 3, job="")], set()),
         (
             "one is on its way back already",

@@ -91,6 +91,8 @@ def old(many: int) -> list[Any]:
 
 
 SCALING = up(phase="Scaling", started=NOW)
+LARGE = {"name": "digits-worker-1", "resource": {"memory": "2Gi"}}
+LATE_ONE: Any = {"phase": "Scaling", "started": LONG_AGO, "manual": True}
 ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     leave_it_to_others: [
         ("somebody else's job", seen(up(), job_=job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther")
@@ -244,6 +246,28 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             ),
             "PlansFinished",
             "worker {'replicas': 2, 'resource': {'memory': '1Gi'}}",
+            "up Failed",
+        ),
+        (
+            "nor that of a single node, which a user asked for",
+            seen(
+                plan("up", createPods=[LARGE], **LATE_ONE),
+                status=READY,
+                nodes={"digits-worker-1": {"memory": "2Gi"}},
+                grant=for_memory("1Gi", "512Mi"),
+            ),
+            "PlansFinished",
+            "up Failed",
+        ),
+        (
+            "nor the node that was created by its name",
+            seen(
+                plan("up", createPods=[{"name": "digits-worker-2"}], **LATE_ONE),
+                status=READY,
+                grant=granted(base=1, one=1),
+                asked={"worker": 3},
+            ),
+            "PlansFinished",
             "up Failed",
         ),
         ("all are ready", seen(SCALING, sizes={"worker": 3}, status=READY), "PlansFinished", "up Succeeded"),

@@ -157,12 +157,17 @@ def _about(world: World, found: Manifest) -> list[str]:
         mine = [e for e in _of(world, name) if holds(e)]
         return [f"job {name} is over or suspended, and {_names(mine)} hold quota"] if mine else []
     every, beside = _of(world, name), _beside(world, name)
-    for each, _ in beside:
+    for each, of in beside:
         counted = world.kueue.counted()
         mode = world.kueue.plan(each, world.kueue.market(counted), counted).mode
         stands = mode is Mode.FIT and each["spec"].get("active", True) and _is_next(world, each)
         if stands and SLICE not in each["metadata"]["labels"]:
             return [f"job {name}: {_names([each])} waits, though quota for it is idle: {told(each)}"]
+        grown = sum(_workers(e)[0] for e in every if SLICE in e["metadata"]["labels"] and holds(e))
+        (count, cpu), (before, had) = _workers(each), _workers(of)
+        needed = found["spec"]["replicaSpecs"]["worker"]["minReplicas"] - grown
+        if SLICE not in each["metadata"]["labels"] and cpu <= had and count > max(before, needed):
+            return [f"job {name}: {_names([each])} waits for what slices of the job hold"]
     every = [each for each in every if all(each is not waits for waits, _ in beside)]
     bases = [each for each in every if SLICE not in each["metadata"]["labels"]]
     if len(bases) != 1:
@@ -296,6 +301,12 @@ def _beside(world: World, name: str) -> list[tuple[Manifest, Manifest]]:
     }
     waits = ((each, mine[old[n]]) for n, each in mine.items() if old[n] in mine and not holds(each))
     return [(each, replaced) for each, replaced in waits if holds(replaced)]
+
+
+def _workers(workload: Manifest) -> tuple[int, Any]:
+    """The number of workers that a Workload is for, and the cores of each."""
+    sets = (each for each in workload["spec"]["podSets"] if each["name"] == "worker")
+    return next(((each["count"], request(each["template"]["spec"])) for each in sets), (0, 0))
 
 
 def _job(found: Manifest) -> str:
@@ -500,6 +511,7 @@ def _end_pod(world: World) -> None:
 EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     *(("a job arrives", _arrive),) * 4,
     *(("a user resizes", _resize),) * 3,
+    ("a user changes the minimum", lambda world: world.bound(_any(world, ELASTICJOB))),
     *(("a plan", _plan),) * 2,
     *(("a plan for other amounts", _plan_amounts),) * 2,
     ("a user suspends", lambda world: world.change_job(_any(world, ELASTICJOB), suspend=True)),

@@ -333,6 +333,14 @@ class World:
             worker = {**roles["worker"], "replicas": replicas}
             self.change_job(name, replicaSpecs={**roles, "worker": worker})
 
+    def bound(self, name: str) -> None:
+        """The user changes the minimum of a job, as far as its size allows."""
+        if found := self.server.found(ELASTICJOB, name, TEAM):
+            roles, unit = found["spec"]["replicaSpecs"], found["spec"].get("nodeUnit", 1)
+            least = unit * self.chance.randint(1, max(1, roles["worker"]["replicas"] // unit))
+            worker = {**roles["worker"], "minReplicas": least}
+            self.change_job(name, replicaSpecs={**roles, "worker": worker})
+
     def plan(self, name: str, replicas: int, manual: bool) -> None:
         metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
         sizes = {"worker": {"replicas": replicas}}
