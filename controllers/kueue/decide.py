@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment, number
-from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, number_of
+from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, lower, number_of
 from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market, usage
 from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
@@ -300,7 +300,7 @@ def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
     value = base.spec.priority if value is None else value
     for each in seen.slices:
         needed = each.metadata.name in seen.needed
-        own, note = (value or 0) - (not needed), "the minimum" if needed else None
+        own, note = ((value or 0), "the minimum") if needed else (lower(value), None)
         change: Manifest = {} if each.spec.priority in (None, own) else {"spec": {"priority": own}}
         if each.metadata.annotations.get(NEEDED) != note:
             change |= {"metadata": {"annotations": {NEEDED: note}}}

@@ -34,6 +34,8 @@ SLICE: Final = "elasticjob.dlrover/slice"
 """On Workloads: the role of which it holds nodes beyond the minimum."""
 CLASS: Final = "WorkloadPriorityClass"
 """The kind of classes that may change while a Workload holds quota; a PriorityClass is its pods'."""
+LOWEST: Final = -(2**31)
+"""The lowest priority that there is."""
 MOST_SLICES: Final = 32
 """Of a role, where each of them has one nodeUnit; a larger role has larger ones."""
 _PLACED: Final = (
@@ -187,8 +189,8 @@ class Demand:
 
         `where`: the labels of the machines among which they must be, since others of the role are.
         """
-        lower, sets = (priority or 0) - 1, [role.pod_set(count, where)]
-        made = self._workload(self.slice(role.name, number), sets, lower, with_class=False)
+        sets = [role.pod_set(count, where)]
+        made = self._workload(self.slice(role.name, number), sets, lower(priority), with_class=False)
         made["metadata"]["labels"][SLICE] = role.name
         return made
 
@@ -237,6 +239,11 @@ def domains(
 def for_kueue(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations of a job that its Workloads have as well."""
     return {k: v for k, v in annotations.items() if k == GATED_BY or k.startswith(PROVISIONING)}
+
+
+def lower(priority: int | None) -> int:
+    """Return the priority of slices beside a base with this one: one lower, where there is a lower one."""
+    return max((priority or 0) - 1, LOWEST)
 
 
 def is_slice(workload: Workload) -> bool:

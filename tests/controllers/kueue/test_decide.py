@@ -15,7 +15,7 @@ from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
-from elasticjob.controllers.kueue.demand import Demand, domains
+from elasticjob.controllers.kueue.demand import LOWEST, Demand, domains
 from elasticjob.controllers.kueue.grant import places_of
 from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
@@ -381,6 +381,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             "all of it is idle",
             seen(demand(3), admitted(true=READY), lives=RUNS),
             ["+slice 1 1 -1", "+slice 2 1 -1"],
+        ),
+        (
+            "nothing is less important than the job",
+            seen(demand(2), admitted(true=READY, priority=LOWEST), lives=RUNS, priority=LOWEST),
+            [f"+slice 1 1 {LOWEST}"],
         ),
         (
             "some of it is idle",
