@@ -120,7 +120,7 @@ class Server:
             return _problem(404, "unknown-verb", "No such verb", f"brain/{verb} is not one of {known}")
         try:
             given: Any = msgspec.json.decode(await request.read(), type=asked)
-        except UNREADABLE as error:
+        except (*UNREADABLE, ConnectionError) as error:  # or who asks has gone in the midst of it
             return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         if not self._access.is_master_of(given.job.uid, request.headers.get("Authorization", "")):
             detail = (

@@ -193,7 +193,7 @@ class Server:
         """Carry out a call that writes, once for all equal calls that wait for it."""
         name = "failed" if request.path.endswith("/failed") else request.method.lower()
         verb = VERBS[name]
-        question = verb.question(await request.read(), self._service.options.limits)
+        question = verb.question(await _read(request), self._service.options.limits)
         digest, key = digest_of(name, question.asked), key_of(request.headers)
         asked = question.asked
         caller = await self._service.caller(asked.namespace, asked.caller, _token(request))
@@ -315,6 +315,13 @@ async def _deliver(request: web.Request, response: web.Response) -> bool:
     except (ConnectionError, ClientConnectionError):
         return False
     return request.transport is not None and not request.transport.is_closing()
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except ConnectionError as error:  # who asks, not the cluster
+        raise web.RequestPayloadError(str(error)) from error
 
 
 async def _not_implemented(request: web.Request) -> Answer:

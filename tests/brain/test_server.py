@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -134,6 +135,22 @@ async def test_who_is_refused(site: Site) -> None:
     await site.ask(AskSizes(job=JOB, stage=Stage.CREATE))
     counts = {("other", "404"): 1, ("sizes", "200"): 1, ("sizes", "400"): 1, ("sizes", "401"): 4}
     assert requests(site) == counts | {("read", "404"): 2}
+
+
+async def test_who_goes_in_the_midst_of_a_body_is_no_error_of_brain(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = site.address.split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    start = b"POST /v1/brain/sizes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1d0\r\nhalf"
+    writer.write(start)
+    await writer.drain()
+    await site.get("/v1/no")  # the start has been read by then
+    writer.close()
+    async with asyncio.timeout(20):
+        while ("sizes", "400") not in requests(site):  # noqa: ASYNC110 - a counter tells nobody
+            await asyncio.sleep(0)
+    assert not caplog.records
 
 
 def requests(site: Site) -> dict[tuple[str, str], float]:
