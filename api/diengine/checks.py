@@ -23,7 +23,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     port_problems,
     repeated_containers,
 )
-from elasticjob.api.v1alpha1.kueue import queue_stays
+from elasticjob.api.v1alpha1.kueue import queue_stays, unreadable_limit
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -41,6 +41,7 @@ def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
         return []
     begun = old is not None and old.status.phase is not None and not old.status.phase.finished
     moved = list(queue_stays(old, new, old.status.conditions, AFTER_ITS_START)) if old and begun else []
+    moved += unreadable_limit(old, new)
     if old is not None and new.spec == old.spec:
         return moved
     volumes = {each["name"] for each in new.spec.volumes if isinstance(each.get("name"), str)}

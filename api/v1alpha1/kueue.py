@@ -65,11 +65,24 @@ def queue_stays(
         labelled = old.metadata.labels.get(QUEUE_NAME) != new.metadata.labels.get(QUEUE_NAME)
         path = f"metadata.labels[{QUEUE_NAME}]" if labelled else "spec.runPolicy.scheduling.queue"
         yield Problem(path, f"the queue cannot change from {before!r} to {now!r} {way_out}")
+    if not now:
+        return
     had, has = (each.metadata.labels.get(PRIORITY_CLASS, "") for each in (old, new))
-    if now and bool(had) != bool(has) and not waits:
+    if (had and not has) or (has and not had and not waits):
         word = "added" if has else "taken away"
         path = f"metadata.labels[{PRIORITY_CLASS}]"
         yield Problem(path, f"no class can be {word} {way_out}; another one may take its place at any time")
+    had, has = (each.metadata.labels.get(MAX_EXEC_TIME, "") for each in (old, new))
+    if had != has and not waits:
+        yield Problem(f"metadata.labels[{MAX_EXEC_TIME}]", f"it cannot change {way_out}")
+
+
+def unreadable_limit(old: CustomResource | None, new: CustomResource) -> Iterator[Problem]:
+    """A limit of seconds is a number; a job that an earlier release accepted keeps what it has."""
+    before, now = (each.metadata.labels.get(MAX_EXEC_TIME) if each else None for each in (old, new))
+    if now is not None and now != before and longest_run(new.metadata.labels) is None:
+        message = f"{now!r} is no number of seconds: write one from 1 to 999999999"
+        yield Problem(f"metadata.labels[{MAX_EXEC_TIME}]", message)
 
 
 def longest_run(labels: Mapping[str, str]) -> int | None:

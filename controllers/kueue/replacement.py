@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from elasticjob.api.resources import pod_requests
-from elasticjob.controllers.kueue.demand import FORM, Demand, is_slice
+from elasticjob.controllers.kueue.demand import CLASS, FORM, Demand, is_slice
 from elasticjob.controllers.kueue.quota import Market, needs
 from elasticjob.controllers.kueue.workload import JOB_UID, PodSet, Workload
 
@@ -49,14 +49,27 @@ class Holdings:
         exact = next((each for each in self.every if each.metadata.name == self.demand.base), None)
         if self.demand.prebuilt or (exact is not None and exact.reserved and exact in self._mine):
             return exact
-        held = (e for e in self._mine if e.reserved and not is_slice(e) and self._has_the_form(e))
-        return next(held, None if exact in self.beside else exact)
+        mine = [each for each in self._mine if not is_slice(each) and self._has_the_form(each)]
+        held = next((each for each in mine if each.reserved), None if exact in self.beside else exact)
+        return held or next((each for each in mine if self._is_of_another_class(each)), None)
 
     @cached_property
     def slices(self) -> tuple[Workload, ...]:
         """The Workloads of nodes beyond the minimum."""
         uid = self.demand.uid
         return tuple(e for e in self._mine if is_slice(e) and e.metadata.labels.get(JOB_UID) == uid)
+
+    def _is_of_another_class(self, workload: Workload) -> bool:
+        """Whether a Workload is for what is asked for, but for its class: it keeps its place in the queue."""
+        (kind, _), ref = self.demand.priority_class, workload.spec.priority_class_ref
+        held, asked = workload.spec.pod_sets, self.demand.least
+        return (
+            ref is not None
+            and kind == ref.kind == CLASS
+            and FORM in workload.metadata.annotations
+            and [(each.name, each.count) for each in held] == [(each.name, each.count) for each in asked]
+            and needs(held) == needs(asked)
+        )
 
     def _has_the_form(self, workload: Workload) -> bool:
         about = workload.metadata

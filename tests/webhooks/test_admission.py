@@ -14,7 +14,7 @@ from elasticjob.api.diengine.checks import AFTER_ITS_START
 from elasticjob.api.v1alpha1.checks.advice import QUEUES
 from elasticjob.api.v1alpha1.checks.changes import WHILE_IT_RUNS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Gang
-from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUEUE_NAME
+from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, PRIORITY_CLASS, QUEUE_NAME
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
@@ -121,6 +121,34 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
         {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
         f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "
         "place at any time",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        QUEUED,
+        {
+            "metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"},
+            "status": {"phase": "Suspended", "conditions": [says("False", "Queued")]},
+        },
+        f"metadata.labels[{PRIORITY_CLASS}]: no class can be taken away {WHILE_IT_RUNS}; another one may take"
+        " its place at any time",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "60"}},
+        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+        f"metadata.labels[{MAX_EXEC_TIME}]: it cannot change {WHILE_IT_RUNS}",
+    ),
+    (
+        elasticjob.WEBHOOK,
+        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "soon"}},
+        None,
+        f"metadata.labels[{MAX_EXEC_TIME}]: 'soon' is no number of seconds: write one from 1 to 999999999",
+    ),
+    (
+        dijob.WEBHOOK,
+        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "0"}},
+        None,
+        f"metadata.labels[{MAX_EXEC_TIME}]: '0' is no number of seconds: write one from 1 to 999999999",
     ),
     (
         dijob.WEBHOOK,
@@ -275,10 +303,6 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
             "spec.suspend: the job is in no queue until this is false: "
             "Kueue does not change it, as it does for its own kinds"
         ],
-    ),
-    (
-        {"metadata/labels": {NAMED: "a", LONGEST: "1h"}},
-        [f"metadata.labels[{LONGEST}]: this has no effect: write a number of seconds, at least 1"],
     ),
     (
         {"metadata/labels": {LONGEST: "3600"}},

@@ -8,7 +8,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Gang, OptimizeMode
 from elasticjob.api.v1alpha1.keeping import loss
-from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, longest_run, queue_of
+from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, queue_of
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.problem import Problem
 
@@ -70,12 +70,8 @@ def kueue_is_asked_for(job: ElasticJob) -> Iterator[Problem]:
             "the job is in no queue until this is false: "
             "Kueue does not change it, as it does for its own kinds",
         )
-    if MAX_EXEC_TIME not in labels:
-        return
-    path = f"metadata.labels[{MAX_EXEC_TIME}]"
-    if longest_run(labels) is None:
-        yield Problem(path, "this has no effect: write a number of seconds, at least 1")
-    elif not queue:
+    if MAX_EXEC_TIME in labels and not queue:
+        path = f"metadata.labels[{MAX_EXEC_TIME}]"
         yield Problem(path, "this has no effect without a queue: write runPolicy.activeDeadlineSeconds")
 
 

@@ -42,6 +42,7 @@ from elasticjob.api.v1alpha1.elasticjob import (
     SuccessPolicy,
 )
 from elasticjob.api.v1alpha1.gangs import ANY, OFFERS, PRIORITIES, needs
+from elasticjob.api.v1alpha1.kueue import unreadable_limit
 from elasticjob.api.v1alpha1.older import OLDER_ROLES, command_words, older_container
 from elasticjob.api.v1alpha1.priorities import is_share
 from elasticjob.kube.objects.problem import Problem
@@ -59,7 +60,7 @@ def problems(new: ElasticJob, old: ElasticJob | None = None) -> list[Problem]:
     """
     if old is not None and new.metadata.deletion_timestamp is not None:
         return []
-    moved = list(the_queue_stays(old, new)) if old is not None else []
+    moved = [*(the_queue_stays(old, new) if old is not None else ()), *unreadable_limit(old, new)]
     if old is not None and new.spec == old.spec:
         return moved
     misshapen = list(islice(templates_have_their_shape(new), MOST_PROBLEMS))

@@ -15,7 +15,7 @@ from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
-from elasticjob.controllers.kueue.demand import LOWEST, Demand, domains
+from elasticjob.controllers.kueue.demand import FORM, LOWEST, Demand, domains
 from elasticjob.controllers.kueue.grant import places_of
 from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
@@ -58,7 +58,7 @@ def seen(
 
 
 BASES = {demand(3, least, **more).base for least, more in ((1, {}), (2, {}), (2, {"unit": 2}))}
-BASES.add(demand(priority_class=("WorkloadPriorityClass", "high")).base)
+BASES.update(demand(priority_class=("WorkloadPriorityClass", name)).base for name in ("low", "high"))
 
 
 def short(name: str) -> str:
@@ -113,6 +113,13 @@ def held(gates: str) -> Demand:
     return demand(notes={GATED_BY: gates})
 
 
+REQUEUED_ONE = workload(
+    demand(priority_class=("WorkloadPriorityClass", "low")).base,
+    annotations={FORM: IMPORTANT.form},
+    slice_=False,
+    priorityClassRef={"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "low"},
+    priority=1,
+)
 RUNS = (with_pod(BASE),)
 BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
@@ -218,6 +225,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             seen(IMPORTANT, classed("low", 1), admitted(ONE, priority=0), priority=9),
             ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"],
         ),
+        (
+            "another class while it waits",
+            seen(IMPORTANT, REQUEUED_ONE, priority=9),
+            ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}"],
+        ),
         ("the same one", seen(IMPORTANT, classed("high", 9), admitted(ONE, priority=8), priority=9), []),
         (
             "the minimum was raised to what runs",
@@ -255,6 +267,7 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("with a priority", seen(demand(), priority=5), ["+base 1 5"]),
         ("suspended by its user", seen(demand(suspended=True)), []),
         ("with a priority that there is not", seen(demand(), unknown_class="PriorityClass x"), []),
+        ("it waits with another class", seen(IMPORTANT, REQUEUED_ONE, priority=9), []),
         ("finished by somebody", seen(demand(), admitted(true={"Finished": "x"})), ["base let go", "-base"]),
     ],
     rules.return_the_quota_of_an_evicted_base: [
