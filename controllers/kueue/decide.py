@@ -107,9 +107,12 @@ class Seen:
 
     def _larger(self, demand: Demand, workload: Workload) -> Manifest | None:
         if not is_slice(workload):
-            sets = [role.pods(role.least - self._needed[role.name]) for role in demand.roles]
-            least = [each for each in sets if each.count > 0]
-            return None if covers(workload, least) else demand.base_workload(self.priority, self._needed)
+            counts = {
+                role.name: max(role.least - self._needed[role.name], workload.count(role.name))
+                for role in demand.roles
+            }
+            sets = [role.pods(counts[role.name]) for role in demand.roles if counts[role.name]]
+            return None if covers(workload, sets) else demand.base_workload(self.priority, counts)
         role = next((each for each in demand.roles if workload.count(each.name)), None)
         if role is None or covers(workload, [role.pods(workload.count(role.name))]):
             return None

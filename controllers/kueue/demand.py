@@ -165,13 +165,10 @@ class Demand:
         """The pods of what runs at least."""
         return tuple(each.pods(each.least) for each in self.roles if each.least)
 
-    def base_workload(self, priority: int | None, beside: Mapping[str, int] | None = None) -> Manifest:
-        """Return the Workload of what runs at least, with the value of its priority class.
-
-        `beside`: nodes of roles that run in slices already, and are among those.
-        """
-        counts = [(role, role.least - (beside or {}).get(role.name, 0)) for role in self.roles]
-        sets = [role.pod_set(count) for role, count in counts if count > 0]
+    def base_workload(self, priority: int | None, counts: Mapping[str, int] | None = None) -> Manifest:
+        """Return the Workload of what runs at least, or of so many of each role, with its priority."""
+        found = [(role, role.least if counts is None else counts[role.name]) for role in self.roles]
+        sets = [role.pod_set(count) for role, count in found if count]
         made = self._workload(self.base, sets, priority, with_class=True)
         made["metadata"]["annotations"] |= {FORM: self.form}
         made["spec"] |= {} if self.longest is None else {"maximumExecutionTimeSeconds": self.longest}

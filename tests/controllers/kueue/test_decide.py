@@ -368,6 +368,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
             seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),
             [f"+{DOUBLED.base} 1", "+slice 1 1 -1"],
         ),
+        (
+            "pods of a base that is for more than the minimum by now",
+            seen(DOUBLED, admitted(PAIR.base, 2), lives=RUNS),
+            [f"+{DOUBLED.base} 2"],
+        ),
         ("not slices, where others wait", seen(DOUBLED, admitted(), admitted(ONE), crowded=True), ONLY_BASE),
         ("nor soon after", seen(DOUBLED, HELD_BACK, admitted(ONE), lives=BOTH), ONLY_BASE),
         ("it has admission checks", seen(PAIR, WITH_CHECKS, lives=RUNS), []),

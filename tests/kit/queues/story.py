@@ -13,7 +13,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, REPLACES, WORKLOAD
+from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, NEEDED, REPLACES, WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from tests.kit.queues.kueue import Mode, order
@@ -276,7 +276,7 @@ def _could(world: World, workload: Manifest) -> bool:
 def _fits(world: World, workload: Manifest, *, with_slices: bool = False) -> bool:
     """Whether a Workload would be admitted now, or if slices were given back."""
     every = world.kueue.counted()
-    kept = [e for e in every if not (with_slices and SLICE in e["metadata"].get("labels", {}))]
+    kept = [e for e in every if not (with_slices and _is_surplus(e))]
     return world.kueue.plan(workload, world.kueue.market(kept), []).mode is Mode.FIT
 
 
@@ -301,6 +301,11 @@ def _beside(world: World, name: str) -> list[tuple[Manifest, Manifest]]:
     }
     waits = ((each, mine[old[n]]) for n, each in mine.items() if old[n] in mine and not holds(each))
     return [(each, replaced) for each, replaced in waits if holds(replaced)]
+
+
+def _is_surplus(workload: Manifest) -> bool:
+    about = workload["metadata"]
+    return SLICE in about.get("labels", {}) and NEEDED not in about.get("annotations", {})
 
 
 def _workers(workload: Manifest) -> tuple[int, Any]:
