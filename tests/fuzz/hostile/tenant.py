@@ -172,9 +172,8 @@ async def claim(tenant: Tenant, chance: Random) -> str:
     job, said = rubbish.job(chance), {"elasticjob.dlrover/user": "quiet"}
     job["metadata"] |= {"annotations": said, "labels": {**said, "kueue.x-k8s.io/queue-name": "lab"}}
     amounts = {"resources": {"requests": {"cpu": chance.choice(("1", "100k"))}}}
-    job["spec"]["replicaSpecs"]["worker"]["template"] = {
-        "spec": {"containers": [{**rubbish.SLEEP, **amounts}]}
-    }
+    template = {"spec": {"containers": [{**rubbish.SLEEP, **amounts}]}}
+    job["spec"] = {**job["spec"], "replicaSpecs": {"worker": {"replicas": 1, "template": template}}}
     return await tenant.make(ELASTICJOB, job)
 
 
