@@ -14,7 +14,7 @@ from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import Terms, decide
-from elasticjob.controllers.dijob.seen import Seen, outcome
+from elasticjob.controllers.dijob.seen import Seen, keys_of, outcome
 from elasticjob.controllers.dijob.status import status_of, step
 from elasticjob.controllers.passes.plan import Action, Create, Delete
 from elasticjob.kube.errors import Invalid
@@ -205,6 +205,11 @@ def test_on_success_what_was_active_has_succeeded_and_stays_counted() -> None:
 of_a_site = pytest.mark.asyncio(loop_scope="module")
 ENDS: Manifest = changed(TEMPLATE, {"spec/containers/0/command": ["python", "-c", "raise SystemExit(0)"]})
 FAILS: Manifest = changed(TEMPLATE, {"spec/containers/0/command": ["python", "-c", "raise SystemExit(3)"]})
+
+
+def test_a_pod_whose_label_names_another_job_is_of_its_controllers() -> None:
+    given = pod(labels={"dijob-name": "another"})
+    assert list(keys_of(given)) == [dijob().key]
 
 
 async def made(site: Site, **changes: Any) -> None:
