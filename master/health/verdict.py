@@ -202,10 +202,12 @@ def _done(job: Job) -> int:
 
 
 def _possible(job: Job, spent: int) -> int:
-    """Return how many nodes can still take part: those that are replaced when lost, else the live ones."""
-    if job.spec.replicas is not None:
-        return max(0, job.spec.replicas - spent)
-    return job.nodes.count(lambda kind: kind.alive)
+    """Return how many nodes can still take part: those that are replaced when lost, and the live ones.
+
+    These are more after a plan for more, or where a spent one is not wanted any more.
+    """
+    alive = job.nodes.count(lambda kind: kind.alive and kind.role in job.spec.roles)
+    return alive if job.spec.replicas is None else max(alive, job.spec.replicas - spent)
 
 
 def _why_missing(job: Job) -> str:
