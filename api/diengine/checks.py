@@ -22,6 +22,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     mounts_without_volume,
     port_problems,
     repeated_containers,
+    unknown_resources,
 )
 from elasticjob.api.v1alpha1.kueue import queue_stays, unreadable_limit
 from elasticjob.kube.objects.kinds import Manifest
@@ -72,6 +73,7 @@ def template_problems(path: str, template: Manifest, volumes: Set[str] = frozens
             yield from container_problems(here, container, image_is_known=False)
             yield from image_problems(f"{here}.image", container.get("image") or "")
             yield from port_problems(f"{here}.ports", container)
+            yield from unknown_resources(f"{here}.resources", container)
             yield from _too_many_gpus(f"{here}.resources", container)
     yield from repeated_containers(f"{path}.spec", pod)
     own = [*(pod.get("volumes") or ()), *({"name": name} for name in volumes)]

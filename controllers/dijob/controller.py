@@ -17,6 +17,7 @@ from elasticjob.controllers.kueue.admission import Admission, queued
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.plan import NAME_TAKEN, Note
 from elasticjob.controllers.passes.triggers import job_of, those_of
 from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
@@ -56,7 +57,10 @@ class DIJobReconciler:
         plan = await self.applier.attempt(seen.job, decide(seen, terms), refused=NOT_CREATED)
         for note in plan.details if not plan.actions else ():
             self.applier.tell(seen.job, note)
-        status = status_of(seen, step(seen), self.now())
+        taken = plan.sentence if plan.reason == NAME_TAKEN else ""
+        status = status_of(seen, step(seen), self.now(), taken)
+        if taken and status.conditions != seen.job.status.conditions:
+            self.applier.tell(seen.job, Note(NAME_TAKEN, taken, warning=True))
         await self.applier.write_status(DIJOB, seen.job, status.manifest(), seen.job.status.manifest())
         self.phases.show(key, status.phase)
         return Result.again(plan.again_by(self.upkeep.due_in(key, self.now())).again_in)

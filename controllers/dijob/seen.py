@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elasticjob.api.diengine import names, pods
-from elasticjob.api.diengine.dijob import DIJob
+from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import CONTAINER, Role
 from elasticjob.controllers.kueue.admission import Admission
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.parts.owners import is_part
+from elasticjob.controllers.parts.owners import controller_name, is_part
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import ContainerStatus, Pod, Service
@@ -104,10 +104,11 @@ def stays_for_its_logs(pod: Pod) -> bool:
     )
 
 
-def keys_of(labelled: Pod | Service) -> Iterable[Key]:
-    """Return the job that an object's label names."""
-    job = labelled.metadata.labels.get(names.LABEL_JOB, "")
-    return [Key(labelled.metadata.namespace, job)] if job else []
+def keys_of(made: Pod | Service) -> Iterable[Key]:
+    """Return the job that controls an object, or else that its label names: anybody may edit labels."""
+    about = made.metadata
+    job = controller_name(about, DIJOB) or about.labels.get(names.LABEL_JOB, "")
+    return [Key(about.namespace, job)] if job else []
 
 
 def _age(pod: Pod) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from elasticjob.api.diengine.dijob import DIJob, DIJobCondition, DIJobPhase, DIJ
 from elasticjob.api.diengine.names import STATUS_KEYS, Role
 from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.dijob.seen import Seen, outcome
+from elasticjob.controllers.passes.plan import NAME_TAKEN
 from elasticjob.kube.objects.conditions import FALSE, TRUE, shortened
 
 
@@ -48,8 +49,11 @@ def step(seen: Seen) -> Step | None:
     return _entered(job, DIJobPhase.CREATED, "the job is created") if phase is None else None
 
 
-def status_of(seen: Seen, entered: Step | None, now: datetime) -> DIJobStatus:
-    """Return the status of a job that enters a phase, or stays in its own."""
+def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") -> DIJobStatus:
+    """Return the status of a job that enters a phase, or stays in its own.
+
+    `taken` says that a name of its is another's, in a sentence, or is "".
+    """
     before = seen.job.status
     phase = entered.phase if entered else before.phase
     counts = counted(seen)
@@ -70,7 +74,7 @@ def status_of(seen: Seen, entered: Step | None, now: datetime) -> DIJobStatus:
             )
             conditions = _set(conditions, ended, seen.job, now)
     if not (phase is not None and phase.finished):
-        conditions = _with_queue(conditions, seen, now)
+        conditions = _with_names(_with_queue(conditions, seen, now), seen, now, taken)
     return DIJobStatus(phase=phase, conditions=conditions, replica_status=counts)
 
 
@@ -82,9 +86,32 @@ def _with_queue(conditions: list[DIJobCondition], seen: Seen, now: datetime) -> 
     found = DIJobCondition(
         type=ADMITTED, status=status, reason=seen.grant.reason or "Refused", message=message
     )
-    before = next((each for each in conditions if each.type == ADMITTED), None)
-    if before is not None and before.message != message:  # the same reason, said anew
-        moved = before.model_copy(update={"message": message, "last_update_time": now.replace(microsecond=0)})
+    return _said_anew(conditions, found, seen, now)
+
+
+def _with_names(
+    conditions: list[DIJobCondition], seen: Seen, now: datetime, taken: str
+) -> list[DIJobCondition]:
+    """The conditions, of which Created is False as long as a name of the job is another's."""
+    type_ = DIJobPhase.CREATED.value
+    if taken:
+        found = DIJobCondition(type=type_, status=FALSE, reason=NAME_TAKEN, message=shortened(taken))
+        return _said_anew(conditions, found, seen, now)
+    if not any(each.type == type_ and each.reason == NAME_TAKEN for each in conditions):
+        return conditions
+    _, reason, message = _entered(seen.job, DIJobPhase.CREATED, "the job is created")
+    found = DIJobCondition(type=type_, status=TRUE, reason=reason, message=message)
+    return _set(conditions, found, seen.job, now)
+
+
+def _said_anew(
+    conditions: list[DIJobCondition], found: DIJobCondition, seen: Seen, now: datetime
+) -> list[DIJobCondition]:
+    """The conditions with `found`, also where it only says the same in other words."""
+    before = next((each for each in conditions if each.type == found.type), None)
+    if before is not None and before.message != found.message:
+        about = {"message": found.message, "last_update_time": now.replace(microsecond=0)}
+        moved = before.model_copy(update=about)
         conditions = [moved if each is before else each for each in conditions]
     return _set(conditions, found, seen.job, now)
 

@@ -84,6 +84,7 @@ BEGINNINGS: Final = frozenset({ADDRESS_ASKED, JOB_CREATED})
 """Reasons of plans that are followed by another pass."""
 AT_ONCE: Final = timedelta(milliseconds=10)
 """When a pass is repeated that only began: as soon as the caches show what it wrote."""
+LEADS: Final = "successPolicy ChiefOrWorker0"
 AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 """Roles whose end is not the training's end."""
 
@@ -176,7 +177,10 @@ def fail_by_the_failure_policy(seen: Seen, now: datetime) -> Plan | None:
 
 
 def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
-    """A job fails beyond its backoffLimit, or when nodes that are lost for good leave too few of a role."""
+    """A job fails beyond its backoffLimit, or when nodes that are lost for good leave too few of a role.
+
+    So it does when the node whose success would be the job's is lost for good.
+    """
     limit = seen.job.spec.run_policy.backoff_limit
     total = sum(node.charged(seen.policy(node.role)) for node in seen.wanted)
     if limit is not None and total > limit:
@@ -184,6 +188,9 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
         return _end(Outcome(False, "BackoffLimitExceeded", message))
     for role in seen.sizes:
         spent = [node for node in seen.wanted if node.role == role and seen.is_spent(node)]
+        if any(_leads(seen, node) for node in spent):
+            reason, why = _why_spent(seen, spent[0])
+            return _end(Outcome(False, reason, f"{why}; its success would be the job's ({LEADS})"))
         if spent and seen.sizes[role] - len(spent) < _fewest(seen, role):
             return _end(Outcome(False, *_why_spent(seen, spent[0])))
     return None
@@ -198,9 +205,9 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     """
     if seen.job.spec.suspend:
         return None
-    leader = next((node for node in seen.wanted if (node.role, node.index) == seen.job.spec.leader), None)
+    leader = next((node for node in seen.wanted if _leads(seen, node)), None)
     if leader is not None and leader.succeeded and not seen.job.spec.needs_master:
-        message = f"{leader.role} {leader.index} has succeeded (successPolicy ChiefOrWorker0)"
+        message = f"{leader.role} {leader.index} has succeeded ({LEADS})"
         return _end(Outcome(True, "PodsSucceeded", message))
     since = _all_ended_at(seen, now)
     if since is None or (seen.job.spec.needs_master and now < after(since, VERDICT)):
@@ -472,6 +479,11 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 
 def _has_an_address(lives: Iterable[Life]) -> bool:
     return any(life.addressed and life.alive for life in lives)
+
+
+def _leads(seen: Seen, node: Node) -> bool:
+    """Whether the success of a node is the job's, whoever else goes on."""
+    return (node.role, node.index) == seen.job.spec.leader
 
 
 def _training(seen: Seen) -> list[Node]:

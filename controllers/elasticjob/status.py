@@ -338,8 +338,15 @@ def _role(picture: Picture, role: str) -> ReplicaStatus:
         pending=sum(life.alive and not life.running and not life.terminating for life in latest),
         active=sum(life.running for life in latest),
         succeeded=max(before.succeeded, sum(node.succeeded for node in nodes)),
-        failed=max(before.failed, sum(picture.seen.is_spent(node) for node in nodes)),
+        failed=max(before.failed, sum(_has_failed(picture, node) for node in nodes)),
     )
+
+
+def _has_failed(picture: Picture, node: Node) -> bool:
+    """Whether a node failed, and no pod follows: none may, or the job ends now."""
+    end = node.latest.ended if node.latest and not node.latest.terminating else None
+    ends_with_it = picture.plan.outcome is not None and end is not None and end.consequence.counts
+    return picture.seen.is_spent(node) or ends_with_it
 
 
 def _restarts(picture: Picture) -> int:

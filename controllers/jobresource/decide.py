@@ -29,7 +29,7 @@ from elasticjob.controllers.nodes.relaunch import Life, Node, Place, Policy, Sta
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
 from elasticjob.controllers.passes import rules
-from elasticjob.controllers.passes.conclusions import FAILED, is_over
+from elasticjob.controllers.passes.conclusions import FAILED, SUSPENDED, is_over
 from elasticjob.controllers.passes.plan import (
     LATER,
     NAME_TAKEN,
@@ -79,7 +79,7 @@ BLOCKED: Final = frozenset(
     {
         "JobNotFound",
         "ManagedByOther",
-        "Suspended",
+        SUSPENDED,
         "WaitingForMaster",
         "Deleting",
         FINISHED,
@@ -216,10 +216,16 @@ def decide(seen: Seen, now: datetime) -> Plan:
 
 
 def _facts_first(seen: Seen, plan: Plan, now: datetime) -> Plan:
-    """Return the plan; what only the last pods of nodes show, and it deletes, is written before."""
+    """Return the plan; what only the last pods of nodes show, and it deletes, is written before.
+
+    So is that nodes which are scaled away have no past: they may be back before the next status.
+    """
     lasts = (node.latest for node in seen.wanted.values())
     shown = {life.uid for life in lasts if life and not life.alive}
-    if not any(isinstance(action, Delete) and action.uid in shown for action in plan.actions):
+    away = plan.reason in (CONVERGING, SUSPENDED) and any(
+        each.has_past and place not in seen.wanted for place, each in seen.nodes.items()
+    )
+    if not away and not any(isinstance(each, Delete) and each.uid in shown for each in plan.actions):
         return plan
     about, old = seen.resource.metadata, seen.resource.status
     status = with_facts(old, seen.wanted.values(), seen.policy, now)
@@ -298,10 +304,12 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.resource.spec.suspend:
         return None
+    past = (life for life in seen.lives if (life.role, life.index) not in seen.wanted)  # it goes, too
     going = [life for life in seen.lives if life.to_be_freed]
+    going += [life for life in past if life.over and not life.terminating]
     verdict = seen.job is not None and not seen.job.spec.needs_master
     deletions = (deletion(life, as_seen=verdict) for life in going)
-    return Plan("Suspended", "the job is suspended", groups=group(deletions), quiet=True)  # the job tells it
+    return Plan(SUSPENDED, "the job is suspended", groups=group(deletions), quiet=True)  # the job tells it
 
 
 def make_no_pods_beside_those_of_another_template(seen: Seen, now: datetime) -> Plan | None:
@@ -522,10 +530,14 @@ def _housekeeping(seen: Seen, node: Node) -> Iterator[Step]:
 
 
 def _let_go(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
-    """A surplus node is deleted with its grace period, once nothing depends on it."""
+    """A surplus node is deleted with its grace period, once nothing depends on it.
+
+    So are its pods that have ended: what is scaled away takes its past with it. That of a standby says that
+    no other is made.
+    """
     for life in node.lives:
-        goes_on = life.alive or (life.lingers and not life.lost)
-        if not goes_on or life.terminating or not _may_leave(seen, life):
+        stays = life.lost or (life.over and life.stands_in is not None)
+        if stays or life.terminating or not _may_leave(seen, life):
             continue
         if seen.lacks(node.role) and not _is_taken_back(seen, life):
             continue

@@ -227,6 +227,11 @@ class Node:
         return self.completed or (self.latest is not None and self.latest.succeeded)
 
     @property
+    def has_past(self) -> bool:
+        """Whether the owner's status has a fact of it."""
+        return bool(self.remembered or self.relaunch or self.completed or self.failed)
+
+    @property
     def restarts(self) -> int:
         """Restarts that used the budget, the end of the latest life included."""
         return max(self.remembered, self.latest.restarts if self.latest else 0)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -77,21 +78,31 @@ def is_part(metadata: ObjectMeta, owner: CustomResource) -> bool:
     return controller_uid(metadata) == whose.uid and metadata.namespace == whose.namespace
 
 
-def controller_name(metadata: ObjectMeta) -> str:
-    """Return the name of the object's controller if that is one of ours, "" otherwise."""
-    owner = controller_of(metadata)
+def controller_name(metadata: ObjectMeta, *kinds: Kind[Any]) -> str:
+    """Return the name of the object's controller if that is of `kinds` (ours by default), else ""."""
+    owner = controller_of(metadata, *kinds)
     return owner.name if owner else ""
 
 
-def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
-    """Return the reference to the object's controller if that is one of ours."""
-    ours = (owner for owner in metadata.owner_references if owner.controller and kind_named(owner))
+def job_name(metadata: ObjectMeta) -> str:
+    """Return the name of the job that an object belongs to, "" without one.
+
+    The owner reference says it, since anybody may edit labels; the label says it where there is none.
+    """
+    return controller_name(metadata) or metadata.labels.get(LABEL_JOB, "")
+
+
+def controller_of(metadata: ObjectMeta, *kinds: Kind[Any]) -> OwnerReference | None:
+    """Return the reference to the object's controller if that is of `kinds` (ours by default)."""
+    ours = (owner for owner in metadata.owner_references if owner.controller and kind_named(owner, *kinds))
     return next(ours, None)
 
 
-def kind_named(owner: OwnerReference | Owner) -> Kind[Any] | None:
-    """Return the kind that a reference names, if it is one of ours."""
-    named = (kind for kind in _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name))
+def kind_named(owner: OwnerReference | Owner, *kinds: Kind[Any]) -> Kind[Any] | None:
+    """Return the kind that a reference names, if it is of `kinds` (ours by default)."""
+    named = (
+        kind for kind in kinds or _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name)
+    )
     return next(named, None)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER, MASTER_PORT
-from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import by_age
@@ -20,7 +19,7 @@ from elasticjob.controllers.nodes.machines import Largest, largest, stays
 from elasticjob.controllers.nodes.out_of_memory import limit_of
 from elasticjob.controllers.nodes.relaunch import Life, life_of
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.owners import controller_uid, kind_named, owner_of
+from elasticjob.controllers.parts.owners import controller_uid, job_name, kind_named, owner_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
@@ -34,8 +33,8 @@ JOB = "job"
 """The index of plans by the job that they are about."""
 MOST_LIVES = 4096
 """Lives that are remembered: pods of large jobs are looked at in pass after pass, and few of them change."""
-LABELLED = "labelled"
-"""The index of pods by the job that their label names."""
+NAMESAKES = "namesakes"
+"""The index of pods by the name of their job, whichever uid its objects have."""
 OWNER = "owner"
 """The index of objects by kind and name of their only owner, whichever uid it has."""
 
@@ -86,7 +85,7 @@ class Caches:
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
-        self.pods.add_index(LABELLED, _job_of_label)
+        self.pods.add_index(NAMESAKES, _job)
         for cache in self._made:
             cache.add_index(OWNER, _owner)
         self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
@@ -96,8 +95,8 @@ class Caches:
         return self._lives_of(self.pods.items_owned_by(uid), now, uid)
 
     def labelled(self, job: Key, now: datetime) -> tuple[Life, ...]:
-        """Return the pods whose label names a job, by name, whoever their controller is."""
-        return self._lives_of(self.pods.items_by_index(LABELLED, str(job)), now)
+        """Return the pods of a job and of its namesakes, by name."""
+        return self._lives_of(self.pods.items_by_index(NAMESAKES, str(job)), now)
 
     def _lives_of(self, pods: Iterable[Item], now: datetime, controller: str = "") -> tuple[Life, ...]:
         known = filter(None, map(self._known, pods))
@@ -232,8 +231,8 @@ def _machine(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def _job_of_label(pod: Pod) -> Iterable[str]:
-    job = pod.metadata.labels.get(LABEL_JOB, "")
+def _job(pod: Pod) -> Iterable[str]:
+    job = job_name(pod.metadata)
     return (str(Key(pod.metadata.namespace, job)),) if job else ()
 
 

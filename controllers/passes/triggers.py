@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import is_silent
@@ -18,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.nodes.drains import Notice, notices
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.owners import controller_name, controller_uid
+from elasticjob.controllers.parts.owners import controller_uid, job_name
 from elasticjob.controllers.passes.conclusions import ENDINGS
 from elasticjob.controllers.passes.observe import MACHINE, Caches
 from elasticjob.kube.cache.cache import Cache
@@ -45,10 +44,10 @@ def settled(least: timedelta, caches: Caches) -> Callable[[Key], timedelta]:
     return lambda key: least + EACH_POD * caches.pods_of(key)
 
 
-def job_of(labelled: Object) -> list[Key]:
-    """Return the job that an object's label names, or else its controller, as a key."""
-    job = labelled.metadata.labels.get(LABEL_JOB, "") or controller_name(labelled.metadata)
-    return [Key(labelled.metadata.namespace, job)] if job else []
+def job_of(made: Object) -> list[Key]:
+    """Return the job that an object belongs to, as a key."""
+    job = job_name(made.metadata)
+    return [Key(made.metadata.namespace, job)] if job else []
 
 
 def job_of_plan(plan: ScalePlan) -> list[Key]:

@@ -325,6 +325,9 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         resource=dict(current.resource) if current else {},
         pends=_pends(current, now),
     )
+    if not listed and seen.failures > job.spec.restart_count:
+        # It is scaled away, and may be added again: the operator keeps the last pod of one that is wanted.
+        seen = seen.but(failures=0, failure="", failed_at=None, failed=False, excluded="")
     if seen != node:
         job = job.put(seen)
     if current and current.uid != node.uid and current.phase not in ENDS and not current.leaving:

@@ -60,6 +60,16 @@ def fail_by_the_failure_policy(job: Job, now: datetime) -> Verdict | None:
     return Verdict(end=End.FAILED, reason="PodFailurePolicy", message=job.fatal, at=now)
 
 
+def fail_when_the_leader_is_lost(job: Job, now: datetime) -> Verdict | None:
+    """The node whose success would be the job's has spent its restarts, whoever else goes on."""
+    leader = job.nodes.get(job.spec.leader)
+    if leader is None or leader.completed or leader.failures <= job.spec.restart_count:
+        return None
+    why = "its success would be the job's (successPolicy ChiefOrWorker0)"
+    message = f"{leader.name}: {leader.failure}; {why}"
+    return Verdict(end=End.FAILED, reason=RESTARTS_SPENT, message=message, at=now)
+
+
 def succeed_when_all_that_are_known_finished(job: Job, now: datetime) -> Verdict | None:
     """Every known node succeeded, although the last world was lost with an earlier master.
 
@@ -154,6 +164,7 @@ def fail_when_nothing_is_computed(job: Job, now: datetime) -> Verdict | None:
 
 RULES: tuple[Rule, ...] = (
     fail_without_the_last_checkpoint,
+    fail_when_the_leader_is_lost,
     succeed_when_all_finished,
     succeed_when_newcomers_alone_are_left,
     succeed_when_all_that_are_known_finished,
@@ -191,10 +202,12 @@ def _done(job: Job) -> int:
 
 
 def _possible(job: Job, spent: int) -> int:
-    """Return how many nodes can still take part: those that are replaced when lost, else the live ones."""
-    if job.spec.replicas is not None:
-        return max(0, job.spec.replicas - spent)
-    return job.nodes.count(lambda kind: kind.alive)
+    """Return how many nodes can still take part: those that are replaced when lost, and the live ones.
+
+    These are more after a plan for more, or where a spent one is not wanted any more.
+    """
+    alive = job.nodes.count(lambda kind: kind.alive and kind.role in job.spec.roles)
+    return alive if job.spec.replicas is None else max(alive, job.spec.replicas - spent)
 
 
 def _why_missing(job: Job) -> str:

@@ -100,6 +100,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (main(resources={"limits": {"cpu": "4x"}}), f"{MAIN}.resources.limits[cpu]", "write 4, 0.5 or 500m"),
     (main(resources={"requests": {"memory": "-1Gi"}}), f"{MAIN}.resources.requests[memory]", "is negative"),
     (main(resources={"requests": {"memory": "500m"}}), f"{MAIN}.resources.requests[memory]", "write 500Mi"),
+    (main(resources={"limits": {"cpus": 4}}), f"{MAIN}.resources.limits[cpus]", "write cpu"),
+    (main(resources={"limits": {"gpu": 1}}), f"{MAIN}.resources.limits[gpu]", f"write {GPU}"),
+    (main(resources={"limits": {"requests.a.b/c": 1}}), f"{MAIN}.resources.limits[requests.a.b/c]", "domain"),
+    ({"spec/resourceLimits": {"cpus": 4}}, "spec.resourceLimits[cpus]", "write cpu"),
+    ({"spec/managedBy": "kueue"}, "spec.managedBy", "a domain and a path, such as example.org/queue"),
+    ({"spec/managedBy": "Kueue.x-k8s.io/a"}, "spec.managedBy", "a domain and a path"),
     (main(resources={"limits": {GPU: "0.5"}}), f"{MAIN}.resources.limits[{GPU}]", "whole number"),
     (
         main(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}),

@@ -24,6 +24,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "spec.replicaResourceSpecs[worker].resource[memory]",
         "write 8Gi",
     ),
+    (
+        {f"{R}/resource": {"cores": 2}},
+        "spec.replicaResourceSpecs[worker].resource[cores]",
+        "write cpu, memory, ephemeral-storage, hugepages-<size>, or one with a domain",
+    ),
     ({"spec/nodes": [{"name": "letters-worker-0"}]}, "spec.nodes[0].name", "write digits-<role>-<index>"),
     (
         {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]},
@@ -67,6 +72,11 @@ def test_accepted() -> None:
     node = {"name": "digits-worker-0-2", "resource": {"cpu": "8", "nvidia.com/gpu": 1}}
     given = {f"{R}/resource": {"cpu": 4, "memory": "8Gi"}, "spec/nodes": [node]}
     assert problems(job_resource(**given)) == []
+
+
+def test_a_resource_that_an_earlier_release_accepted_is_no_obstacle() -> None:
+    old, new = (job_resource(**{f"{R}/resource": {"cpus": 2}, f"{R}/replicas": n}) for n in (1, 2))
+    assert problems(new, old) == []
 
 
 def test_a_request_may_have_the_older_form() -> None:

@@ -25,6 +25,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({R: ABSENT}, {}, "spec", "the plan changes nothing"),
     ({"spec/replicaResourceSpec": {"worker": {"replicas": 2}}}, {}, "spec/replicaResourceSpec", "leave"),
     ({f"{R}/worker/resource": {"cpu": "x"}}, {}, f"{R}[worker].resource[cpu]", "'x' is not a quantity"),
+    ({f"{R}/worker/resource": {"cpus": "2"}}, {}, f"{R}[worker].resource[cpus]", "write cpu"),
+    (
+        {MIGRATE: [{"name": "digits-worker-0", "resource": {"gpu": 2}}]},
+        {},
+        f"{MIGRATE}[0].resource[gpu]",
+        "nvidia",
+    ),
     ({REMOVE: ["letters-worker-0"]}, {}, f"{REMOVE}[0].name", "digits-worker-<index>"),
     ({CREATE: [{"name": "digits-worker"}]}, {}, f"{CREATE}[0].name", "is not a node"),
     ({CREATE: [{"name": "digits-worker-3", "type": "ps"}]}, {}, f"{CREATE}[0].type", "write worker"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Raw, Resources, unit
@@ -27,8 +28,7 @@ LONGEST_PREFIX: Final = 253
 def label_problems(path: str, labels: Mapping[str, str]) -> Iterator[Problem]:
     """Check keys ([prefix/]name) and values as the server does for labels and node selectors."""
     for key, value in labels.items():
-        prefix, slash, name = key.rpartition("/")
-        if not _is_label_name(name) or (slash and not _is_prefix(prefix)):
+        if not is_qualified(key):
             yield Problem(
                 f"{path}[{key}]",
                 f"{key!r} is not a label's key: write letters, digits and inner - _ ., at most "
@@ -40,6 +40,21 @@ def label_problems(path: str, labels: Mapping[str, str]) -> Iterator[Problem]:
                 f"{value!r:.80} is not a label's value: write letters, digits and inner - _ ., at most "
                 f"{LONGEST_NAME}",
             )
+
+
+CONTROLLER_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+
+
+def is_controller(name: str) -> bool:
+    """Whether a name is <domain>/<path>, as managedBy of a Job is."""
+    domain, _, path = name.partition("/")
+    return len(name) <= LONGEST_NAME and _is_prefix(domain) and CONTROLLER_PATH.fullmatch(path) is not None
+
+
+def is_qualified(name: str) -> bool:
+    """Whether a name is [prefix/]name, as labels and resources have."""
+    prefix, slash, last = name.rpartition("/")
+    return _is_label_name(last) and (not slash or _is_prefix(prefix))
 
 
 def _is_label_name(name: str) -> bool:
@@ -77,6 +92,26 @@ def resource_problems(path: str, resource: Mapping[str, Raw]) -> Iterator[Proble
         elif name == "memory" and 0 < amount.value < 1024:
             meant = str(raw).rstrip("m")
             yield Problem(here, f"{raw} is less than 1 KiB of memory: write {meant}Mi, or leave it out")
+
+
+STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+HUGE_PAGES: Final = "hugepages-"
+DEVICES: Final = "nvidia.com/gpu"
+
+
+def resource_name_problems(path: str, names: Iterable[str]) -> Iterator[Problem]:
+    """Check names of resources as the server does in containers: all but the standard ones have a domain."""
+    every = f"{', '.join(STANDARD)}, {HUGE_PAGES}<size>, or one with a domain, such as {DEVICES}"
+    for name in (each for each in names if not _is_resource(each)):
+        near = get_close_matches(name[:LONGEST_NAME].lower(), STANDARD, 1, 0.8)
+        better = DEVICES if name == "gpu" else near[0] if near else every
+        yield Problem(f"{path}[{name}]", f"{name!r:.80} is not a resource of containers: write {better}")
+
+
+def _is_resource(name: str) -> bool:
+    if "/" not in name:
+        return name in STANDARD or (name.startswith(HUGE_PAGES) and is_qualified(name))
+    return is_qualified(name) and not name.startswith("requests.")
 
 
 def parsed(resource: Mapping[str, Raw]) -> Resources | None:

@@ -22,8 +22,10 @@ from elasticjob.api.v1alpha1.checks.changes import CHANGES, the_queue_stays
 from elasticjob.api.v1alpha1.checks.common import (
     DNS_LABEL_OF_A_SERVICE,
     LONGEST_NAME,
+    is_controller,
     is_label,
     parsed,
+    resource_name_problems,
     resource_problems,
 )
 from elasticjob.api.v1alpha1.checks.templates import (
@@ -32,7 +34,16 @@ from elasticjob.api.v1alpha1.checks.templates import (
     what_the_server_would_refuse_later,
 )
 from elasticjob.api.v1alpha1.checks.times import times_are_bounded
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER, is_master
+from elasticjob.api.v1alpha1.common import (
+    CHIEF,
+    EVALUATOR,
+    MASTER,
+    MASTER_ALIAS,
+    OPERATOR,
+    PS,
+    WORKER,
+    is_master,
+)
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
     ElasticJob,
@@ -76,6 +87,7 @@ def _of_a_well_shaped(new: ElasticJob, old: ElasticJob | None) -> Iterator[Probl
     yield from the_older_form_says_the_same(new, old)
     yield from times_are_bounded(new, old)
     yield from what_the_server_would_refuse_later(new, old)
+    yield from what_the_job_itself_names(new, old)
 
 
 def the_name_leaves_room(job: ElasticJob) -> Iterator[Problem]:
@@ -324,6 +336,22 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
             f"spec.resourceLimits[{excess.name}]",
             f"{excess.limit} is less than the least sizes need, {excess.wanted} ({share}): raise it, lower "
             "minReplicas, or ask for less per node",
+        )
+
+
+def what_the_job_itself_names(job: ElasticJob, old: ElasticJob | None = None) -> Iterator[Problem]:
+    """resourceLimits names resources of containers, and managedBy a controller, as that of a Job does.
+
+    What an update keeps is not looked at: an earlier release may have accepted it.
+    """
+    if old is None or old.spec.resource_limits != job.spec.resource_limits:
+        yield from resource_name_problems("spec.resourceLimits", job.spec.resource_limits)
+    manager = job.spec.managed_by
+    if old is None and manager not in ("", OPERATOR) and not is_controller(manager):
+        yield Problem(
+            "spec.managedBy",
+            f"{manager!r} is not the name of a controller: write a domain and a path, such as "
+            "example.org/queue, or leave it out",
         )
 
 

@@ -7,14 +7,16 @@ so every check that does not need the job itself is made here. The controller ch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from elasticjob.api.resources import Raw
 from elasticjob.api.v1alpha1 import requests
 from elasticjob.api.v1alpha1.checks.common import (
     duplicate_problems,
     is_label,
     name_problems,
+    resource_name_problems,
     resource_problems,
 )
 from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
@@ -32,6 +34,7 @@ def problems(new: JobResource, old: JobResource | None = None) -> list[Problem]:
     if old is not None and (new.spec == old.spec or new.metadata.deletion_timestamp is not None):
         return []
     changed = [] if old is None else list(the_job_stays(old, new))
+    changed += pods_may_have_the_resources(new, old)
     return changed + [problem for check in CHECKS for problem in check(new)]
 
 
@@ -60,16 +63,29 @@ def roles_are_labels(resource: JobResource) -> Iterator[Problem]:
 
 def quantities_are_amounts(resource: JobResource) -> Iterator[Problem]:
     """All quantities parse, and none is negative; those of the older form by today's names."""
-    older = {OLDER_FIELDS[role]: one.resource for role, one in requests.older(resource.spec)}
-    older |= {
-        f"resource_updation[{at}]": one.resource for at, one in enumerate(resource.spec.resource_updation)
-    }
-    for field, given in older.items():
-        yield from resource_problems(f"spec.{field}.resource", requests.amounts(given))
-    for role, spec in resource.spec.replica_resource_specs.items():
-        yield from resource_problems(f"spec.replicaResourceSpecs[{role}].resource", spec.resource)
-    for index, one in enumerate(resource.spec.nodes):
-        yield from resource_problems(f"spec.nodes[{index}].resource", one.resource)
+    for path, given in _resources(resource):
+        yield from resource_problems(path, given)
+
+
+def pods_may_have_the_resources(new: JobResource, old: JobResource | None) -> list[Problem]:
+    """Names of resources are those of containers; an earlier release may have accepted others."""
+
+    def found(resource: JobResource) -> list[Problem]:
+        return [each for path, given in _resources(resource) for each in resource_name_problems(path, given)]
+
+    before = found(old) if old is not None else []
+    return [problem for problem in found(new) if problem not in before]
+
+
+def _resources(resource: JobResource) -> Iterator[tuple[str, Mapping[str, Raw]]]:
+    """The path and the amounts of each resource that is given."""
+    spec = resource.spec
+    older = {OLDER_FIELDS[role]: one.resource for role, one in requests.older(spec)}
+    older |= {f"resource_updation[{at}]": one.resource for at, one in enumerate(spec.resource_updation)}
+    given = {field: requests.amounts(each) for field, each in older.items()}
+    given |= {f"replicaResourceSpecs[{r}]": one.resource for r, one in spec.replica_resource_specs.items()}
+    given |= {f"nodes[{index}]": one.resource for index, one in enumerate(spec.nodes)}
+    return ((f"spec.{field}.resource", each) for field, each in given.items())
 
 
 def nodes_are_of_the_job(resource: JobResource) -> Iterator[Problem]:

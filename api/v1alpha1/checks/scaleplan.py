@@ -15,6 +15,7 @@ from elasticjob.api.v1alpha1.checks.common import (
     node,
     node_problems,
     parsed,
+    resource_name_problems,
     resource_problems,
 )
 from elasticjob.api.v1alpha1.common import is_master
@@ -75,13 +76,14 @@ def both_spellings_say_the_same(plan: ScalePlan) -> Iterator[Problem]:
 
 
 def quantities_are_amounts(plan: ScalePlan) -> Iterator[Problem]:
-    """All quantities parse, and none is negative."""
-    for role, spec in plan.spec.replica_resource_specs.items():
-        yield from resource_problems(f"spec.replicaResourceSpecs[{role}].resource", spec.resource)
-    for index, pod in enumerate(plan.spec.create_pods):
-        yield from resource_problems(f"spec.createPods[{index}].resource", pod.resource)
-    for index, one in enumerate(plan.spec.migrate_pods):
-        yield from resource_problems(f"spec.migratePods[{index}].resource", one.resource)
+    """All quantities parse, none is negative, and pods may have the resources."""
+    roles, spec = plan.spec.replica_resource_specs, plan.spec
+    given = {f"replicaResourceSpecs[{role}]": one.resource for role, one in roles.items()}
+    given |= {f"createPods[{index}]": one.resource for index, one in enumerate(spec.create_pods)}
+    given |= {f"migratePods[{index}]": one.resource for index, one in enumerate(spec.migrate_pods)}
+    for field, resource in given.items():
+        yield from resource_problems(f"spec.{field}.resource", resource)
+        yield from resource_name_problems(f"spec.{field}.resource", resource)
 
 
 def no_pod_is_named_twice(plan: ScalePlan) -> Iterator[Problem]:

@@ -8,7 +8,13 @@ from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
-from elasticjob.api.v1alpha1.checks.common import is_label, label_problems, parsed, resource_problems
+from elasticjob.api.v1alpha1.checks.common import (
+    is_label,
+    label_problems,
+    parsed,
+    resource_name_problems,
+    resource_problems,
+)
 from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE, is_master
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.kube.objects.kinds import Manifest
@@ -58,6 +64,14 @@ def container_problems(path: str, container: Manifest, image_is_known: bool) -> 
         )
 
 
+def unknown_resources(path: str, container: Manifest) -> Iterator[Problem]:
+    """Check the names of the resources of a container."""
+    for field in ("requests", "limits"):
+        yield from resource_name_problems(
+            f"{path}.{field}", (container.get("resources") or {}).get(field) or ()
+        )
+
+
 def repeated_containers(path: str, pod: Manifest) -> Iterator[Problem]:
     """Check for container names that a pod has twice."""
     seen: set[str] = set()
@@ -103,6 +117,7 @@ def what_the_server_would_refuse_later(job: ElasticJob, old: ElasticJob | None =
             for index, container in enumerate(spec.pod.get(field) or ()):
                 yield from image_problems(f"{path}.spec.{field}[{index}].image", container.get("image") or "")
                 yield from port_problems(f"{path}.spec.{field}[{index}].ports", container)
+                yield from unknown_resources(f"{path}.spec.{field}[{index}].resources", container)
 
 
 def agent_problems(path: str, role: ReplicaSpec) -> Iterator[Problem]:

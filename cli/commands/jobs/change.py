@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elasticjob.api.v1alpha1.elasticjob import FINISHED
 from elasticjob.api.v1alpha1.keeping import loss
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
@@ -15,6 +16,7 @@ from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
+    from elasticjob.api.v1alpha1.elasticjob import ElasticJob
     from elasticjob.client import Client
 
 
@@ -42,7 +44,9 @@ async def _suspend(
     connection: Client, names: list[str], yes: bool, wait: bool, timeout: float | None
 ) -> None:
     async with connection as client:
-        lost = [(name, why) for name in names if (why := loss(await client.get(name)))]
+        found = [await client.get(name) for name in names]
+        _expect_to_go_on(found, "suspended")
+        lost = [(name, why) for name, job in zip(names, found, strict=True) if (why := loss(job))]
         for name, why in lost:
             say(f"{name}: {why}", err=True)
         if lost and not yes and sys.stdin.isatty() and not typer.confirm(f"suspend {', '.join(names)}?"):
@@ -52,6 +56,14 @@ async def _suspend(
             if wait:
                 await client.wait(name, "suspended", timeout=timeout)
             say(f"{name} is suspended; elasticjob resume {name} starts it again")
+
+
+def _expect_to_go_on(jobs: list[ElasticJob], what: str) -> None:
+    """Raise Failure, before anything is done, where a job has ended: nothing makes it run again."""
+    for job in jobs:
+        if job.status.phase in FINISHED:
+            message = f"{job.metadata.name} has ended ({job.status.phase}), and nothing was {what}"
+            raise Failure(message, next_step="delete it and create it again to have it run again")
 
 
 def resume(
@@ -73,6 +85,7 @@ def resume(
 
 async def _resume(connection: Client, names: list[str], wait: bool, timeout: float | None) -> None:
     async with connection as client:
+        _expect_to_go_on([await client.get(name) for name in names], "resumed")
         for name in names:
             await client.resume(name)
             if wait:

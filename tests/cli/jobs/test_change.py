@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.cli.commands.jobs.change import _suspend
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
+from elasticjob.cli.commands.jobs.change import _resume, _suspend
 from elasticjob.cli.errors import Failure
 
 
@@ -33,6 +33,20 @@ class Jobs:
 
     async def suspend(self, name: str) -> None:
         self.suspended = True
+
+    async def resume(self, name: str) -> None:
+        raise AssertionError(name)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_job_that_has_ended_is_not_suspended_or_resumed(phase: str) -> None:
+    jobs: Any = Jobs()
+    jobs.job = jobs.job.model_copy(update={"status": ElasticJobStatus(phase=Phase(phase))})
+    with pytest.raises(Failure, match=rf"line has ended \({phase}\), and nothing was suspended"):
+        asyncio.run(_suspend(jobs, ["line"], yes=True, wait=False, timeout=None))
+    with pytest.raises(Failure, match=rf"line has ended \({phase}\), and nothing was resumed"):
+        asyncio.run(_resume(jobs, ["line"], wait=False, timeout=None))
+    assert not jobs.suspended
 
 
 @pytest.mark.parametrize(

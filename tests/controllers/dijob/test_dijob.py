@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import Terms, decide
-from elasticjob.controllers.dijob.seen import Seen, outcome
+from elasticjob.controllers.dijob.seen import Seen, keys_of, outcome
 from elasticjob.controllers.dijob.status import status_of, step
 from elasticjob.controllers.passes.plan import Action, Create, Delete
 from elasticjob.kube.errors import Invalid
@@ -207,6 +207,11 @@ ENDS: Manifest = changed(TEMPLATE, {"spec/containers/0/command": ["python", "-c"
 FAILS: Manifest = changed(TEMPLATE, {"spec/containers/0/command": ["python", "-c", "raise SystemExit(3)"]})
 
 
+def test_a_pod_whose_label_names_another_job_is_of_its_controllers() -> None:
+    given = pod(labels={"dijob-name": "another"})
+    assert list(keys_of(given)) == [dijob().key]
+
+
 async def made(site: Site, **changes: Any) -> None:
     identity = {"metadata": {"name": "cartpole"}}
     await site.client.create(
@@ -288,14 +293,40 @@ async def ends(site: Site, template: Manifest, policy: str, phase: str, *left: s
     await until(is_gone, "the job is counted no longer")
 
 
+def test_a_name_that_is_taken_is_told_until_it_is_free() -> None:
+    given, words = seen(), ("Pod a exists", "Pod a exists", "Pod b exists", "")
+    told = []
+    for second, taken in enumerate(words):
+        status = status_of(given, step(given), NOW + timedelta(seconds=second), taken)
+        given = replace(given, job=given.job.model_copy(update={"status": status}))
+        created = status.condition("Created")
+        assert created
+        told.append((created.status, created.reason, created.message))
+        assert (created.last_update_time != NOW + timedelta(seconds=second)) == (second == 1)
+    taken_ = [("False", "NameTaken", each) for each in words[:3]]
+    assert told == [*taken_, ("True", "DIJobCreated", "DIJob cartpole: the job is created")]
+
+
 @of_a_site
-async def test_a_pod_of_somebody_else_in_the_way_is_waited_for(site: Site) -> None:
-    stranger = {"metadata": {"name": COORDINATOR}, "spec": TEMPLATE["spec"]}
-    await site.client.create(POD, stranger, site.namespace)
+async def test_a_taken_name_is_told_and_waited_for(site: Site) -> None:
+    about: Manifest = {"metadata": {"name": COORDINATOR}}
+    await site.client.create(POD, {**about, "spec": TEMPLATE["spec"]}, site.namespace)
+    await site.client.create(SERVICE, {**about, "spec": {"ports": [{"port": 80}]}}, site.namespace)
     await made(site)
-    await reaches(site, "Created")
+
+    async def says(reason: str) -> bool:
+        created = (await found_job(site)).status.condition("Created")
+        return created is not None and created.reason == reason
+
+    async def is_told() -> bool:
+        return "NameTaken" in {each.reason for each in await site.client.list(EVENT, site.namespace)}
+
+    await until(lambda: says("NameTaken"), "the job says whose name is taken")
+    await until(is_told, "an event says so, too")
     await site.client.delete(POD, COORDINATOR, site.namespace, grace=0)
+    await site.client.delete(SERVICE, COORDINATOR, site.namespace)
     await reaches(site, "Running")
+    await until(lambda: says("DIJobCreated"), "the name is the job's")
     await site.client.delete(DIJOB, "cartpole", site.namespace)
     await site.has_only(POD)
 

@@ -275,6 +275,8 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             running(job(runPolicy={"backoffLimit": 1}), lives=(ended(0, 1, restarts_before=1), life(1))),
             "BackoffLimitExceeded",
         ),
+        (running(job(ELASTIC, runPolicy=LEADER), lives=ONE_LEFT), "RestartsSpent"),
+        (running(job(ELASTIC, runPolicy=LEADER, **LOCAL), masters=(), lives=ONE_LEFT), "RestartsSpent"),
         (
             running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, 3, restarts_before=3))),
             "RestartsSpent",

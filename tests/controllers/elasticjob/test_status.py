@@ -325,6 +325,13 @@ def test_numbers() -> None:
     assert found.observed_generation == 1
 
 
+def test_a_node_that_failed_counts_as_failed_where_the_job_ends_with_it() -> None:
+    lives = (ended(0, 1, restarts_before=1), life(1))
+    for limit, failed in ((0, 1), (9, 0)):
+        given = seen(job(runPolicy={"backoffLimit": limit}), lives=lives)
+        assert describe(given, decide(given, NOW), NOW).replica_statuses["worker"].failed == failed
+
+
 def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
     facts = {"completedIndexes": {"worker": "0,2-3"}, "failedIndexes": {"worker": "1"}}
     found = status(seen(resource_=resource({"worker": 4}, status=facts), lives=())).replica_statuses

@@ -106,7 +106,18 @@ CONVERGE: list[tuple[Any, ...]] = [
         "+worker-2",
     ),
     ("scale down: one that leaves is left alone", seen(life(0), life(1), life(2, terminating=True))),
-    ("scale down: a finished surplus stays", seen(life(0), life(1), ended(2, code=0))),
+    ("what is scaled away takes its past with it", seen(life(0), life(1), ended(2, code=0)), "-worker-2"),
+    (
+        "also that before its last pod",
+        seen(life(0), life(1), ended(2), life(2, 1)),
+        "-worker-2",
+        "-worker-2-1",
+    ),
+    (
+        "and that in the status, at once",
+        seen(life(0), life(1), resource_=resource(status={"failedIndexes": {"worker": "2"}})),
+        "",
+    ),
     (
         "scale down: not if a container goes on",
         seen(life(0), life(1), ended(2, code=0, lingers=True)),
@@ -333,6 +344,7 @@ RULES: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (seen(ended(0), life(1), job_=job(runPolicy={"backoffLimit": 0})), "Failed"),
     ],
     rules.free_the_nodes_while_suspended: [
+        (seen(life(0), ended(1, code=0), resource_=resource(suspend=True)), "Suspended", "-worker-0"),
         (
             seen(
                 life(0),
@@ -344,6 +356,7 @@ RULES: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             "Suspended",
             "-worker-0",
             "-worker-1",
+            "-worker-2",  # it is scaled away
             "-worker-3",
         ),
         (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -118,3 +119,19 @@ def test_a_program_that_is_always_killed_is_always_made_again() -> None:
     assert world.born > 8 * BUDGET
     assert world.resource.status.restarts == {}
     assert len(world.pods) <= 5
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_node_that_is_scaled_away_and_added_again_begins_afresh(code: int) -> None:
+    roles = {"worker": role(3, minReplicas=0, maxReplicas=3, restartCount=0)}
+    world = World(job(roles), resource({"worker": 3}))
+    world.reconcile()
+    for name in world.names():
+        world.start(name, "m1")
+    world.end("digits-worker-2", code)
+    for size in (3, 2, 3):
+        world.scale(size)
+        world.reconcile()
+        world.reconcile()
+    assert world.living(2) == ["digits-worker-2"]
+    assert world.resource.status.completed_indexes == world.resource.status.failed_indexes == {}

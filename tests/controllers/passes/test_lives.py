@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.observe import MOST_LIVES
-from elasticjob.controllers.passes.triggers import EACH_POD, settled
+from elasticjob.controllers.passes.triggers import EACH_POD, job_of, settled
 from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
@@ -56,6 +58,15 @@ def test_a_pod_is_found_by_its_label_whoever_its_controller_is() -> None:
     found.pods.take(Removed(pod(metadata={"resourceVersion": "2"})))
     assert found.labelled(Key("ml", "digits"), NOW) == ()
     assert life.role == "worker"
+
+
+def test_a_pod_whose_label_names_another_job_is_of_its_controllers() -> None:
+    """Anybody may edit labels: a pod that ended with such a label was never looked at again."""
+    found = caches((POD, pod(labels={**names.pod_labels("digits", "worker", 0, 0), LABEL_JOB: "another"})))
+    (item,) = found.pods.items()
+    assert job_of(found.pods.view(item)) == [Key("ml", "digits")]
+    assert len(found.labelled(Key("ml", "digits"), NOW)) == 1
+    assert found.labelled(Key("ml", "another"), NOW) == ()
 
 
 def test_more_lives_than_are_remembered_are_all_found() -> None:

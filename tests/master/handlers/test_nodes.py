@@ -400,6 +400,34 @@ def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
     assert "1 nodes are left, the job needs 2" in game.verdict.message
 
 
+@pytest.mark.parametrize(("replicas", "asked"), [(4, 3), (2, 2)])
+def test_a_world_is_possible_of_nodes_that_live_whatever_size_is_asked_for(replicas: int, asked: int) -> None:
+    """A node that failed for good was taken off a smaller size, too, for which it is not wanted."""
+    names = [f"node-{index}" for index in range(4)]
+    game = played(*names, minimum=3, maximum=4, replicas=replicas)
+    game.ask(failure("node-3"))
+    game.job = game.job.but(spec=game.job.spec.but(replicas=asked))
+    game.tick()
+    assert game.ended() is None
+    game.ask(failure("node-2"))
+    assert game.verdict.reason == "RestartsSpent"
+
+
+def test_a_node_that_failed_for_good_begins_afresh_once_all_its_pods_are_gone() -> None:
+    """It was scaled away, and is added again: the operator keeps the last pod of others."""
+    game = Played(maximum=2, replicas=2, restart_count=0)
+    game.see(pod("node-0"), pod("node-1"))
+    game.ask(watch("node-0"), watch("node-1"), failure("node-1"))
+    failed = pod("node-1", Phase.FAILED)
+    game.see(pod("node-0"), failed)
+    assert (game.job.nodes["node-1"].failures, bool(game.job.nodes["node-1"].excluded)) == (1, True)
+    game.see(pod("node-0"))
+    assert (game.job.nodes["node-1"].failures, game.job.nodes["node-1"].excluded) == (0, "")
+    game.see(pod("node-0"), pod("node-1", uid="another"))
+    game.ask(watch("node-1", "second"), join("node-0"), join("node-1", "second"))
+    assert game.names() == ["node-0", "node-1"]
+
+
 @pytest.mark.parametrize("exports", ["node-0", "node-1"])
 def test_a_job_fails_if_the_end_of_a_node_cannot_be_done_again(exports: str) -> None:
     other = "node-1" if exports == "node-0" else "node-0"

@@ -36,6 +36,16 @@ def test_the_leaders_success_ends_the_job_and_no_others() -> None:
     )
 
 
+@pytest.mark.parametrize(("lost", "failed"), [("node-0", True), ("node-1", False)])
+def test_the_leaders_failure_for_good_ends_the_job_and_no_others(lost: str, *, failed: bool) -> None:
+    game = played("node-0", "node-1", "node-2", minimum=1, replicas=3, restart_count=0, leader="node-0")
+    game.ask(failure(lost))
+    verdict = game.ended()
+    assert (verdict is not None) is failed
+    if verdict:
+        assert (verdict.end, verdict.reason) == (End.FAILED, "RestartsSpent")
+
+
 FAIL = Rule(action="FailJob", codes=(42,))
 IGNORE = Rule(action="Ignore", codes=(42,))
 
