@@ -479,6 +479,7 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
         "elasticjob.dlrover/asked-at",
         "elasticjob.dlrover/template-resources",
         "elasticjob.dlrover/network-policy",
+        names.SIZES,
     }
     assert json.loads(notes["elasticjob.dlrover/asked"]) == {"worker": 3}
     assert json.loads(notes["elasticjob.dlrover/template-resources"]) == {
