@@ -173,7 +173,8 @@ async def claim(tenant: Tenant, chance: Random) -> str:
     job["metadata"] |= {"annotations": said, "labels": {**said, "kueue.x-k8s.io/queue-name": "lab"}}
     amounts = {"resources": {"requests": {"cpu": chance.choice(("1", "100k"))}}}
     template = {"spec": {"containers": [{**rubbish.SLEEP, **amounts}]}}
-    job["spec"] = {**job["spec"], "replicaSpecs": {"worker": {"replicas": 1, "template": template}}}
+    more = job["spec"] if isinstance(job["spec"], dict) else {}  # or rubbish
+    job["spec"] = {**more, "replicaSpecs": {"worker": {"replicas": 1, "template": template}}}
     return await tenant.make(ELASTICJOB, job)
 
 
