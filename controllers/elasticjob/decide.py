@@ -188,8 +188,8 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
         return _end(Outcome(False, "BackoffLimitExceeded", message))
     for role in seen.sizes:
         spent = [node for node in seen.wanted if node.role == role and seen.is_spent(node)]
-        if any(_leads(seen, node) for node in spent):
-            reason, why = _why_spent(seen, spent[0])
+        if (leader := next((node for node in spent if _leads(seen, node)), None)) is not None:
+            reason, why = _why_spent(seen, leader)
             return _end(Outcome(False, reason, f"{why}; its success would be the job's ({LEADS})"))
         if spent and seen.sizes[role] - len(spent) < _fewest(seen, role):
             return _end(Outcome(False, *_why_spent(seen, spent[0])))
