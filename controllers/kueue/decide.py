@@ -252,9 +252,9 @@ def finish_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
 def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
     """A job that has not ended asks for what it runs at least."""
     demand = seen.demand
-    if demand is None or demand.ended is not None or demand.suspended or demand.prebuilt:
+    if demand is None or demand.ended is not None or demand.prebuilt:
         return
-    if seen.base is None and seen.unknown_class:
+    if seen.base is None and (seen.unknown_class or demand.suspended):
         return
     if seen.base is None:
         made = Create(WORKLOAD, demand.base_workload(seen.priority))

@@ -267,6 +267,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("with a priority", seen(demand(), priority=5), ["+base 1 5"]),
         ("suspended by its user", seen(demand(suspended=True)), []),
         ("with a priority that there is not", seen(demand(), unknown_class="PriorityClass x"), []),
+        (
+            "deleted by somebody while its user suspends it",
+            seen(demand(suspended=True), workload(active=False, deleted=True)),
+            ["base let go"],
+        ),
         ("it waits with another class", seen(IMPORTANT, REQUEUED_ONE, priority=9), []),
         ("finished by somebody", seen(demand(), admitted(true={"Finished": "x"})), ["base let go", "-base"]),
     ],
