@@ -14,6 +14,9 @@ from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
 from elasticjob.controllers.kueue.replacement import Holdings
 from elasticjob.controllers.kueue.workload import (
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
     PRIORITY_CLASS_KIND,
     WORKLOAD,
     WORKLOAD_PRIORITY_CLASS,
@@ -149,12 +152,17 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
         if (workload.pending or workload.returning) and not is_slice(workload):
             yield from jobs_with_slices(queues.workloads, jobs.kind.name)
 
+    def all_that_could_give(_: object) -> Iterable[Key]:
+        """Who waits may be served by another quota, or by a queue that is not stopped any more."""
+        return jobs_with_slices(queues.workloads, jobs.kind.name)
+
     sizes = ((kind, same_name, generation_changed) for kind in jobs.sizes)
+    quota = ((kind, all_that_could_give, generation_changed) for kind in (LOCAL_QUEUE, CLUSTER_QUEUE, COHORT))
     return Controller(
         f"queue-{jobs.kind.plural}",
         queued(reconcile, reconcile.admission, in_doubt=True),
         for_=jobs.kind,
-        watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth), *sizes),
+        watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth), *sizes, *quota),
         concurrency=concurrency,
         settle=SETTLE,
     )

@@ -25,6 +25,8 @@ from elasticjob.controllers.kueue.workload import (
 )
 from elasticjob.controllers.passes.plan import soonest
 from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.crd.model import CustomResource
 from elasticjob.kube.objects.kinds import Key
 
@@ -81,6 +83,12 @@ class Queues:
         self.workloads.add_index(JOB, _job)
         self.workloads.add_index(SLICES, _kind_of_slice)
         self.workloads.on_served(self._comes_or_goes)
+        for cache in (self.locals, self.clusters, self.cohorts):
+            cache.subscribe(self._quota_changed)
+
+    def _quota_changed(self, change: Change) -> None:
+        if generation_changed(change):
+            self._looked = None
 
     def _comes_or_goes(self) -> None:
         self._leaves = False
