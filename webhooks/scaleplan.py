@@ -52,6 +52,8 @@ async def validate(review: Review[ScalePlan], reader: Reader) -> Sequence[Proble
     master = await master_of(review.user, namespace, reader)
     if master not in ("", plan.spec.owner_job):
         return [Problem("spec.ownerJob", f"the master of job {master} plans for its own job: write {master}")]
+    if not is_label(plan.spec.owner_job):  # no job is called so
+        return problems(plan, job=None)
     job = await reader.find(ELASTICJOB, plan.spec.owner_job, namespace)
     return problems(plan, job=job)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from elasticjob.kube.json import TooDeep
 
 T = TypeVar("T")
+UNSAFE: Final = re.compile(r"[/%?#\\\x00-\x20\x7f-\x9f]|^\.\.?$")
+"""What no name has, and a path would be another one with."""
 
 Manifest = dict[str, Any]
 """A JSON object on its way out."""
@@ -51,8 +54,11 @@ class Kind(Generic[T]):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of a collection (no name), an object, or a subresource.
 
-        Raises ValueError where one object of a namespaced kind is named without its namespace.
+        Raises ValueError where one object of a namespaced kind is named without its namespace, and for what
+        is a name of no object, but would lead to another one.
         """
+        if UNSAFE.search(name) or UNSAFE.search(namespace):
+            raise ValueError(f"{self.name} {name!r} in {namespace!r}: no object is called so")
         if self.namespaced and name and not namespace:
             raise ValueError(f"{self.name} {name!r} is namespaced: say which namespace")
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"

@@ -40,6 +40,9 @@ def test_paths(kind: Kind[Any], arguments: tuple[str, ...], path: str) -> None:
 def test_a_namespaced_object_needs_its_namespace() -> None:
     with pytest.raises(ValueError, match="Pod 'a' is namespaced"):
         POD.path("", "a")
+    for name in ("a/b", "../x", "..", "a?b", "a%2fb", "a b", "a\x1b"):
+        with pytest.raises(ValueError, match="no object is called so"):
+            POD.path("team", name)
 
 
 def test_names() -> None:

@@ -18,6 +18,7 @@ GROWS: Final = "grows into what is idle"
 LEAVES: Final = "slices leave, the rest runs on"
 OTHERS: Final = "others get what it has beyond"
 SUSPEND: Final = "leaves the queue until its user"
+LATE: Final = "tried again ever less often"
 MACHINE: Final = "made again at once"
 SETTINGS: Final = "settings of Kueue for its own kinds"
 UNLABELLED: Final = "it starts at once, outside all queues"
@@ -56,6 +57,7 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained("suspended by its user*", "*", SUSPEND),
     Explained("a machine of a topology goes", "2 *", MACHINE),
     Explained("waitForPodsReady: pods run in time*", "*: a.*", MACHINE),
+    Explained("waitForPodsReady: an elastic job, of which some pods never run", "*", LATE),
     Explained("manageJobsWithoutQueueName*", "*", SETTINGS),
     Explained("managedJobsNamespaceSelector*", "*", SETTINGS),
     Explained("a LocalQueue called default", "*", SETTINGS),
