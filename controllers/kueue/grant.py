@@ -32,6 +32,7 @@ class Place:
     workload: str
     role: str
     count: int
+    known: bool = True  # whether its flavours are there: else no pod is made in it, and those that run stay
     done: int = 0  # of `count`: they will not run again, and their quota is returned
     amounts: Mapping[str, Resources] = field(default_factory=dict)  # for each pod, by container
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -135,7 +136,7 @@ class Free:
         """Return a place for one more pod of a role; None where none is left."""
         for place in self.grant.places if self.grant.admitted else ():
             key = (place.workload, role)
-            if place.role == role and self.taken.get(key, 0) < place.count - place.done:
+            if place.role == role and place.known and self.taken.get(key, 0) < place.count - place.done:
                 self.taken[key] = self.taken.get(key, 0) + 1
                 return place
         return None
@@ -146,8 +147,7 @@ def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tupl
     admission = workload.status.admission
     if not workload.admitted or admission is None:
         return ()
-    given = (each for each in admission.pod_set_assignments if flavors.keys() >= {*each.flavors.values()})
-    return tuple(_place(workload, each, flavors) for each in given)
+    return tuple(_place(workload, each, flavors) for each in admission.pod_set_assignments)
 
 
 def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
@@ -164,7 +164,7 @@ def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
 def _place(workload: Workload, given: Assignment, flavors: Mapping[str, ResourceFlavor]) -> Place:
     templates = (each.template for each in workload.spec.pod_sets if each.name == given.name)
     containers = [each for one in templates for each in (one.get("spec") or {}).get("containers") or ()]
-    chosen = [flavors[flavor].spec for flavor in dict.fromkeys(given.flavors.values())]
+    chosen = [flavors[name].spec for name in dict.fromkeys(given.flavors.values()) if name in flavors]
     updates = [
         update
         for check in workload.status.admission_checks
@@ -184,6 +184,7 @@ def _place(workload: Workload, given: Assignment, flavors: Mapping[str, Resource
         workload=workload.chain,
         role=given.name,
         count=count if given.count is None else min(count, given.count),  # lowered since, or partly admitted
+        known=flavors.keys() >= {*given.flavors.values()},
         done=sum(each.count for each in workload.status.reclaimable_pods if each.name == given.name),
         amounts={str(each.get("name", "")): container_requests(each) for each in containers},
         labels={POD_SET: given.name, **{k: v for update in updates for k, v in update.labels.items()}},

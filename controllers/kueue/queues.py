@@ -71,6 +71,8 @@ class Queues:
     """Jobs, with their kind, of which a pass failed or returned quota: caches may not show what it wrote."""
     _deleted: set[str] = field(default_factory=set)
     """The uids of Workloads that somebody deletes, while the kind stays."""
+    _vanished: set[Key] = field(default_factory=set)
+    """Jobs whose base held quota when it was there no more: somebody has taken its finalizers."""
     _leaves: bool = False
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _asks: int = 0
@@ -83,8 +85,14 @@ class Queues:
         self.workloads.add_index(JOB, _job)
         self.workloads.add_index(SLICES, _kind_of_slice)
         self.workloads.on_served(self._comes_or_goes)
+        self.workloads.subscribe(self._workload_changed)
         for cache in (self.locals, self.clusters, self.cohorts):
             cache.subscribe(self._quota_changed)
+
+    def _workload_changed(self, change: Change) -> None:
+        gone = self.workloads.fitting(change.old) if change.old is not None and change.new is None else None
+        if gone is not None and gone.reserved and not gone.finished and not is_slice(gone):
+            self._vanished.add(Key(gone.metadata.namespace, job_named(gone)))
 
     def _quota_changed(self, change: Change) -> None:
         if generation_changed(change):
@@ -93,6 +101,7 @@ class Queues:
     def _comes_or_goes(self) -> None:
         self._leaves = False
         self._deleted.clear()
+        self._vanished.clear()
 
     @property
     def ask_again_in(self) -> timedelta | None:
@@ -190,6 +199,7 @@ class Queues:
         self._turns[key] = (lock, users + 1)
         try:
             async with lock:
+                await self._ask_why_they_go(key, find)  # they may have gone while another pass ran
                 yield
         except Exception:
             self.doubtful.add((kind, key))
@@ -208,20 +218,23 @@ class Queues:
         """
         metas = self.workloads.metas(JOB, str(key)) if self.workloads.served else ()
         new = {each.uid for each in metas if each.deletion_timestamp is not None} - self._deleted
-        if not self.workloads.served or not (new or self._leaves):
+        vanished = key in self._vanished
+        if not self.workloads.served or not (new or vanished or self._leaves):
             return
         job = find(key)
         if job is None or job.metadata.deletion_timestamp is not None:
+            self._vanished.discard(key)
             return
         mine, asks = self.of(key, job.metadata.uid), self._asks
         going = {each.metadata.uid for each in mine if each.metadata.deletion_timestamp is not None}
-        if going <= self._deleted and not self._leaves:
+        if going <= self._deleted and not vanished and not self._leaves:
             return
         async with self._asking:
             if asks == self._asks:  # no answer that was asked for since
                 self._asks += 1
                 self._leaves = not await self.stays()
         self._deleted |= going
+        self._vanished.discard(key)
 
 
 def jobs_with_slices(workloads: Cache[Workload], kind: str) -> Iterator[Key]:

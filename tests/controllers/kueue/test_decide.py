@@ -16,7 +16,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
 from elasticjob.controllers.kueue.demand import FORM, LOWEST, Demand, domains
-from elasticjob.controllers.kueue.grant import places_of
+from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
 from elasticjob.controllers.kueue.workload import (
@@ -558,6 +558,13 @@ def test_a_base_that_was_made_smaller_counts_and_has_room_for_what_it_is_for() -
     smaller = msgspec.structs.replace(admitted(PAIR.base, 2), spec=workload(PAIR.base).spec)
     assert [each.count for each in places_of(smaller, {"f": ResourceFlavor()})] == [1]
     assert usage(smaller) == {("f", "cpu"): 1}
+
+
+def test_pods_stay_where_the_flavour_is_gone_and_none_is_made() -> None:
+    """As with all else of Kueue, when it is uninstalled."""
+    places = places_of(admitted(BASE, 2), {})
+    grant = Grant("team", admitted=True, places=places)
+    assert (grant.capacity("worker"), grant.free([]).take("worker")) == (2, None)
 
 
 def test_the_base_that_grew_anew_has_the_pods() -> None:

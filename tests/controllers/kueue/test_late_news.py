@@ -156,14 +156,20 @@ def test_a_workload_that_kueue_does_not_admit_costs_a_job_its_growth_once() -> N
     play(scene, a=4, b=1)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["a watch was told", "no watch was told"])
-def test_jobs_run_on_where_kueue_is_uninstalled_and_are_queued_when_it_is_back(told: bool) -> None:
+@pytest.mark.parametrize(
+    ("told", "by_force"),
+    [(True, False), (False, False), (False, True)],
+    ids=["a watch was told", "no watch was told", "by force"],
+)
+def test_jobs_run_on_where_kueue_is_uninstalled_and_are_queued_when_it_is_back(
+    told: bool, by_force: bool
+) -> None:
     async def scene(world: World) -> None:
         world.arrive(job("j0", "a", 3, 1, None, master=True))
         world.arrive(job("j1", "b", 2, 1, None))
         await asyncio.sleep(60)
         before = {each["metadata"]["uid"] for each in world.server.every(POD)}
-        await asyncio.wait_for(world.uninstall_kueue(told), 30)  # no finalizer keeps the definition
+        await asyncio.wait_for(world.uninstall_kueue(told, by_force), 30)  # no finalizer keeps the definition
         await asyncio.sleep(60)
         assert {each["metadata"]["uid"] for each in world.server.every(POD)} >= before
         assert all(each["status"]["phase"] == "Running" for each in world.jobs())

@@ -462,7 +462,8 @@ async def _uninstall(world: World) -> None:
     before = {each["metadata"]["uid"]: each["metadata"]["name"] for each in _staying(world)}
     away = world.chance.choice((0.1, 30, 90))
     told = away < 1 or world.chance.random() < 0.5  # whoever asks later than it is back cannot know
-    await asyncio.wait_for(world.uninstall_kueue(told), 60)  # a finalizer would keep the definition
+    by_force = away > 1 and world.chance.random() < 0.3
+    await asyncio.wait_for(world.uninstall_kueue(told, by_force), 60)  # a finalizer would keep the definition
     await asyncio.sleep(away)
     after = {each["metadata"]["uid"] for each in _staying(world)}
     world.broken += [f"pod {name} left with Kueue" for uid, name in before.items() if uid not in after]

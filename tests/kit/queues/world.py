@@ -171,14 +171,15 @@ class World:
         self.kueue.up, self.server.webhook_away = True, False
         self._wake_kueue()
 
-    async def uninstall_kueue(self, told: bool = True) -> None:
+    async def uninstall_kueue(self, told: bool = True, by_force: bool = False) -> None:
         """With its definitions all of its objects go, once no finalizer of our Workloads keeps them.
 
-        `told`: whether a watch asks while they are away, and is told that the server has no such kind.
+        `told`: whether a watch asks while they are away, and is told that the server has no such kind;
+        `by_force`: whether somebody takes our finalizers as well, so that they go without notice.
         """
         self.kueue.up, self.server.uninstalled, self._checks = False, True, False
         self._settings = [(kind, each) for kind in SETTINGS for each in self.server.every(kind)]
-        for each in self.foreign():
+        for each in self.server.every(WORKLOAD) if by_force else self.foreign():
             self.server.change(WORKLOAD, each, metadata={**each["metadata"], "finalizers": []})
         for kind in (WORKLOAD, *SETTINGS):
             for each in self.server.every(kind):
