@@ -18,6 +18,7 @@ GROWS: Final = "grows into what is idle"
 LEAVES: Final = "slices leave, the rest runs on"
 OTHERS: Final = "others get what it has beyond"
 SUSPEND: Final = "leaves the queue until its user"
+ABSENT: Final = "no queue holds them back any more"
 LATE: Final = "tried again ever less often"
 MACHINE: Final = "made again at once"
 SETTINGS: Final = "settings of Kueue for its own kinds"
@@ -56,6 +57,8 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained("a size that changes *", "4 *", GROWS),
     Explained("suspended by its user*", "*", SUSPEND),
     Explained("a machine of a topology goes", "2 *", MACHINE),
+    Explained("Kueue is uninstalled, and installed anew", "[345] *: b.*", ABSENT),
+    Explained("Kueue is uninstalled, and installed anew", "6 *", ABSENT),
     Explained("waitForPodsReady: pods run in time*", "*: a.*", MACHINE),
     Explained("waitForPodsReady: an elastic job, of which some pods never run", "*", LATE),
     Explained("manageJobsWithoutQueueName*", "*", SETTINGS),
