@@ -268,7 +268,7 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
                         about = each["metadata"]
                         if not about.get("ownerReferences"):  # others let go of theirs as well
                             await client.merge_patch(kind, about["name"], free, about.get("namespace", ""))
-                await comes_to(client, "4/4", "KueueAbsent")
+                await comes_to(client, "5/5", "KueueAbsent")  # what is wanted
                 assert before <= {each.metadata.uid for each in await client.list(POD, TEAM)}
 
                 await until(partial(no_definition, client), "Kueue's definitions are gone")
