@@ -412,7 +412,7 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
         avoid,
         forgiven,
         for_.index if for_ else None,
-        node.moves + bool(node.latest and node.latest.alive),
+        node.moves + bool(node.latest and (node.latest.alive or node.latest.leaves)),
         node.machines_to_leave,
         node.repeats(now),
     )

@@ -100,7 +100,7 @@ class Life:
     restarts_before: int = 0
     forgiven_before: int = 0
     repeats_before: int = 0  # pods of its node that ended soon, one after another, and did not count
-    moves: int = 0  # how many pods of its node, itself included, took over from one that still ran
+    moves: int = 0  # pods of its node, itself included, that follow one that still ran, or was told to end
     created: datetime | None = None
     ended: Exit | None = None
     lingers: bool = False  # its main container has ended, another goes on
@@ -156,6 +156,12 @@ class Life:
     def over(self) -> bool:
         """Whether none of its containers runs or may run, so that it holds no resources."""
         return self.ended is not None and not self.lingers
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its pod was told to end, or taken from its machine: what follows is no restart."""
+        told = self.terminating or (self.ended is not None and self.ended.reason in LEAVES)
+        return told and not self.lost
 
     @property
     def to_be_freed(self) -> bool:
@@ -257,7 +263,7 @@ class Node:
 
     @property
     def moves(self) -> int:
-        """Pods that took over from one that still ran: planned moves, which are no restarts."""
+        """Pods that follow one that still ran, or was told to end: these are no restarts."""
         return self.latest.moves if self.latest else 0
 
     @property
@@ -272,12 +278,8 @@ class Node:
         So does one that has ended since it was told to, or left its machine: whether that is seen is chance.
         """
         life = self.latest
-        if life is None:
-            return self.relaunch
-        failed = life.lost
-        if life.ended is not None:
-            failed = not life.terminating and life.ended.reason not in LEAVES
-        return max(self.relaunch, life.relaunch + failed)
+        failed = life is not None and not life.alive and not life.leaves
+        return max(self.relaunch, life.relaunch + failed if life else 0)
 
     @property
     def machines_to_avoid(self) -> tuple[str, ...]:

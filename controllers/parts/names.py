@@ -23,7 +23,7 @@ from elasticjob.api.v1alpha1.order import asked_in
 RESTARTS: Final = "elasticjob.dlrover/restarts"
 """On pods: how many restarts of its node used the budget before it."""
 MOVES: Final = "elasticjob.dlrover/moves"
-"""On pods: how many pods of its node, itself included, took over from one that still ran. No restarts."""
+"""On pods: how many of its node, itself included, follow one that still ran or was told to end."""
 FORGIVEN: Final = "elasticjob.dlrover/restarts-forgiven"
 """On pods: how many of those count no more (runPolicy.forgiveRestartsAfterSeconds)."""
 REPEATS: Final = "elasticjob.dlrover/repeats"
