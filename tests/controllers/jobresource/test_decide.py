@@ -496,10 +496,11 @@ def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
     ("before", "moves"),
     [
         (life(0, 2, role="ps", broken="gpu 3", moves=1), "2"),
+        (ended(0, 2, role="ps", terminating=True), "1"),
         (ended(0, 2, role="ps", moves=1), "1"),
         (ended(0, 2, role="ps"), None),
     ],
-    ids=["from a pod that runs", "after a failure", "never moved"],
+    ids=["from a pod that runs", "from one that was told to end", "after a failure", "never moved"],
 )
 def test_a_planned_move_is_written_on_the_pod_that_takes_over(before: Life, moves: str | None) -> None:
     servers = job({"ps": role(1)}, distributionStrategy="ParameterServerStrategy")
