@@ -153,7 +153,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
             yield from jobs_with_slices(queues.workloads, jobs.kind.name)
 
     def all_that_could_give(_: object) -> Iterable[Key]:
-        """Who waits may be served by another quota, or by a queue that is not stopped any more."""
+        """All jobs with slices: other quotas, or a queue that is started, let waiting Workloads in."""
         return jobs_with_slices(queues.workloads, jobs.kind.name)
 
     sizes = ((kind, same_name, generation_changed) for kind in jobs.sizes)

@@ -318,9 +318,10 @@ def _applied(seen: Seen, folded: Folded, plan: ScalePlan | None, asked: Mapping[
             **({names.WANTED: names.written(asked)} if seen.grant else {}),
         },
     }
-    workers = {"replicas": asked[WORKER]} if WORKER in asked else {}
-    if workers and plan is None:
-        workers = {"replicas": number_asked(seen.job, resource, asked[WORKER])}
+    count = asked.get(WORKER)
+    if count is not None and plan is None:
+        count = number_asked(seen.job, resource, count)
+    workers = {} if count is None else {"replicas": count}
     spec = {"selector": {"name": resource.spec.selector.name}, **workers, **folded.manifest()}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
 

@@ -14,7 +14,7 @@ from elasticjob.kube.json import TooDeep
 
 T = TypeVar("T")
 UNSAFE: Final = re.compile(r"[/%?#\\\x00-\x20\x7f-\x9f]|^\.\.?$")
-"""What no name has, and a path would be another one with."""
+"""Characters and words that names of objects never have, and that would lead a path to another object."""
 
 Manifest = dict[str, Any]
 """A JSON object on its way out."""

@@ -342,7 +342,7 @@ def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
 def what_the_job_itself_names(job: ElasticJob, old: ElasticJob | None = None) -> Iterator[Problem]:
     """resourceLimits names resources of containers, and managedBy a controller, as that of a Job does.
 
-    What an update keeps is not looked at: an earlier release may have accepted it.
+    Fields that an update keeps are not checked: an earlier release may have accepted them.
     """
     if old is None or old.spec.resource_limits != job.spec.resource_limits:
         yield from resource_name_problems("spec.resourceLimits", job.spec.resource_limits)
