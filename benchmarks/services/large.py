@@ -31,6 +31,7 @@ from benchmarks.services.scale import (
     REQUESTS,
     Awaited,
     Stage,
+    Usage,
     counted,
     followed,
     runs,
@@ -42,7 +43,7 @@ from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.objects.views import POD
-from lab.programs.programs import Usage, end_on_sigterm, say
+from lab.processes import end_on_sigterm, say
 
 EVICTED: Final = {"status": {"phase": "Failed", "reason": "Evicted", "message": "the machine is full"}}
 """The end of lost pods. Of deleted ones kwok, which deletes by name, takes the successors, too, for ever."""

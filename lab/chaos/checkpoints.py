@@ -18,10 +18,8 @@ Exits with 1 if that was not so; what the workers wrote is then kept in a folder
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -97,7 +95,7 @@ async def train(job: Saves, kills: int, seed: int, console: Console) -> list[Blo
     lines.mkdir()
     job.where.mkdir()
     for name in ("master", *(f"chaos-worker-{index}" for index in range(NODES))):
-        await job.start(name)
+        job.start(name)
     said = began = time.monotonic()
     last = 0.0
     while len(blows) < kills:
@@ -206,9 +204,7 @@ def main() -> int:
     try:
         blows = asyncio.run(train(job, options.kills, seed, console))
     finally:
-        for process in job.running.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        job.end()
     lines = ordered(folder / "lines")
     wrong = problems(lines, blows)
     hit = ", ".join(f"{victim} {job.blows[victim]}" for victim in BLOWS)

@@ -11,7 +11,6 @@ interleaving everything is deleted: then no Workload, and no pod, is left.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,13 +33,13 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab import programs
 from lab.chaos.quota import LABEL_JOB, Queue, breaches, is_true, told
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
-from lab.paths import ROOT
-from lab.programs.programs import end_on_sigterm, say
+from lab.processes import Process, end_on_sigterm, say
 
 TEAM: Final = "default"
 NOMINAL: Final = 3
@@ -93,34 +92,13 @@ class Stage:
     kueue: Kueue
     client: Client
     chance: Random
-    log: Path
-    operator: subprocess.Popen[bytes] | None = None
+    operator: Process
     done: Counter[str] = field(default_factory=Counter)
 
-    def start_operator(self) -> None:
-        flags = [
-            "--kubeconfig",
-            str(self.plane.kubeconfig),
-            "--install",
-            "--probes",
-            "",
-            "--webhook-port",
-            "0",
-        ]
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
-            self.operator = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-
-    def kill_operator(self) -> None:
-        if self.operator:
-            self.operator.kill()
-            self.operator.wait()
-            self.operator = None
-
     async def restart_operator(self) -> None:
-        self.kill_operator()
+        self.operator.stop(0.0)
         await asyncio.sleep(self.chance.uniform(0, 2))
-        self.start_operator()
+        self.operator.spawn()
 
     async def restart_kueue(self) -> None:
         self.kueue.kill()
@@ -278,11 +256,11 @@ def stage(folder: Path, chance: Random) -> Iterator[Stage]:
         ControlPlane(folder / "plane", scheduler=True, kwok=True) as plane,
         Kueue(plane, folder / "kueue") as kueue,
     ):
-        on = Stage(plane, kueue, Client(plane.config()), chance, folder / "operator.log")
+        operator = programs.operator(plane.kubeconfig, folder)
         try:
-            yield on
+            yield Stage(plane, kueue, Client(plane.config()), chance, operator)
         finally:
-            on.kill_operator()
+            operator.stop(0.0)
 
 
 async def run(options: Namespace) -> int:
@@ -291,7 +269,7 @@ async def run(options: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="chaos-queue-") as folder, stage(Path(folder), chance) as on:
         async with on.client, AsyncExitStack() as tasks:
             await set_up(on.client)
-            on.start_operator()
+            on.operator.spawn()
             watch, caches = Watchman(), [Cache[Any](kind, TEAM) for kind in RAW]
             group = await tasks.enter_async_context(asyncio.TaskGroup())
             running = [group.create_task(_follow(on.client, watch, cache)) for cache in caches]

@@ -16,7 +16,6 @@ import asyncio
 import json
 import random
 import shutil
-import signal
 import tempfile
 import time
 from argparse import ArgumentParser
@@ -29,7 +28,8 @@ from rich.console import Console
 
 from elasticjob.cli.laptop.ports import free_port
 from lab.paths import SCRIPTS
-from lab.programs.processes import MASTER, Processes
+from lab.processes import Process
+from lab.programs.training import MASTER, Processes
 from lab.truths.steps import Steps
 
 SCRIPT: Final = SCRIPTS / "e2e" / "seen.py"
@@ -54,21 +54,21 @@ class Job(Processes):
     def hit(self, victim: str, chosen: random.Random) -> None:
         """Hit a victim, if there is one now."""
         role = {"servers": "ps", "server": "ps", "stopped": "worker"}.get(victim, victim)
-        there = [name for name, each in self.running.items() if role in name and each.returncode is None]
+        there = [name for name, each in self.running.items() if role in name and each.code is None]
         hit = chosen.sample(there, min(2 if victim == "servers" else 1, len(there)))
         for name in hit:
             if victim == "stopped":
                 process = self.running.pop(name)
-                process.send_signal(signal.SIGSTOP)
+                process.freeze()
                 self.later(self._go_on(name, process, chosen.uniform(0, STOPPED)))
             else:
                 self.running[name].kill()
                 self.come_back(name, chosen.uniform(0, AWAY))
         self.blows[victim] += bool(hit)
 
-    async def _go_on(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
+    async def _go_on(self, name: str, process: Process, after: float) -> None:
         await asyncio.sleep(after)
-        process.send_signal(signal.SIGCONT)
+        process.thaw()
         self.running[name] = process
 
     def command(self, name: str) -> list[str]:
@@ -86,7 +86,7 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
     servers = [f"chaos-ps-{index}" for index in range(SERVERS)]
     workers = [f"chaos-worker-{index}" for index in range(WORKERS)]
     for name in (MASTER, *servers, *workers):
-        await job.start(name)
+        job.start(name)
     steps = Steps(job.folder)
     while not steps.lines():  # noqa: ASYNC110  # of other processes
         await asyncio.sleep(0.1)
@@ -122,10 +122,7 @@ async def main() -> int:
         took = await train(job, args.kills, args.seed, console)
     finally:
         await asyncio.gather(*job.coming_back, return_exceptions=True)
-        for process in job.running.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        job.end()
     counts = Counter(json.loads((folder / "counts").read_text()))
     wrong = {count: records for count, records in counts.items() if count != 1}
     sent = len(Steps(folder).lines())

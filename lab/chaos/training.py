@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import shutil
 import signal
@@ -37,7 +36,7 @@ from rich.console import Console
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli.laptop.ports import free_port
 from lab.paths import SCRIPTS
-from lab.programs.processes import MASTER, Processes
+from lab.programs.training import MASTER, Processes
 
 SCRIPT: Final = SCRIPTS / "lineage.py"
 NODES: Final = 4
@@ -61,7 +60,7 @@ class Job(Processes):
         nodes = [name for name in self.running if name != MASTER]
         name = MASTER if victim == MASTER else chosen.choice(nodes) if nodes else ""
         process = self.running.get(name)
-        if process is None or process.returncode is not None:
+        if process is None or process.code is not None:
             return False
         match victim:
             case "worker":
@@ -75,7 +74,7 @@ class Job(Processes):
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
             case "leave":
-                process.send_signal(signal.SIGTERM)
+                process.send(signal.SIGTERM)
             case _:
                 process.kill()
         self.blows[victim] += 1
@@ -119,7 +118,7 @@ async def train(job: Job, kills: int, seed: int, console: Console) -> float:
     lines.mkdir()
     (lines / "slowly").touch()
     for name in (MASTER, *(f"chaos-worker-{index}" for index in range(NODES))):
-        await job.start(name)
+        job.start(name)
     while not any(lines.glob("*.jsonl")):  # noqa: ASYNC110  # of other processes
         await asyncio.sleep(0.1)
     began = said = time.monotonic()
@@ -223,9 +222,7 @@ def main() -> int:
         took = asyncio.run(train(job, options.kills, seed, console))
         wrong = problems(folder / "lines", options.epochs, NODES)
     finally:
-        for process in job.running.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        job.end()
     rounds = max((line["round"] for line in written(folder / "lines") if "done" in line), default=0)
     blows = ", ".join(f"{victim} {job.blows[victim]}" for victim in BLOWS)
     console.print(f"{job.blows.total()} blows in {took:.0f} s: {blows}")

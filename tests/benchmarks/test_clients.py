@@ -15,7 +15,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.views import POD
-from lab.programs.programs import ProgramFailed
+from lab.processes import ProgramFailed
 from lab.waiting import PATIENCE
 
 LISTED = (

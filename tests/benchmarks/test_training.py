@@ -128,8 +128,8 @@ def test_daemons_of_a_node_end_with_it() -> None:
     ) as node:
         assert node.stdout
         daemon = int(node.stdout.readline())
-        found = {each.pid: each for each in processes_of(node, "job/1")}
+        found = {each.pid: each for each in processes_of(node.pid, "job/1")}
         assert found.keys() >= {node.pid, daemon}
-        assert daemon not in {each.pid for each in processes_of(node, "job/2")}
+        assert daemon not in {each.pid for each in processes_of(node.pid, "job/2")}
         found[daemon].kill()
         node.communicate()

@@ -36,7 +36,7 @@ from lab.chaos.life.oracle import Outcome
 from lab.chaos.life.play import Player
 from lab.chaos.life.report import Tried, repeat, tables
 from lab.jobs.training.warm import Warm, warm_process
-from lab.programs.programs import end_on_sigterm
+from lab.processes import end_on_sigterm
 
 INSTALLED = "lab.chaos.life.installed"
 

@@ -14,15 +14,16 @@ from typing import Any
 
 import aiohttp
 
-from elasticjob.cli.laptop.laptop import OperatorProcess
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.testing import FaultProxy
+from lab import programs
 from lab.chaos.soak.gauges import Sample, held, metrics_of
 from lab.chaos.soak.players import Eyes, Kubelet, Users, make_namespace
 from lab.chaos.soak.weather import Crash, Weather
 from lab.chaos.soak.world import World, leftovers, twins, unfinished
+from lab.processes import Process
 
 NAMESPACE = "soak"
 BETWEEN_DEEDS = (0.05, 0.4)
@@ -71,7 +72,7 @@ class Outcome:
 class Soak:
     """All that takes part, while it runs."""
 
-    operator: OperatorProcess
+    operator: Process
     session: aiohttp.ClientSession
     eyes: Eyes
     outcome: Outcome
@@ -204,14 +205,11 @@ def broken(metrics: dict[str, float]) -> list[str]:
 @asynccontextmanager
 async def running(proxy: FaultProxy, state: Path, eyes: Eyes, outcome: Outcome) -> AsyncIterator[Soak]:
     """Run the operator behind the proxy; it must be the same process at the end."""
-    operator = OperatorProcess(proxy.write_kubeconfig(state / "proxy.kubeconfig"), state / "operator.log")
-    try:
-        await operator.start()
-        await operator.ready()
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
-            yield Soak(operator, session, eyes, outcome, time.monotonic())
-    finally:
-        await operator.stop()
+    async with (
+        programs.operator(proxy.write_kubeconfig(state / "proxy.kubeconfig"), state) as operator,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+    ):
+        yield Soak(operator, session, eyes, outcome, time.monotonic())
 
 
 @asynccontextmanager

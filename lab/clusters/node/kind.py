@@ -10,7 +10,7 @@ import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -84,9 +84,15 @@ class KindNode:
         self._kind("delete", "cluster")
         return [f"kind cluster {NAME}"] if self.is_up() else []
 
+    purge = down
+
     def is_up(self) -> bool:
         """Whether there is a cluster of ours."""
         return NAME in self._called("kind", "get", "clusters").stdout.split()
+
+    def status(self) -> Mapping[str, tuple[int, int]]:
+        """Return nothing: its programs are Docker's."""
+        return {}
 
     def load(self, image: Image, store: Store) -> None:
         """Have an image on the node."""
@@ -173,44 +179,3 @@ def default_kind_folder() -> Path:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
-
-
-# The command line
-
-
-def up(node: KindNode, images: Sequence[Path]) -> int:
-    """Create the cluster, and say how kubectl reaches it."""
-    node.up()
-    load(node, images)
-    print(f"export KUBECONFIG={node.kubeconfig}")
-    return 0
-
-
-def down(node: KindNode, images: Sequence[Path]) -> int:
-    """Delete the cluster; exit code 1 if it is still there."""
-    left = node.down()
-    print("\n".join(left) if left else "down; nothing is left")
-    return 1 if left else 0
-
-
-def status(node: KindNode, images: Sequence[Path]) -> int:
-    """Say whether it is there; exit code 1 if not."""
-    print(f"export KUBECONFIG={node.kubeconfig}" if (there := node.is_up()) else "down")
-    return 0 if there else 1
-
-
-def load(node: KindNode, images: Sequence[Path]) -> int:
-    """Have the images of archives on the node."""
-    for file in images:
-        node.load_archive(file)
-        print(f"loaded {file}")
-    return 0
-
-
-COMMANDS: Final[Mapping[str, Callable[[KindNode, Sequence[Path]], int]]] = {
-    "up": up,
-    "down": down,
-    "purge": down,
-    "status": status,
-    "load": load,
-}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.request import urlopen
 
-from lab.fuzz.hostile.programs import Installed, Line, Program
+from lab.fuzz.hostile.programs import Installed, Line
+from lab.processes import Process, ProgramFailed
 
 OFTEN: Final = 8
 OFTEN_A_MINUTE: Final = 2.0
@@ -44,16 +48,16 @@ class Watched:
 def have_ended(seen: Watched) -> list[str]:
     """No program has ended."""
     return [
-        f"{each.name} has ended with {each.ended}: {' | '.join(each.tail(3)):.1500}"
+        f"{each.name} has ended with {each.code}: {' | '.join(each.tail(3)):.1500}"
         for each in seen.programs.all
-        if each.ended is not None
+        if each.code is not None
     ]
 
 
 def have_logged(seen: Watched) -> list[str]:
     """Each error names its object, and none comes again and again."""
     allowed, wrong = OFTEN + OFTEN_A_MINUTE * seen.minutes(), list[str]()
-    for line in (line for each in seen.programs.all for line in each.errors()):
+    for line in seen.programs.errors():
         kind = f"{line.program}: {line.kind}"
         seen.kinds[kind] += 1
         seen.lines.setdefault(kind, line.text)
@@ -76,7 +80,14 @@ CHECKS: Final = (have_ended, have_logged)
 
 async def used(programs: Installed) -> Mapping[str, Use]:
     """Return what each program holds now."""
-    return {each.name: Use(each.memory, await each.series()) for each in programs.all if each.ended is None}
+    there = [each for each in programs.all if each.code is None]
+    return {each.name: Use(each.rss, await asyncio.to_thread(series, each)) for each in there}
+
+
+def series(program: Process) -> int:
+    """Return how many series its /metrics has."""
+    with urlopen(f"{program.url}/metrics", timeout=60) as answer:
+        return sum(not line.startswith(b"#") for line in answer)
 
 
 def grown(before: Mapping[str, Use], after: Mapping[str, Use], starts: Mapping[str, int]) -> list[str]:
@@ -91,7 +102,8 @@ def grown(before: Mapping[str, Use], after: Mapping[str, Use], starts: Mapping[s
     return wrong
 
 
-async def restarted(program: Program) -> None:
-    """Start a program that has ended, so that the rest is tried too."""
-    if program.ended is not None:
-        await program.start()
+async def restarted(program: Process) -> None:
+    """Start a program that has ended, so that the rest is tried too; if it ends again, that is seen next."""
+    if program.code is not None:
+        with suppress(ProgramFailed):
+            await program.up()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +23,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
+from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
@@ -31,7 +31,8 @@ from lab.explained import Explained
 from lab.incumbents.hpa.external import METRIC, Loads, external_metrics
 from lab.incumbents.oracle import INCUMBENT, OURS, Facts, Oracle, Play, Seen
 from lab.incumbents.watched import Pods, watched
-from lab.paths import DOCS, ROOT
+from lab.paths import DOCS
+from lab.processes import Process
 from lab.waiting import until
 
 SYNC: Final = "--horizontal-pod-autoscaler-sync-period=2s"
@@ -214,26 +215,6 @@ class Side:
         }
 
 
-@dataclass
-class Operator:
-    """The operator as a process, which can be started again."""
-
-    kubeconfig: Path
-    log: Path
-    process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        flags = ("--kubeconfig", str(self.kubeconfig), "--install", "--probes", "", "--webhook-port", "0")
-        with self.log.open("ab") as file:
-            command = (sys.executable, "-m", "elasticjob.cli", "operator", *flags)
-            self.process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=file, stderr=file)
-
-    async def stop(self) -> None:
-        if self.process:
-            self.process.terminate()
-            await self.process.wait()
-
-
 @asynccontextmanager
 async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
     """A control plane whose machines only pretend, Kueue, the operator, and the API of metrics."""
@@ -245,9 +226,7 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             client = await stack.enter_async_context(Client(plane.config()))
             pair = plane.pki.server("metrics", ["127.0.0.1", "localhost"])
             loads = await stack.enter_async_context(external_metrics(client, pair))
-            operator = Operator(plane.kubeconfig, folder / "operator.log")
-            await operator.start()
-            stack.push_async_callback(operator.stop)
+            operator = await stack.enter_async_context(programs.operator(plane.kubeconfig, folder))
             await until(lambda: is_served(client), "ElasticJobs are served")
             await client.create(NODE.untyped(), MACHINE)
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
@@ -296,7 +275,7 @@ async def is_served(client: Client) -> bool:
     return True
 
 
-async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Operator) -> Seen:
+async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Process) -> Seen:
     """Play a story on both sides at once; what is seen at rest after each act."""
     await asyncio.gather(*(side.begin(story) for side in sides.values()))
     await rest(sides)
@@ -308,7 +287,7 @@ async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Oper
     return seen
 
 
-async def play(side: Side, act: str, value: Any, operator: Operator) -> None:
+async def play(side: Side, act: str, value: Any, operator: Process) -> None:
     """Do what an act says, on one side."""
     side.mark()
     match act:
@@ -325,10 +304,10 @@ async def play(side: Side, act: str, value: Any, operator: Operator) -> None:
         case "size":
             await side.patch({"replicaSpecs": {WORKER: {"replicas": value}}}, {"replicas": value})
         case "restart" if side.ours:
-            await operator.stop()
+            await operator.down()
             side.loads.of[side.namespace] = value
             await asyncio.sleep(5)
-            await operator.start()
+            await operator.up()
             await until(lambda: is_served(side.client), "the operator is back")
         case "restart":
             side.loads.of[side.namespace] = value
