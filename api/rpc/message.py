@@ -46,7 +46,7 @@ Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
 
 
-def measured(value: object) -> float:
+def decode_metric(value: object) -> float:
     """Decode a number of another process that came in no message: of metrics. Raises ValueError."""
     return msgspec.convert(value, Measured)
 
@@ -89,7 +89,7 @@ _BUILDING: Final = threading.Lock()
 _DECODERS: Final[dict[object, Callable[[bytes | str], Any]]] = {}
 
 
-def typed(text: bytes | str, type_: type[T]) -> T:
+def decode_as(text: bytes | str, type_: type[T]) -> T:
     """Return JSON as a type. Raises msgspec.DecodeError or ValidationError, and what msgspec else raises.
 
     Threads may call it. msgspec looks at the fields of a type at its first use, and two threads that do so
