@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.programs import running, wait_until_ready
 from benchmarks.shared import peers
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client.client import Client

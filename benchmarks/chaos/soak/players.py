@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.chaos.soak.world import KINDS, OVER, OWNED, World, is_alive, is_over, role_of
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.cache.cache import Cache
