@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.facts import Sample
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.measures import TRAIN, newest, shares
 from elasticjob.sizing.rules import memory

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.fulfilment.observed import Objects, observe

@@ -33,8 +33,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from elasticjob.api.numbers import MOST
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import MOST
 from elasticjob.api.sizes.facts import JobFacts
 from elasticjob.brain.history import Decision, History, Killed, Past, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.client import errors

@@ -15,14 +15,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from elasticjob.api.readings import number
-from elasticjob.api.v1alpha1.common import (
-    LABEL_INDEX,
-    LABEL_JOB,
-    LABEL_RELAUNCH,
-    LABEL_ROLE,
-    MASTER,
-    MASTER_ALIAS,
-)
+from elasticjob.api.roles import MASTER, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.kube.cache.cache import Cache

@@ -11,8 +11,9 @@ from typing import Final, TypedDict
 from pydantic import ValidationError
 
 from elasticjob import __version__
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob
 from elasticjob.client.code import Code
 from elasticjob.client.errors import Refused, Unusable

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elasticjob.api.resources import Amount, Bytes, Cores, Resources
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.need import describe
-from elasticjob.api.v1alpha1.common import PS, WORKER
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import MIB
 

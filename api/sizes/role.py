@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
+from elasticjob.api.numbers import Count
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import Count
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 RoleName = Annotated[str, msgspec.Meta(max_length=63)]

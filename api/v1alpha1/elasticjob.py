@@ -11,22 +11,18 @@ from typing import Annotated, Any, Final
 from pydantic import Field, WithJsonSchema, model_validator
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.roles import CHIEF, MASTER, MASTER_ALIAS, WORKER, is_master
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.common import (
-    CHIEF,
     GROUP,
-    MASTER,
-    MASTER_ALIAS,
     MOST_ROLES,
     PARAMETER_SERVERS,
     VERSION,
-    WORKER,
     Count,
     FailureAction,
     Replicas,
     Resource,
-    is_master,
 )
 from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.kube.crd.model import (

@@ -21,7 +21,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import EVALUATOR, PARAMETER_SERVERS, PS, WORKER, is_master
+from elasticjob.api.roles import EVALUATOR, PS, WORKER, is_master
+from elasticjob.api.v1alpha1.common import PARAMETER_SERVERS
 from elasticjob.kube.objects.kinds import Manifest
 
 OLDER_ROLES: Final = (

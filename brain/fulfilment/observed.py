@@ -11,7 +11,8 @@ from math import ceil
 from typing import Final, Protocol
 
 from elasticjob.api.resources import Resources, pod_requests
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode, Phase
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import by_age

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from scipy.optimize import nnls
 
-from elasticjob.api.rpc.message import LARGEST_WORLD
+from elasticjob.api.numbers import LARGEST_WORLD
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.brain.fulfilment.offers import Candidate
 from elasticjob.brain.fulfilment.state import Job

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from elasticjob.api.rpc.message import LARGEST_WORLD, decode_metric
+from elasticjob.api.numbers import LARGEST_WORLD, decode_metric
 from elasticjob.brain.history import Sample, Use
 
 PREFIX: Final = "elasticjob_"

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.roles import MASTER_ALIAS
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.belonging import belongs
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.history import Sample

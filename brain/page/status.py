@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Finite, Message, Name, Nodes
+from elasticjob.api.numbers import Count, Finite, Name, Nodes
+from elasticjob.api.rpc.message import Message
 from elasticjob.api.rpc.nodes import Kept, Usage
 
 LARGEST: Final = 4 << 20

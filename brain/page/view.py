@@ -14,7 +14,8 @@ from math import isnan
 from typing import Any, Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.roles import MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Phase
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan

@@ -17,8 +17,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from elasticjob.api.roles import MASTER_ALIAS
 from elasticjob.api.v1alpha1.belonging import belongs
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan

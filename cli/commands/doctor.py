@@ -66,7 +66,7 @@ async def _examine(connection: Client, job: str | None) -> tuple[Finding, ...]:
             with about(f"ElasticJob {key}"):
                 seen = await observe.one_job(client.kube, key)
             return of_job.examine(seen, datetime.now(UTC))
-        from elasticjob.api.v1alpha1.crds import manifests
+        from elasticjob.api.crds import manifests
 
         with about("the cluster"):
             found = await observe.cluster(client.kube, namespace, manifests())

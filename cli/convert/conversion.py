@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
 from elasticjob.api.v1alpha1.checks.advice import advice
-from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN

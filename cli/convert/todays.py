@@ -10,10 +10,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from elasticjob.api.resources import Resources
+from elasticjob.api.roles import MASTER, MASTER_ALIAS, is_master
 from elasticjob.api.v1alpha1.checks.common import parse_amounts
 from elasticjob.api.v1alpha1.checks.elasticjob import least_needs
 from elasticjob.api.v1alpha1.checks.templates import templates_have_their_shape
-from elasticjob.api.v1alpha1.common import MASTER, MASTER_ALIAS, is_master
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
     DistributionStrategy,

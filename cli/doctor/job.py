@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from elasticjob.api.resources import Resources, unit
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase

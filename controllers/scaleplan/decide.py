@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, decode, span
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in

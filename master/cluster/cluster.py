@@ -14,14 +14,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from elasticjob.api.v1alpha1.common import (
-    LABEL_INDEX,
-    LABEL_JOB,
-    LABEL_RELAUNCH,
-    LABEL_ROLE,
-    MASTER,
-    MASTER_ALIAS,
-)
+from elasticjob.api.roles import MASTER, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.roles import PS
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.api.v1alpha1.sizing import placement_of

@@ -16,9 +16,9 @@ from math import ceil
 from typing import Final
 
 from elasticjob.api.resources import NOTHING, Amount, Bytes, Cores, Resources, unit
+from elasticjob.api.roles import EVALUATOR, WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Mode
-from elasticjob.api.v1alpha1.common import EVALUATOR, WORKER
 from elasticjob.sizing.bounds import LEAST
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import MIB

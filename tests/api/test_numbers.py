@@ -13,7 +13,8 @@ import pytest
 from msgspec import inspect
 
 from elasticjob.api import rpc
-from elasticjob.api.rpc.message import MOST, Request, decode_metric
+from elasticjob.api.numbers import MOST, decode_metric
+from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Progress
 
 for module in pkgutil.iter_modules(rpc.__path__):

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.roles import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER, is_master
 from elasticjob.api.v1alpha1.checks.changes import CHANGES, the_queue_stays
 from elasticjob.api.v1alpha1.checks.common import (
     DNS_LABEL_OF_A_SERVICE,
@@ -34,16 +35,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     what_the_server_would_refuse_later,
 )
 from elasticjob.api.v1alpha1.checks.times import times_are_bounded
-from elasticjob.api.v1alpha1.common import (
-    CHIEF,
-    EVALUATOR,
-    MASTER,
-    MASTER_ALIAS,
-    OPERATOR,
-    PS,
-    WORKER,
-    is_master,
-)
+from elasticjob.api.v1alpha1.common import OPERATOR
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
     ElasticJob,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.checks.common import (
     duplicate_problems,
     name_problems,
@@ -18,7 +19,6 @@ from elasticjob.api.v1alpha1.checks.common import (
     resource_name_problems,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import is_master
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.placing import with_resource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan

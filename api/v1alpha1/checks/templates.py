@@ -8,6 +8,7 @@ from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
+from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.checks.common import (
     is_label,
     label_problems,
@@ -15,7 +16,7 @@ from elasticjob.api.v1alpha1.checks.common import (
     resource_name_problems,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE, is_master
+from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem

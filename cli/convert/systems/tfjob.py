@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy

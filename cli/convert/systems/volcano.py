@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import list_of

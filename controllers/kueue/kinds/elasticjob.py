@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from elasticjob.api.readings import counts
 from elasticjob.api.resources import NOTHING, Resources, container_requests
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.rpc.environment import MODULES
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.frameworks import pytorch

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.api.numbers import UNRANKED
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.cli.commands.run import grace_of
 from elasticjob.cli.main import application
 from elasticjob.cli.standalone import hosting

@@ -29,7 +29,7 @@ from elasticjob.trainer.link.master import MasterClient
 
 log = logging.getLogger("elasticjob.agent")
 
-PAYLOAD: Final = (sys.executable, "-P", str(Path(__file__).parents[1] / "torch" / "payload.py"))
+PAYLOAD: Final = (sys.executable, "-P", str(Path(__file__).parents[2] / "torch" / "payload.py"))
 LIMIT: Final = 300.0  # seconds for one turn
 FAILED: Final = 201  # exit code: this machine is broken, run this pod on another one
 LONGEST: Final = 2048  # characters of an error
