@@ -330,6 +330,27 @@ class Dialogue(Process):
                         stream.close()
 
 
+async def run(
+    *command: str | Path, given: str = "", environ: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> tuple[int | None, str]:
+    """Run a program to its end, `given` on its stdin; return its exit code and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environ,
+        cwd=cwd,
+    )
+    try:
+        printed, _ = await process.communicate(given.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, printed.decode()
+
+
 def running(processes: Iterable[Process]) -> tuple[str, ...]:
     """The names of those that run."""
     return tuple(sorted(each.name for each in processes if each.identity))

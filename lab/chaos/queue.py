@@ -30,7 +30,7 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError, NotFound
+from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from lab import programs
@@ -269,12 +269,11 @@ async def run(options: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="chaos-queue-") as folder, stage(Path(folder), chance) as on:
         async with on.client, AsyncExitStack() as tasks:
             await set_up(on.client)
-            on.operator.spawn()
+            await on.operator.up()
             watch, caches = Watchman(), [Cache[Any](kind, TEAM) for kind in RAW]
             group = await tasks.enter_async_context(asyncio.TaskGroup())
             running = [group.create_task(_follow(on.client, watch, cache)) for cache in caches]
             running += [group.create_task(others_leave(on.client)), group.create_task(_look(watch, caches))]
-            await _installed(on.client)
             for number in range(options.interleavings):
                 wrong = await interleave(on, watch, caches, number)
                 bad += bool(wrong)
@@ -301,15 +300,6 @@ async def _look(watch: Watchman, caches: list[Cache[Any]]) -> None:
         newest = max(cache.version for cache in caches)
         await asyncio.sleep(1)
         watch.look(newest)
-
-
-async def _installed(client: Client) -> None:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        with suppress(NotFound):
-            await client.list(ELASTICJOB.untyped(), TEAM)
-            return
-        await asyncio.sleep(0.2)
 
 
 def main() -> int:

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """An API server: devcluster's, a control plane's, or that of a whole node."""
+    """An API server: devcluster's, a control plane's, or that of a whole machine."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that clients are to trust."""
 
     @property
     def kubeconfig(self) -> Path:

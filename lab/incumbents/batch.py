@@ -15,9 +15,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from lab import programs
 from lab.clusters.images import images
@@ -29,7 +27,6 @@ from lab.incumbents.batch_play import Side
 from lab.incumbents.oracle import INCUMBENT, OURS, Oracle, Play, Seen
 from lab.incumbents.watched import watched
 from lab.paths import DOCS
-from lab.waiting import until
 
 TABLE: Final = Path(__file__).with_name("batch.yaml")
 STORIES: Final[dict[str, Manifest]] = {each["story"]: each for each in yaml.safe_load(TABLE.read_text())}
@@ -102,7 +99,6 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             await stack.enter_async_context(programs.operator(node.kubeconfig, folder))
             webhook = await stack.enter_async_context(hook(node))
             pods = await stack.enter_async_context(watched(client))
-            await until(lambda: _is_served(client), "ElasticJobs are served")
 
             async def play(name: str) -> Seen:
                 if name == FIELDS:
@@ -120,14 +116,6 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
     finally:
         left = await asyncio.to_thread(node.purge)
         assert left == []
-
-
-async def _is_served(client: Client) -> bool:
-    try:
-        await client.list(ELASTICJOB)
-    except KubeError:
-        return False
-    return True
 
 
 async def fields(client: Client) -> Seen:

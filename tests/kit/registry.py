@@ -21,4 +21,5 @@ async def registry(folder: Path) -> AsyncIterator[str]:
     """Serve an empty registry without TLS; yields host:port."""
     command = (str(crane()), "registry", "serve", "--address", "127.0.0.1:0")
     async with Process("registry", command, folder, ready="serving on port") as program:
-        yield f"127.0.0.1:{re.findall(r'serving on port (\d+)', program.output)[0]}"
+        (port,) = re.findall(r"serving on port (\d+)", program.output)
+        yield f"127.0.0.1:{port}"

@@ -58,6 +58,16 @@ class KindNode:
         return self._folder / "kubeconfig"
 
     @property
+    def url(self) -> str:
+        """Where its API server listens."""
+        return str(self._cluster["server"])
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that clients are to trust."""
+        return _decoded(self._cluster["certificate-authority-data"]).decode()
+
+    @property
     def volumes(self) -> Path:
         """A folder that is the same in the node's container as here."""
         return self._folder / "volumes"
@@ -116,14 +126,18 @@ class KindNode:
         """For a Client of the framework, as the administrator."""
         from elasticjob.kube.client.credentials import Config
 
-        cluster, user = self._access["clusters"][0]["cluster"], self._access["users"][0]["user"]
-        trusted = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())
+        user, trusted = self._access["users"][0]["user"], ssl.create_default_context(cadata=self.ca_pem)
         pair = write_private(
             self._folder / "admin.pem",
             _decoded(user["client-certificate-data"]) + b"\n" + _decoded(user["client-key-data"]),
         )
         trusted.load_cert_chain(pair)
-        return Config(cluster["server"], trusted)
+        return Config(self.url, trusted)
+
+    @property
+    def _cluster(self) -> dict[str, str]:
+        found: dict[str, str] = self._access["clusters"][0]["cluster"]
+        return found
 
     @cached_property
     def _access(self) -> dict[str, Any]:

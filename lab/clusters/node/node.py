@@ -104,6 +104,16 @@ class Node:
         self._say = say
 
     @property
+    def url(self) -> str:
+        """Where its API server listens."""
+        return self.plane.url
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that clients are to trust."""
+        return self.plane.ca_pem
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.plane.kubeconfig

@@ -21,7 +21,6 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
 from lab import programs
@@ -228,7 +227,6 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             pair = plane.pki.server("metrics", ["127.0.0.1", "localhost"])
             loads = await stack.enter_async_context(external_metrics(client, pair))
             operator = await stack.enter_async_context(programs.operator(plane.kubeconfig, folder))
-            await until(lambda: is_served(client), "ElasticJobs are served")
             await client.create(NODE.untyped(), MACHINE)
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
             pods, heard = await stack.enter_async_context(watched(client)), Heard()
@@ -266,16 +264,6 @@ MACHINE: Final[Manifest] = {
 }
 
 
-async def is_served(client: Client) -> bool:
-    """Whether the kinds are there, and their webhooks answer."""
-    made = {"metadata": {"name": NAME, "namespace": "default"}, "spec": job_of(2)}
-    try:
-        await client.create(ELASTICJOB.untyped(), made, dry_run=True)
-    except KubeError:
-        return False
-    return True
-
-
 async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Process) -> Seen:
     """Play a story on both sides at once; what is seen at rest after each act."""
     await asyncio.gather(*(side.begin(story) for side in sides.values()))
@@ -309,7 +297,6 @@ async def play(side: Side, act: str, value: Any, operator: Process) -> None:
             side.loads.of[side.namespace] = value
             await asyncio.sleep(5)
             await operator.up()
-            await until(lambda: is_served(side.client), "the operator is back")
         case "restart":
             side.loads.of[side.namespace] = value
         case "end":
