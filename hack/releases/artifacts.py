@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from elasticjob import __version__
-from hack.chart import CHART
 from hack.cluster import images, interpreter
 from hack.cluster.oci import File, Image, Store, write_archive
+from hack.generate.chart import CHART
 from hack.releases import distributions, parts
 
 SUMS: Final = "SHA256SUMS"

@@ -32,7 +32,7 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from hack import chart
+from hack.generate import chart
 from tests.kit.clusters.accounts import ACCOUNT
 from tests.kit.clusters.namespaces import new_namespace
 from tests.kit.clusters.served import Served

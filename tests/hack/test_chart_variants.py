@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.chart import CONFIG, ROOT
 from hack.cluster.binaries import Places, catalog
-from hack.core_openapi import kinds
-from hack.json_schemas import of_definition, of_kind
+from hack.generate import ROOT
+from hack.generate.chart import CONFIG
+from hack.generate.core.openapi import kinds
+from hack.generate.json_schemas import of_definition, of_kind
 from tests.kit.helm import HelmFailed, program, templated
 
 BUILT: Final = {

@@ -30,7 +30,7 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
-from hack.metrics import PARTS, Declared, Listing, declared, labels_of
+from lab.metrics import PARTS, Declared, Listing, declared, labels_of
 from tests.kit.controllers.build import NOW, at, job, plan
 from tests.kit.master.turns import played, pod
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob import __version__
-from hack.chart import CHART
+from hack.generate.chart import CHART
 from hack.releases import command
 from hack.releases.artifacts import SUMS, checked, digest, packaged_chart, wheel_parts
 from hack.releases.distributions import ROOT

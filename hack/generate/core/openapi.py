@@ -1,6 +1,6 @@
 """Write api/core/openapi.json: the built-in kinds we touch, cut from what Kubernetes publishes.
 
-    hack/core_openapi.py PATH-OR-URL-OF/swagger.json
+    python -m hack.generate.core.openapi PATH-OR-URL-OF/swagger.json
 
 The document is `api/openapi-spec/swagger.json` in the Kubernetes source tree, of the version named in
 VERSION. Texts are left out; types, references, required fields, group-version-kinds and the keys of maps,
@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hack.generate import ROOT
+
 VERSION = "v1.35.4"
-TARGET = Path(__file__).parent.parent / "api" / "core" / "openapi.json"
+TARGET = ROOT / "api" / "core" / "openapi.json"
 KINDS = {
     "v1": "Pod PodTemplate Service Endpoints ConfigMap Secret Node Namespace ServiceAccount Event "
     "PersistentVolume PersistentVolumeClaim Binding LimitRange ResourceQuota Status DeleteOptions "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hack.dashboards.panels import AMBER, BLUE, GRAPH, RED, Board, Query, Row, Unit, graph, number
-from hack.dashboards.program import Program, api, passes, process, summary
+from hack.generate.dashboards.panels import AMBER, BLUE, GRAPH, RED, Board, Query, Row, Unit, graph, number
+from hack.generate.dashboards.program import Program, api, passes, process, summary
 
 PROGRAM: Final = Program("elasticjob-brain")
 ASKED: Final = "elasticjob_brain_request_seconds"

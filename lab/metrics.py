@@ -1,11 +1,9 @@
-"""docs/metrics.md: every metric of every program, as the code declares it."""
+"""Every metric of every program, as the code declares it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -20,9 +18,6 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job, Spec
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "metrics.md"
-MARK: Final = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
-HEAD: Final = ("| metric | type | unit | labels | help |", "| --- | --- | --- | --- | --- |")
 UNITS: Final = (
     ("_timestamp_seconds", "seconds since 1970"),
     ("_seconds", "seconds"),
@@ -83,12 +78,6 @@ class Declared:
             return "1 or 0"
         return next((unit for end, unit in UNITS if name.endswith(end)), "number")
 
-    @property
-    def row(self) -> str:
-        """Return its row of the table."""
-        labels = ", ".join(f"`{label}`" for label in self.labels)
-        return f"| `{self.name}` | {self.type} | {self.unit} | {labels} | {self.help} |"
-
 
 def declared(part: str) -> tuple[Declared, ...]:
     """Return the metrics of a part, by name."""
@@ -109,14 +98,3 @@ def _declared(listing: Listing) -> Iterator[Declared]:
 def labels_of(declaring: Any) -> tuple[str, ...]:
     """Return the names of labels; prometheus_client shows them nowhere else before there are samples."""
     return tuple(declaring._labelnames)
-
-
-def metrics_docs() -> str:
-    """Return the text of the page with its tables as the code is now."""
-    tables = {part: f"<!-- table: {part} -->\n{_table(part)}<!-- end -->" for part in PARTS}
-    return MARK.sub(lambda found: tables[found[1]], PAGE.read_text())
-
-
-def _table(part: str) -> str:
-    rows = (each.row for each in declared(part))
-    return "\n".join((*HEAD, *rows, ""))

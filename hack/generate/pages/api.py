@@ -10,7 +10,7 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.model import Declaration
-from hack.crd_docs import cell, table
+from hack.generate.pages import cell, table
 
 Schema = Mapping[str, Any]
 

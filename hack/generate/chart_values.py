@@ -9,15 +9,16 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.json_schemas import LOCAL, Schema, built_in
+from hack.generate import ROOT
+from hack.generate.json_schemas import LOCAL, Schema, built_in
+from hack.generate.pages import table
 
-VALUES: Final = Path(__file__).parent.parent / "charts" / "elasticjob" / "values.yaml"
+VALUES: Final = ROOT / "charts" / "elasticjob" / "values.yaml"
 CORE: Final = "io.k8s.api.core.v1."
 AFFINITY, TOLERATION, SPREAD, VARIABLE, RESOURCES = (
     CORE + name
@@ -137,7 +138,7 @@ def schema_of(path: str, default: Any, about: Mapping[str, str]) -> Schema:
             }
             closing = {} if path == OPEN else {"additionalProperties": False}
             return said | {"type": "object", **closing, "properties": parts}
-    raise ValueError(f"values.yaml: {path} needs a row in RULES of hack/chart_values.py")
+    raise ValueError(f"values.yaml: {path} needs a row in RULES of hack/generate/chart_values.py")
 
 
 @dataclass(frozen=True)
@@ -176,9 +177,9 @@ def is_value(path: str, default: Any) -> bool:
     return not isinstance(default, dict) or not default or path.rpartition(".")[2] in RULES
 
 
-def table() -> str:
+def values_table() -> str:
     """Return the values as a table in Markdown; one without a comment is like one that has it, further up."""
-    lines = ["| value | default | about |", "| --- | --- | --- |"]
+    lines = []
     explained: dict[str, str] = {}
     for row in rows():
         first, _, rest = row.path.partition(".")
@@ -188,5 +189,5 @@ def table() -> str:
             explained.setdefault(row.path, row.path)
             explained.setdefault(f"{first} {row.path.rpartition('.')[2]}", row.path)
         default = json.dumps(row.default) if is_value(row.path, row.default) else ""
-        lines.append(f"| `{row.path}` | {default and f'`{default}`'} | {about} |")
-    return "\n".join(lines) + "\n"
+        lines.append((f"`{row.path}`", default and f"`{default}`", about))
+    return table(("value", "default", "about"), lines)

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import yaml
 
-FOLDER: Final = Path(__file__).parent.parent / "config" / "argocd"
+from hack.generate import ROOT
+
+FOLDER: Final = ROOT / "config" / "argocd"
 CUSTOMIZATIONS: Final = FOLDER / "resource_customizations"
 PREFIX: Final = "resource.customizations"
 HEADER: Final = """\

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from elasticjob import __version__
-from hack.chart_values import schema_text, table
+from hack.generate import ROOT
+from hack.generate.chart_values import schema_text, values_table
+from hack.generate.pages import filled
 
-ROOT: Final = Path(__file__).parent.parent
 CONFIG: Final = ROOT / "config"
 CHART: Final = ROOT / "charts" / "elasticjob"
 PAGE: Final = ROOT / "docs" / "chart.md"
@@ -28,18 +30,18 @@ ROLES: Final = {
     "di-server": "diengine/rbac.yaml",
 }
 COPIED: Final = ("crd/*.yaml", "prometheus/*.yaml", "grafana/*.json")
-TABLE: Final = re.compile(r"(<!-- values -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def outputs() -> Mapping[Path, Callable[[], str]]:
     """Return the generated files: path → content."""
+    values = {"values": f"\n{values_table()}\n"}
     return {
         CHART / "Chart.yaml": chart_text,
         CHART / "values.schema.json": schema_text,
-        CHART / "README.md": lambda: with_table(CHART / "README.md"),
-        PAGE: lambda: with_table(PAGE),
+        CHART / "README.md": partial(filled, CHART / "README.md", values),
+        PAGE: partial(filled, PAGE, values),
         CHART / "files" / "rules.yaml": rules_text,
-        **{CHART / "files" / name: lambda name=name: (CONFIG / name).read_text() for name in copied()},  # type: ignore[misc]
+        **{CHART / "files" / name: (CONFIG / name).read_text for name in copied()},
     }
 
 
@@ -94,8 +96,3 @@ def rules_of(name: str) -> dict[str, Any]:
             case "Role":
                 found["own"] = each["rules"]
     return found
-
-
-def with_table(page: Path) -> str:
-    """Return a page with the table of values as it is now."""
-    return TABLE.sub(lambda found: f"{found[1]}\n{table()}\n{found[2]}", page.read_text())

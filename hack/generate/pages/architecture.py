@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent
+from hack.generate import ROOT
+from hack.generate.pages import filled, table
+
 PACKAGES: Final = (
     "kube", "api", "webhooks", "controllers", "master", "brain", "trainer", "devcluster", "client", "cli"
 )  # fmt: skip
 """In the order of the page: the lowest layer first, the programs after it."""
-MARK: Final = re.compile(r"<!-- rooms -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def architecture(page: Path) -> str:
     """Return the text of the page with its table as the folders are now."""
-    table = "\n".join(["| folder | what it is |", "| --- | --- |", *_rows(), ""])
-    return MARK.sub(lambda _: f"<!-- rooms -->\n{table}<!-- end -->", page.read_text())
+    return filled(page, {"rooms": table(("folder", "what it is"), _rows())})
 
 
-def _rows() -> Iterator[str]:
+def _rows() -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
-        yield f"| **`{package}/`** | {first_line(ROOT / package)} |"
-        rooms = sorted(path.parent for path in (ROOT / package).rglob("*/__init__.py"))
-        for room in rooms:
-            yield f"| `{room.relative_to(ROOT)}` | {first_line(room)} |"
+        yield f"**`{package}/`**", first_line(ROOT / package)
+        for room in sorted(path.parent for path in (ROOT / package).rglob("*/__init__.py")):
+            yield f"`{room.relative_to(ROOT)}`", first_line(room)
 
 
 def first_line(room: Path) -> str:

@@ -1,11 +1,11 @@
 """Write api/core/protobuf.json: how the built-in kinds that are served are laid out as protobuf messages.
 
-    hack/core_protobuf.py FOLDER      # that holds api@VERSION, apimachinery@… and apiextensions-apiserver@…
+    python -m hack.generate.core.protobuf FOLDER
 
-FOLDER is `$(go env GOMODCACHE)/k8s.io` after hack/kube-binaries. `make generate` needs no Go and
-therefore does not run this: run it by hand when VERSION or the kinds in openapi.json change. The
-numbers and types come from the published generated.proto files; the JSON names, and whether Go writes
-an empty value, from the struct tags.
+FOLDER holds api@VERSION, apimachinery@… and apiextensions-apiserver@…: `$(go env GOMODCACHE)/k8s.io` after
+hack/kube-binaries. `make generate` needs no Go and therefore does not run this: run it by hand when VERSION
+or the kinds in openapi.json change. The numbers and types come from the published generated.proto files; the
+JSON names, and whether Go writes an empty value, from the struct tags.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elasticjob.api import core
+from hack.generate import ROOT
 
 VERSION = "v0.35.4"
 MODULES = ("api", "apimachinery", "apiextensions-apiserver")
-TARGET = Path(__file__).parent.parent / "api" / "core" / "protobuf.json"
+TARGET = ROOT / "api" / "core" / "protobuf.json"
 SCALARS = frozenset({"string", "bool", "bytes", "int32", "int64", "double"})
 
 _MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)

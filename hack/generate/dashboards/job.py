@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hack.dashboards.panels import (
+from hack.generate.dashboards.panels import (
     AMBER,
     BLUE,
     GREEN,

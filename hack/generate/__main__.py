@@ -1,10 +1,10 @@
 """Write all that is generated: models of built-in types, CRDs, the chart, dashboards, Argo CD's ConfigMap,
 docs, an example.
 
-hack/generate.py                     # make generate
-hack/generate.py --check             # make check, CI: writes nothing, shows the difference, exits 1
-hack/generate.py --allow-breaking    # write CRDs, though objects that are stored may suffer
-hack/generate.py --check --since v1  # what has changed since a release, breaking changes first
+python -m hack.generate                     # make generate
+python -m hack.generate --check             # make check, CI: writes nothing, shows the difference, exits 1
+python -m hack.generate --allow-breaking    # write CRDs, though objects that are stored may suffer
+python -m hack.generate --check --since v1  # what has changed since a release, breaking changes first
 
 CRDs are compared with those of the last commit: what changes for stored objects is told, and a breaking
 change is not written unless it is allowed.
@@ -24,30 +24,26 @@ from typing import Any
 
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
 from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack import api_docs, argocd, chart
-from hack.alerts import PAGE as ALERTS
-from hack.alerts import alert_docs
-from hack.architecture import architecture
-from hack.cli_docs import cli_docs
-from hack.core_models import core_models
-from hack.crd_docs import crd_docs
-from hack.dashboards import boards
-from hack.diagrams import concepts
-from hack.example import example_job
-from hack.metrics import PAGE as METRICS
-from hack.metrics import metrics_docs
+from hack.generate import ROOT, argocd, chart
+from hack.generate.core.models import core_models
+from hack.generate.dashboards import boards
+from hack.generate.example import example_job
+from hack.generate.pages import api as api_docs
+from hack.generate.pages.alerts import PAGE as ALERTS
+from hack.generate.pages.alerts import alert_docs
+from hack.generate.pages.architecture import architecture
+from hack.generate.pages.cli import cli_docs
+from hack.generate.pages.concepts import concepts
+from hack.generate.pages.metrics import PAGE as METRICS
+from hack.generate.pages.metrics import metrics_docs
 
-ROOT = Path(__file__).parent.parent
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
-DOCS = ROOT / "docs" / "crd-generation.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 CLI = ROOT / "docs" / "cli.md"
@@ -59,17 +55,16 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
     return {
         ROOT / "api" / "core" / "models.py": core_models,
         **{folder / "job.yaml": partial(example_job, folder) for folder in EXAMPLES},
-        DOCS: lambda: crd_docs(DOCS),
-        CONCEPTS: lambda: concepts(CONCEPTS),
-        ARCHITECTURE: lambda: architecture(ARCHITECTURE),
+        CONCEPTS: partial(concepts, CONCEPTS),
+        ARCHITECTURE: partial(architecture, ARCHITECTURE),
         METRICS: metrics_docs,
         ALERTS: alert_docs,
-        CLI: lambda: cli_docs(CLI),
-        **{crd_path(one): lambda one=one: crd_text(one, detail) for one in DECLARATIONS},  # type: ignore[misc]
+        CLI: partial(cli_docs, CLI),
+        **{crd_path(one): partial(crd_text, one, detail) for one in DECLARATIONS},
         **boards.outputs(),
         argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,
         **chart.outputs(),
-        **{path: lambda text=text: text for path, text in api_docs.pages(ROOT / "docs" / "api").items()},  # type: ignore[misc]
+        **{path: partial(str, text) for path, text in api_docs.pages(ROOT / "docs" / "api").items()},
     }
 
 

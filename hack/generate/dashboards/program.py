@@ -11,7 +11,7 @@ from typing import Final
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard
 
-from hack.dashboards.panels import AMBER, RED, Panel, Query, Row, Unit, choice, graph, number
+from hack.generate.dashboards.panels import AMBER, RED, Panel, Query, Row, Unit, choice, graph, number
 
 STALE: Final = 300.0
 """Seconds after which a cache that has not heard from the API server is shown in red."""
