@@ -30,7 +30,7 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack.generate import ROOT, argocd, chart
+from hack.generate import argocd, chart
 from hack.generate.core.models import core_models
 from hack.generate.dashboards import boards
 from hack.generate.example import example_job
@@ -42,6 +42,7 @@ from hack.generate.pages.cli import cli_docs
 from hack.generate.pages.concepts import concepts
 from hack.generate.pages.metrics import PAGE as METRICS
 from hack.generate.pages.metrics import metrics_docs
+from lab.paths import ROOT
 
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
 CONCEPTS = ROOT / "docs" / "concepts.md"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from hack.generate import ROOT
+from lab.paths import ROOT
 
 FOLDER: Final = ROOT / "config" / "argocd"
 CUSTOMIZATIONS: Final = FOLDER / "resource_customizations"

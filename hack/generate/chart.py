@@ -16,9 +16,9 @@ from typing import Any, Final
 import yaml
 
 from elasticjob import __version__
-from hack.generate import ROOT
 from hack.generate.chart_values import schema_text, values_table
 from hack.generate.pages import filled
+from lab.paths import ROOT
 
 CONFIG: Final = ROOT / "config"
 CHART: Final = ROOT / "charts" / "elasticjob"

@@ -14,9 +14,9 @@ from typing import Any, Final
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.generate import ROOT
 from hack.generate.json_schemas import LOCAL, Schema, built_in
 from hack.generate.pages import table
+from lab.paths import ROOT
 
 VALUES: Final = ROOT / "charts" / "elasticjob" / "values.yaml"
 CORE: Final = "io.k8s.api.core.v1."

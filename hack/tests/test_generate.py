@@ -13,9 +13,9 @@ from elasticjob.api.v1alpha1 import crds
 from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.objects.kinds import Manifest
-from hack.generate import ROOT
 from hack.generate import __main__ as generate
 from hack.generate.__main__ import committed, crd_path, main, renew
+from lab.paths import ROOT
 
 crd_text, manifest = cache(generate.crd_text), cache(crds.manifest)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.generate import ROOT
+from lab.paths import ROOT
 
 ONCE = """
 import pathlib, pytest
@@ -34,7 +34,7 @@ def test_second_try(tmp_path: Path, tests: int, holds: str, code: int, listed: i
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin", "CI": "true"}
     environment |= {"UNSTEADY": str(unsteady), "VENV": sys.prefix, "PATH": os.environ["PATH"]}
     options = f"-c /dev/null --rootdir={tmp_path} -n 2 --dist loadfile --no-loadscope-reorder".split()
-    command = [ROOT / ".ci" / "steadily", tmp_path, *options]
+    command = [str(ROOT / ".ci" / "steadily"), str(tmp_path), *options]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == code, done.stdout.decode()
     lines = unsteady.read_text().splitlines()

@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.cluster.binaries import Places, catalog
-from hack.generate import ROOT
 from hack.generate.chart import CONFIG
 from hack.generate.core.openapi import kinds
 from hack.generate.json_schemas import of_definition, of_kind
-from tests.kit.helm import HelmFailed, program, templated
+from lab.clusters.binaries import Places, catalog
+from lab.clusters.installed.helm import HelmFailed, program, templated
+from lab.paths import ROOT
 
 BUILT: Final = {
     name: Places.of().find(catalog().programs[name])

@@ -17,7 +17,7 @@ from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job
+from lab.build.jobs import job
 from tests.kit.monitoring.rig import CONFIG as PROMETHEUS
 from tests.kit.monitoring.rig import rules
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hack.generate import ROOT
+from lab.paths import ROOT
 
 VERSION = "v1.35.4"
 TARGET = ROOT / "api" / "core" / "openapi.json"

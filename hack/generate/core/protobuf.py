@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elasticjob.api import core
-from hack.generate import ROOT
+from lab.paths import ROOT
 
 VERSION = "v0.35.4"
 MODULES = ("api", "apimachinery", "apiextensions-apiserver")

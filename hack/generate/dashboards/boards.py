@@ -9,9 +9,9 @@ from typing import Final
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from hack.generate import ROOT
 from hack.generate.dashboards import brain, fleet, job, operator
 from hack.generate.dashboards.panels import Board
+from lab.paths import ROOT
 
 FOLDER: Final = ROOT / "config" / "grafana"
 BOARDS: Final = (fleet.BOARD, job.BOARD, operator.BOARD, brain.BOARD)

@@ -7,8 +7,8 @@ from typing import Final
 
 import yaml
 
-from hack.generate import ROOT
 from hack.generate.pages import filled, table
+from lab.paths import ROOT
 
 RULES: Final = ROOT / "config" / "prometheus" / "rules.yaml"
 PAGE: Final = ROOT / "docs" / "monitoring.md"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hack.generate import ROOT
 from hack.generate.pages import filled, table
+from lab.paths import ROOT
 
 PACKAGES: Final = (
     "kube", "api", "webhooks", "controllers", "master", "brain", "trainer", "devcluster", "client", "cli"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hack.generate import ROOT
 from hack.generate.pages import filled, table
 from lab.metrics import PARTS, declared
+from lab.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "metrics.md"
 
