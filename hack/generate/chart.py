@@ -2,7 +2,7 @@
 
 Written by hand: its templates, and values.yaml. Made here: what they read of `config/` (CRDs, the rules of
 roles, alerts, dashboards), so that it has one home; the schema of the values; and the pages that list them.
-tests/hack/test_chart.py compares a release with what kustomize installs.
+tests/chart/test_chart.py compares a release with what kustomize installs.
 """
 
 from __future__ import annotations

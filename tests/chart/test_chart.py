@@ -32,16 +32,17 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
-from hack.generate import chart
 from lab.build.jobs import role
 from lab.clusters.accounts import ACCOUNT
 from lab.clusters.installed.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.served import Served
+from lab.paths import ROOT
 from lab.waiting import until
 from tests.kit.registry import crane, registry
 from tests.kit.traps.operators import running
 
+CONFIG: Final = ROOT / "config"
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
 VALUES: Final = {
@@ -90,8 +91,8 @@ def rendered(*flags: str, namespace: str = SYSTEM, crds: bool = False) -> Object
 )
 def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[str, ...]) -> None:
     overlay = {
-        "resources": [os.path.relpath(chart.CONFIG, tmp_path)],
-        "components": [os.path.relpath(chart.CONFIG / name, tmp_path) for name in components],
+        "resources": [os.path.relpath(CONFIG, tmp_path)],
+        "components": [os.path.relpath(CONFIG / name, tmp_path) for name in components],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
@@ -338,23 +339,6 @@ def test_images_are_of_the_registry_and_the_digest(
 
 
 @with_helm
-@pytest.mark.parametrize(
-    ("version", "semantic"),
-    [("0.2.0", "0.2.0"), ("0.2.0rc1", "0.2.0-rc1"), ("1.0.0a2", "1.0.0-a2"), ("1.0.0.dev3", "1.0.0-dev3")],
-)
-def test_helm_reads_each_version_and_images_have_the_package_s(
-    version: str, semantic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
-    monkeypatch.setattr(chart, "__version__", version)
-    (copy / "Chart.yaml").write_text(chart.chart_text())
-    found = objects(templated(*NO_CRDS, chart=copy))["Deployment", SYSTEM, ACCOUNT]
-    assert found["metadata"]["labels"]["helm.sh/chart"] == f"elasticjob-{semantic}"
-    [container] = found["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"elasticjob/operator:{version}"
-
-
-@with_helm
 def test_a_value_with_nothing_behind_its_name_is_as_if_it_was_left_out(tmp_path: Path) -> None:
     """`podLabels:` and no more, as in a file of values whose lines are commented out, is null."""
     empty = ("podLabels", "podAnnotations", "nodeSelector", "tolerations", "affinity", "extraEnv")
@@ -442,12 +426,12 @@ def test_monitoring_is_found_where_it_is_looked_for(tmp_path: Path) -> None:
     assert [each["interval"] for each in masters["spec"]["podMetricsEndpoints"]] == ["1m"]
     operator = found["ServiceMonitor", "monitoring", "elasticjob-operator"]
     assert operator["spec"]["namespaceSelector"] == {"matchNames": [SYSTEM]}
-    source = yaml.safe_load((chart.CONFIG / "prometheus" / "rules.yaml").read_text())
+    source = yaml.safe_load((CONFIG / "prometheus" / "rules.yaml").read_text())
     alerts = [alert for group in source["spec"]["groups"] for alert in group["rules"] if "alert" in alert]
     for alert in alerts:
         alert["annotations"]["runbook_url"] = f"https://docs.local/runbooks/{alert['alert']}"
     assert found["PrometheusRule", SYSTEM, "elasticjob"]["spec"] == source["spec"]
-    for path in (chart.CONFIG / "grafana").glob("*.json"):
+    for path in (CONFIG / "grafana").glob("*.json"):
         board = found["ConfigMap", "grafana", f"elasticjob-dashboard-{path.stem}"]
         assert board["data"] == {path.name: path.read_text()}
         assert board["metadata"]["labels"]["grafana_dashboard"] == "yes"

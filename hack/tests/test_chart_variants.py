@@ -7,6 +7,8 @@ of prometheus-operator and cert-manager as their Go modules contain them (hack/k
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,8 @@ import pytest
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.generate.chart import CONFIG
+from hack.generate import chart
+from hack.generate.chart import CHART, CONFIG
 from hack.generate.core.openapi import kinds
 from hack.generate.json_schemas import of_definition, of_kind
 from lab.clusters.binaries import Places, catalog
@@ -232,3 +235,18 @@ def groups(path: str, values: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
     for name, each in values.items():
         if isinstance(each, dict) and each and name not in FREE:
             yield from groups(f"{path}/{name}", each)
+
+
+@pytest.mark.parametrize(
+    ("version", "semantic"),
+    [("0.2.0", "0.2.0"), ("0.2.0rc1", "0.2.0-rc1"), ("1.0.0a2", "1.0.0-a2"), ("1.0.0.dev3", "1.0.0-dev3")],
+)
+def test_helm_reads_each_version_and_images_have_the_package_s(
+    version: str, semantic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(CHART, tmp_path / CHART.name))
+    monkeypatch.setattr(chart, "__version__", version)
+    (copy / "Chart.yaml").write_text(chart.chart_text())
+    text = templated("--set", "crds.enabled=false", chart=copy)
+    assert {f"elasticjob-{semantic}"} == set(re.findall(r"helm.sh/chart: (.+)", text))
+    assert {version} == set(re.findall(r"""image: "?elasticjob/operator:([^"]+)""", text))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from benchmarks.services.crowds import PEERS, SHAPES, Peer, worker
+from benchmarks.services.crowds import SHAPES
 from benchmarks.services.scale import PASSES, PROGRAMS, REQUESTS, Taken, compared, counted, sheet, writes_in
 from elasticjob.kube.metrics import Metrics
 from lab.clusters.plane.audit import Audited
@@ -50,16 +49,6 @@ def test_the_table_says_how_figures_grow_and_a_peer_has_none_of_an_operator() ->
     rows = {row[0]: row[1:] for row in found.rows}
     assert rows["seconds until all run"] == ["5.00", "4.00"]
     assert rows["writes of the operator, per job"] == ["4.00", "–"]
-
-
-@pytest.mark.parametrize("peer", PEERS, ids=[peer.name for peer in PEERS])
-def test_a_peer_makes_the_pods_of_our_jobs(peer: Peer) -> None:
-    made = [manifest for _, manifest in peer.creations(3)]
-    specs = [manifest["spec"].get("template", manifest)["spec"] for manifest in made]
-    pods = sum(manifest["spec"].get("parallelism", 1) for manifest in made)
-    assert pods == 3 * SHAPES["master"].pods == 3 * peer.pods
-    assert specs[0] == worker("job-0000", 0)["spec"]
-    assert len({manifest["metadata"]["name"] for manifest in made}) == len(made)
 
 
 def test_the_time_until_all_pods_run_is_told_as_a_multiple_of_a_peer() -> None:

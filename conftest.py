@@ -33,8 +33,7 @@ settings.register_profile(
 settings.load_profile("busy")  # how long an example takes, and what chance draws, say nothing about the code
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 ALIKE = (
-    "tests/benchmarks",
-    "tests/lab",
+    "tests/lab/chaos",
     "tests/brain",
     "tests/e2e",
     "tests/kube/traps/test_leading.py",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.training.__main__ import COMING, hopeless, take, take_samples, too_many
+from benchmarks.training.__main__ import hopeless, take_samples, too_many
 from benchmarks.training.blows import AFTER, pauses
 from benchmarks.training.book import Book, Entry, Sample
-from benchmarks.training.job import MARK, Job, processes_of
-from benchmarks.training.sheet import cell, goodput_of, more
-from benchmarks.training.systems import NVRX, OURS, RESTARTED, TORCHFT, TORCHRUN, Shape, Site, System
+from benchmarks.training.job import Job
+from benchmarks.training.sheet import cell, goodput, goodput_of, more
+from benchmarks.training.systems import OURS, RESTARTED, TORCHFT, TORCHRUN, Shape, Site, System
 
 ONE_NODE = Shape(nodes=1, workers=2)
 VERSIONS = {"torch": "2.15.0"}
@@ -64,11 +61,6 @@ def test_an_interrupted_run_takes_only_what_is_missing_and_of_its_own_versions(t
         Book(file).began("third", {"torch": "3.0"})
 
 
-def test_systems_with_groups_have_a_node_for_each_worker() -> None:
-    assert TORCHFT.shape(ONE_NODE) == Shape(nodes=2, workers=1)
-    assert OURS.shape(ONE_NODE) == ONE_NODE
-
-
 KEPT: Sample = {"next": 0.1, "full": 2.1, "stall": 0.4}
 SAVED: Sample = {"next": 0.9, "block": 0.5}
 
@@ -94,13 +86,6 @@ def test_a_single_loss_costs_saves_only_where_it_costs_the_state(
     assert share == (lost if lost is None else pytest.approx(1 - lost / 100))
 
 
-def test_ranks_that_cannot_come_are_not_waited_for(tmp_path: Path) -> None:
-    book = Book(tmp_path / "results.json")
-    for measure in COMING:
-        take(measure, [NVRX], Namespace(rounds=1, peer_rounds=1, patience=0), book)
-        assert "none comes" in book.entry(measure, "NVRx").reason
-
-
 @pytest.mark.parametrize("together", [AFTER, AFTER - 1])
 def test_the_pauses_of_the_worker_that_is_left_are_told(tmp_path: Path, together: int) -> None:
     job = Job(OURS, Site(ONE_NODE, 0, "job"), tmp_path, 0.2, {}, [])
@@ -118,18 +103,6 @@ def test_the_pauses_of_the_worker_that_is_left_are_told(tmp_path: Path, together
     assert found == {"next": pytest.approx(0.2), "full": pytest.approx(1.0), "stall": stall}
 
 
-def test_daemons_of_a_node_end_with_it() -> None:
-    with subprocess.Popen(
-        ["sh", "-c", "(setsid sleep 60 & echo $!); exec cat"],
-        env=os.environ | {MARK: "job/1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as node:
-        assert node.stdout
-        daemon = int(node.stdout.readline())
-        found = {each.pid: each for each in processes_of(node, "job/1")}
-        assert found.keys() >= {node.pid, daemon}
-        assert daemon not in {each.pid for each in processes_of(node, "job/2")}
-        found[daemon].kill()
-        node.communicate()
+def test_goodput_at_rare_faults_is_what_saves_and_faults_leave() -> None:
+    """A save of 2 s each 100 s (Young: sqrt(2 * 2 * 2500)); a fault each 2,500 s costs 25 + 50 s."""
+    assert goodput(block=2.0, still=25.0, between=2500.0) == pytest.approx(1 - 0.02 - 75 / 2500)

@@ -1,4 +1,4 @@
-"""Archives that tests unpack."""
+"""Archives of the project, unpacked."""
 
 from __future__ import annotations
 

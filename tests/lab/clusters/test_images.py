@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from elasticjob import __version__
+from lab.archives import unpack
 from lab.clusters.images import images, interpreter
 from lab.clusters.images.interpreter import Missing, bytecode, closure
 from lab.clusters.images.oci import Entries, File, Link, fingerprint, write_layer
-from tests.kit.archives import unpack
+from lab.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {
     "name": "thing",
     "dependencies": ["base>=1"],

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifests
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.releases.distributions import ROOT
+from lab.paths import ROOT
 
 BEFORE_TAGS: Final = "a5548db8"
 """The release before, as long as there is no tag: a commit whose definitions lack many fields."""

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.shared.scenarios import SCENARIOS, chosen
 from benchmarks.shared.scene import AGENT, Taken, writes_in
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import OURS, QUEUE, TRAINER, Asked, System
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from lab.clusters.plane.audit import Audited
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,12 +24,6 @@ def test_both_ask_for_the_same_in_the_same_queue(system: System, brief: bool) ->
     text = str(made)
     assert "{'cpu': '100m', 'nvidia.com/gpu': '1'}" in text
     assert ("'brief'" in text) is brief
-
-
-def test_our_job_is_elastic_down_to_its_least() -> None:
-    job = ELASTICJOB.convert(OURS.manifest(Asked("job", 4, 2, "one")))
-    [worker] = job.spec.replica_specs.values()
-    assert (worker.bounds.least, worker.replicas, worker.bounds.most) == (2, 4, 4)
 
 
 def test_writes_are_counted_by_program_without_our_own_and_without_leases() -> None:
@@ -62,17 +54,3 @@ def test_a_refusal_is_a_cell_and_its_words_a_note() -> None:
     ]
     assert made.notes == ["theirs, resize: resized-0: field is immutable"]
     assert json.loads(json.dumps(as_json(found)))["resize"]["ours"]["taken"][0]["writes"] == {"kueue": 3}
-
-
-def test_a_run_that_went_on_after_a_refusal_has_its_figures_too() -> None:
-    runs = Runs([Taken({"seconds": 2.0}, refused="field is immutable"), Taken({"seconds": 4.0})])
-    made = sheet({"resize": {"theirs": runs}}, ["theirs"])
-    assert made.rows[:2] == [["resize", "refused 1 of 2"], ["  seconds", "3.00 (2.00–4.00)"]]
-    assert made.notes == ["theirs, resize: field is immutable"]
-
-
-def test_scenarios_are_chosen_by_their_words() -> None:
-    assert chosen("") == [*SCENARIOS]
-    assert chosen("drain,queue") == ["drain", "queue"]
-    with pytest.raises(ValueError, match="there is no scenario reboot"):
-        chosen("reboot")

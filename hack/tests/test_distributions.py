@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 from elasticjob import __version__
 from hack.releases.distributions import ROOT, Distributions, build
-from tests.kit.archives import unpack
+from lab.archives import unpack
 
 NOW = 1_700_000_000
 
