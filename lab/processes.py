@@ -71,7 +71,7 @@ class Process:
     name: str
     command: Command | Callable[[], Command]
     folder: Path
-    environ: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
     url: str = ""
     ready: str | Callable[[], bool] = ""
     outlive: bool = False

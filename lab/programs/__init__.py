@@ -41,8 +41,9 @@ def brain(
     where = ("--kubeconfig", kubeconfig) if kubeconfig else ("--no-cluster",)
     stored = database or f"sqlite:///{folder / 'brain.db'}"
     usual = ("--database", stored, "--port", port, "--probes", probes, "--key-file", key)
-    quick = {"ELASTICJOB_BRAIN_EVERY": "0.3", "ELASTICJOB_BRAIN_PACE": "0.02", **settings}
-    found = elasticjob("brain", folder, *where, *usual, *flags, url=f"http://{HOST}:{port}", **quick)
+    quick = {"ELASTICJOB_BRAIN_EVERY": "0.3", "ELASTICJOB_BRAIN_PACE": "0.02"} if kubeconfig else {}
+    url = f"http://{HOST}:{port}"
+    found = elasticjob("brain", folder, *where, *usual, *flags, url=url, **{**quick, **settings})
     found.ready = "/v1/jobs"
     return found
 
