@@ -23,7 +23,7 @@ from hack.alerts import ROOT, groups
 from hack.dashboards.boards import BOARDS, FOLDER
 from hack.dashboards.panels import WIDTH
 from hack.metrics import PARTS, declared
-from tests.kit.controllers.build import job
+from lab.build.jobs import job
 
 CONFIG: Final = ROOT / "config"
 SERVICES: Final = {"operator": "operator", "brain": "brain", "di-server": "diengine"}
