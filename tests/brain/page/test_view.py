@@ -327,36 +327,18 @@ def test_plans_are_newest_first_with_their_reasons() -> None:
         (pod(), "cpuLimit", 2.0),
         (pod(), "failure", "OOM"),
         (pod("digits-worker-1"), "state", ""),
-        (
-            pod(**ended({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})),
-            "reason",
-            "OOMKilled: exit code 137",
-        ),
+        (pod(**ended({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})), "reason",
+         "OOMKilled: exit code 137"),
         (pod(**ended({"terminated": {"exitCode": 0, "reason": "Completed"}})), "reason", ""),
-        (
-            pod(**ended({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})),
-            "reason",
-            "ImagePullBackOff: no such image",
-        ),
+        (pod(**ended({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})), "reason",
+         "ImagePullBackOff: no such image"),
         (pod(**ended({"waiting": {"reason": "ContainerCreating"}})), "reason", ""),
-        (
-            pod(
-                phase="Pending",
-                conditions=[
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": "0/3 nodes",
-                    }
-                ],
-            ),
-            "reason",
-            "Unschedulable: 0/3 nodes",
-        ),
+        (pod(phase="Pending",
+             conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                          "message": "0/3 nodes"}]), "reason", "Unschedulable: 0/3 nodes"),
         (pod(phase="Failed", reason="Evicted"), "reason", "Evicted"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_of_a_job(given: Pod, field: str, shown: object) -> None:
     (row,) = one(seen(pods=[given], master=Master(told(), NOW)), NOW)["pods"]["rows"]
     assert row[field] == shown
