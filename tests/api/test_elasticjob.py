@@ -11,12 +11,7 @@ from pydantic import ValidationError
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.checks.times import SECONDS
 from elasticjob.api.v1alpha1.common import AGENT_IMAGE
-from elasticjob.api.v1alpha1.elasticjob import (
-    ELASTICJOB,
-    DistributionStrategy,
-    ReplicaSpec,
-    RunPolicy,
-)
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ReplicaSpec, RunPolicy
 from lab.build.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}

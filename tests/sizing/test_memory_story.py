@@ -74,11 +74,7 @@ def under_brain(pod: Pod, minutes: int) -> Pod:
         history = History("u", "j", Stage.RUNNING, samples)
         counts, looks = {"worker": 1}, Looks()
         facts = history.facts(
-            JOB,
-            pod.placed(),
-            now,
-            settled=settled(samples, counts, looks),
-            judged=judged(samples, looks),
+            JOB, pod.placed(), now, settled=settled(samples, counts, looks), judged=judged(samples, looks)
         )
         if tick % 2 == 0 and (event := event_of(facts, last, looks)):
             before = len(pod.changes)

@@ -162,10 +162,7 @@ def test_what_cannot_change() -> None:
         ({"spec/pserver": RANGE}, "spec.pserver.max-instance: has no effect: there are always 3"),
         ({"spec/trainer/entrypoint": "cd /data && python train.py"}, "spec.trainer.entrypoint: is not given"),
         ({"spec/trainer/entrypoint": "mpirun -np 2 train"}, "spec.trainer.entrypoint: mpirun reaches other"),
-        (
-            {"metadata/labels": {"runai/queue": "team"}},
-            "metadata.labels[runai/queue]: this has no effect",
-        ),
+        ({"metadata/labels": {"runai/queue": "team"}}, "metadata.labels[runai/queue]: this has no effect"),
     ],
 )
 def test_what_is_noted(changes: dict[str, Any], note: str) -> None:

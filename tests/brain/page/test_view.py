@@ -68,11 +68,7 @@ def node(name: str = "node-1", ready: str = "True", **more: Any) -> Node:
     has = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
     conditions = [{"type": "Ready", "status": ready}]
     return NODE.convert(
-        {
-            "metadata": {"name": name},
-            "spec": more,
-            "status": {"allocatable": has, "conditions": conditions},
-        }
+        {"metadata": {"name": name}, "spec": more, "status": {"allocatable": has, "conditions": conditions}}
     )
 
 
@@ -238,10 +234,7 @@ def test_a_node_says_what_pods_of_jobs_request(given: Node, state: str, ready: b
 
 @pytest.mark.parametrize(
     ("standing", "shown"),
-    [
-        (Standing(), None),
-        (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN}),
-    ],
+    [(Standing(), None), (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN})],
 )
 def test_what_does_not_answer_is_said(standing: Standing, shown: object) -> None:
     found = fleet(Fleet(replace(HERE, api=standing)), NOW)["cluster"]

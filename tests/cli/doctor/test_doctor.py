@@ -214,7 +214,7 @@ WELL = Cluster(
     trial=Trial(refused=True),
     nodes=(
         NODE.convert(
-            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         ),
     ),
     jobs=(a_job(),),

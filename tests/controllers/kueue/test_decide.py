@@ -424,11 +424,7 @@ def test_what_returns_quota_is_known(given: Seen, returned: bool) -> None:
 
 @pytest.mark.parametrize(
     ("before", "pods", "reason"),
-    [
-        ({}, (), "WaitForStart"),
-        ({}, RUNS, "Started"),
-        ({"PodsReady": "Started"}, (), "WaitForRecovery"),
-    ],
+    [({}, (), "WaitForStart"), ({}, RUNS, "Started"), ({"PodsReady": "Started"}, (), "WaitForRecovery")],
 )
 def test_kueue_is_told_whether_a_job_starts_or_recovers(
     before: dict[str, str], pods: tuple[Any, ...], reason: str
