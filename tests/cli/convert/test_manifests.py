@@ -42,7 +42,7 @@ def test_a_manifest_becomes_a_job_or_is_refused(text: str) -> None:
     comments = [line.removeprefix("# ") for line in expected.splitlines() if line.startswith("#")]
     found = converted(manifest)
     if (written := yaml.safe_load(expected)) is None:
-        assert (found.refused, [found.refusal]) == (True, comments)
+        assert (found.is_refusal, [found.refusal]) == (True, comments)
         return
     assert found.converted is not None, found.refusal
     notes = {f"{note.line} {note}": note.lossy for note in found.converted.notes}
@@ -50,7 +50,7 @@ def test_a_manifest_becomes_a_job_or_is_refused(text: str) -> None:
     assert [note for note in notes if "does not know it" in note and note not in comments] == []
     job = {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, **written}
     assert found.converted.job == job
-    assert (refusals(job), found.refused) == ([], False)
+    assert (refusals(job), found.is_refusal) == ([], False)
 
 
 NAME: Final = "zz9"
