@@ -68,11 +68,7 @@ def node(name: str = "node-1", ready: str = "True", **more: Any) -> Node:
     has = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
     conditions = [{"type": "Ready", "status": ready}]
     return NODE.convert(
-        {
-            "metadata": {"name": name},
-            "spec": more,
-            "status": {"allocatable": has, "conditions": conditions},
-        }
+        {"metadata": {"name": name}, "spec": more, "status": {"allocatable": has, "conditions": conditions}}
     )
 
 
@@ -238,10 +234,7 @@ def test_a_node_says_what_pods_of_jobs_request(given: Node, state: str, ready: b
 
 @pytest.mark.parametrize(
     ("standing", "shown"),
-    [
-        (Standing(), None),
-        (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN}),
-    ],
+    [(Standing(), None), (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN})],
 )
 def test_what_does_not_answer_is_said(standing: Standing, shown: object) -> None:
     found = fleet(Fleet(replace(HERE, api=standing)), NOW)["cluster"]
@@ -327,36 +320,18 @@ def test_plans_are_newest_first_with_their_reasons() -> None:
         (pod(), "cpuLimit", 2.0),
         (pod(), "failure", "OOM"),
         (pod("digits-worker-1"), "state", ""),
-        (
-            pod(**ended({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})),
-            "reason",
-            "OOMKilled: exit code 137",
-        ),
+        (pod(**ended({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})), "reason",
+         "OOMKilled: exit code 137"),
         (pod(**ended({"terminated": {"exitCode": 0, "reason": "Completed"}})), "reason", ""),
-        (
-            pod(**ended({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})),
-            "reason",
-            "ImagePullBackOff: no such image",
-        ),
+        (pod(**ended({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})), "reason",
+         "ImagePullBackOff: no such image"),
         (pod(**ended({"waiting": {"reason": "ContainerCreating"}})), "reason", ""),
-        (
-            pod(
-                phase="Pending",
-                conditions=[
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": "0/3 nodes",
-                    }
-                ],
-            ),
-            "reason",
-            "Unschedulable: 0/3 nodes",
-        ),
+        (pod(phase="Pending",
+             conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                          "message": "0/3 nodes"}]), "reason", "Unschedulable: 0/3 nodes"),
         (pod(phase="Failed", reason="Evicted"), "reason", "Evicted"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_of_a_job(given: Pod, field: str, shown: object) -> None:
     (row,) = one(seen(pods=[given], master=Master(told(), NOW)), NOW)["pods"]["rows"]
     assert row[field] == shown

@@ -211,16 +211,6 @@ PROBES: tuple[Probe, ...] = (
         rules=[{**ALL[0], "resources": ["none"]}],
         **WELL,
     ),
-    probe(
-        "a configuration without names",
-        post(
-            VALIDATING,
-            {
-                "metadata": {"name": "{ns}"},
-                "webhooks": [{"name": "a", "clientConfig": {"url": "https://x"}, **WELL}],
-            },
-        ),
-    ),
     configured("a configuration with nothing"),
     configured(
         "a configuration with side effects",

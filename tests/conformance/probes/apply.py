@@ -80,8 +80,6 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", ONE, {"data": {"x": None}}, fieldManager="writer"),
     ),
     probe("no manager", patch("apply", ONE, of({"x": "1"}))),
-    probe("a manager too long", mine({"x": "1"}, "m" * 129)),
-    probe("force without an apply", given(mine({"x": "1"})), patch("json", ONE, [], force="true")),
     probe(
         "an uid that is right",
         given(mine({"x": "1"}).but(take=TAKE)),
@@ -98,7 +96,6 @@ PROBES: tuple[Probe, ...] = (
         "a version that is wrong", given(mine({"x": "1"})), apply(ONE, of({"x": "2"}, resourceVersion="1"))
     ),
     probe("a version of nothing", apply(ONE, of({"x": "2"}, resourceVersion="1"))),
-    probe("managed fields in the body", apply(ONE, of({"x": "1"}, managedFields=[{"manager": "x"}]))),
     probe("an apply without kind", apply(ONE, {"metadata": {"name": "a"}})),
     probe(
         "an apply of another kind",
@@ -111,11 +108,9 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe("an apply in another namespace", apply(ONE, of({}, namespace="other"))),
     probe("an apply in YAML", apply(ONE, Raw("apiVersion: v1\nkind: ConfigMap\ndata: {x: 'yes'}\n"))),
-    probe("an apply that is no YAML", apply(ONE, Raw("a: [b\nc"))),
     probe("an apply with an unknown field", apply(ONE, of({}) | {"bogus": 1})),
     probe("an apply with a wrong type", apply(ONE, of({"x": 1}))),
     probe("a dry apply", mine({"x": "1"}, dryRun="All"), mine({"x": "2"})),
-    probe("an apply to a collection", apply(MAPS, of({}))),
     probe("an apply of a null", mine({"x": None})),
     probe(
         "empty parts of a built-in kind",
@@ -284,10 +279,6 @@ PROBES: tuple[Probe, ...] = (
             "you",
             show=("metadata.managedFields", "spec.template.spec.containers"),
         ),
-    ),
-    probe(
-        "cbor is not asked for",
-        patch("apply", ONE, of({}), media="application/apply-patch+cbor", fieldManager="me"),
     ),
     probe(
         "media of an apply",

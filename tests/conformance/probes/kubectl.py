@@ -12,7 +12,6 @@ A = config_map("a", {"x": "1"})
 ONE, THING, D, POD = f"{MAPS}/a", f"{THINGS}/one", f"{DEPLOYMENTS}/d", f"{PODS}/p"
 TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
-SSA = {"fieldManager": "kubectl", "fieldValidation": "Strict"}
 CSA = {"fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"}
 META = ("metadata.labels", "metadata.annotations", "metadata.managedFields")
 SIZE = ("spec.replicas", "metadata.generation", "metadata.managedFields")
@@ -302,14 +301,6 @@ PROBES: tuple[Probe, ...] = (
         delete(POD, {"gracePeriodSeconds": 1}, show=("metadata.deletionGracePeriodSeconds",)),
     ),
     probe(
-        "patches of types that nobody has",
-        *given(post(MAPS, A)),
-        patch("merge", ONE, {"data": {"x": "2"}}, media="application/json"),
-        patch("merge", ONE, {"data": {"x": "2"}}, media="text/plain"),
-        patch("merge", ONE, {"data": {"x": "2"}}, force="true"),
-        patch("apply", ONE, A),
-    ),
-    probe(
         "json patch: other kinds",
         *given(post(MAPS, A)),
         patch("json", ONE, [{"op": "replace", "path": "/kind", "value": "Pod"}]),
@@ -320,24 +311,6 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", ONE, {"kind": "Endpoints"}),
         patch("merge", ONE, {"kind": None}, show=("kind",)),
         patch("strategic", ONE, {"kind": "Pod"}, show=("kind",)),
-    ),
-    probe(
-        "strategic patch: wrong kinds of values",
-        *given(post(DEPLOYMENTS, deployment("d"))),
-        patch("strategic", D, {"spec": {"replicas": 1.5}}),
-        patch("strategic", D, {"spec": {"replicas": True}}),
-        patch("strategic", D, {"spec": {"paused": "yes"}}),
-        patch("strategic", D, {"spec": {"paused": 1}}),
-        patch("strategic", D, {"spec": {"selector": "x"}}),
-        patch("strategic", D, {"spec": {"template": {"metadata": {"labels": {"a": 1}}}}}),
-        patch("strategic", D, {"spec": {"template": {"metadata": {"labels": [1, "b"]}}}}),
-        patch("strategic", D, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": True}}}}),
-        patch("strategic", D, {"spec": {"template": {"spec": {"containers": "x"}}}}),
-        patch(
-            "strategic", D, {"spec": {"template": {"spec": {"containers": [{"name": "main", "args": "x"}]}}}}
-        ),
-        patch("strategic", D, {"metadata": {"creationTimestamp": "soon"}}),
-        patch("strategic", D, {"spec": {"bogus": None, "more": [True, None, 2]}}, fieldValidation="Strict"),
     ),
     probe(
         "strategic patch: bytes",

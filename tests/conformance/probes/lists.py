@@ -95,9 +95,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe("a limit that fits exactly", *SIX, get(MAPS, **SELECTED, limit=6, show=("metadata",))),
     probe("a limit of nothing", *SIX, get(MAPS, **SELECTED, limit=0, show=("metadata",))),
-    probe("a limit of words", get(MAPS, limit="many")),
     probe("a limit below nothing", get(MAPS, limit="-1", show=("metadata",))),
-    probe("a token of nonsense", get(MAPS, limit=2, continue_="nonsense")),
     probe(
         "a token with a version",
         *SIX,
@@ -108,8 +106,6 @@ PROBES: tuple[Probe, ...] = (
     probe("a version of the past", *SIX, get(MAPS, **SELECTED, resourceVersion="1", show=NAMES)),
     probe("a version of the future", get(MAPS, resourceVersion="99999999999")),
     probe("an object of the future", *SIX, get(f"{MAPS}/a", resourceVersion="99999999999")),
-    probe("a version of words", get(MAPS, resourceVersion="abc")),
-    probe("an object of a version of words", *SIX, get(f"{MAPS}/a", resourceVersion="abc")),
     probe(
         "a version exactly",
         *SIX,
@@ -118,14 +114,11 @@ PROBES: tuple[Probe, ...] = (
         get(MAPS, **SELECTED, resourceVersion="{rv}", resourceVersionMatch="Exact", show=NAMES),
     ),
     probe("a match without a version", get(MAPS, resourceVersionMatch="Exact")),
-    probe("a match of nonsense", get(MAPS, resourceVersion="1", resourceVersionMatch="Roughly")),
-    probe("exactly any", get(MAPS, resourceVersion="0", resourceVersionMatch="Exact")),
     probe(
         "not older than",
         *SIX,
         get(MAPS, **SELECTED, resourceVersion="1", resourceVersionMatch="NotOlderThan", show=NAMES),
     ),
-    probe("a list of initial events", get(MAPS, sendInitialEvents="true")),
     probe(
         "all namespaces",
         *SIX,

@@ -54,8 +54,6 @@ PROBES: tuple[Probe, ...] = (
     json_patch("the kind", {"op": "replace", "path": "/kind", "value": "Secret"}),
     json_patch("a number among texts", {"op": "add", "path": "/data/z", "value": 3}),
     json_patch("an unknown field", {"op": "add", "path": "/bogus", "value": 3}),
-    probe("json patch: not a list", *MADE, patch("json", ONE, {"op": "add"})),
-    probe("json patch: no JSON", *MADE, patch("json", ONE, Raw("[{"))),
     probe(
         "json patch: an index",
         *given(post(PODS, pod("p", tolerations=[{"key": "a"}, {"key": "b"}]))),

@@ -293,14 +293,6 @@ PROBES: tuple[Probe, ...] = (
         ),
         patch("strategic", f"{POD}/resize", {"spec": {"containers": [{"name": "main", "image": "other"}]}}),
     ),
-    probe(
-        "a token of a service account",
-        token_of("default", expirationSeconds=60),
-        token_of("none"),
-    ),
-    probe(
-        "finalizing a namespace",
-        finalized("kubernetes", "example.com/x"),
-        finalized("kubernetes"),
-    ),
+    probe("a token of a service account", token_of("default", expirationSeconds=60), token_of("none")),
+    probe("finalizing a namespace", finalized("kubernetes", "example.com/x"), finalized("kubernetes")),
 )

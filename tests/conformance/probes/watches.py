@@ -86,7 +86,6 @@ PROBES: tuple[Probe, ...] = (
         watch(THINGS, 1, resourceVersion="1", show=("code",)),
     ),
     probe("a version of the future", watch(MAPS, 1, resourceVersion="99999999999", timeoutSeconds="1")),
-    probe("a version of words", watch(MAPS, 1, resourceVersion="abc")),
     probe(
         "initial events",
         *given(MADE, post(MAPS, config_map("b", labels={"set": "1"}))),
@@ -107,10 +106,6 @@ PROBES: tuple[Probe, ...] = (
         watch(MAPS, 1, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", **SET, show=SHORT),
     ),
     probe(
-        "initial events with a bad match",
-        watch(MAPS, 1, sendInitialEvents="true", resourceVersionMatch="Exact", resourceVersion="1"),
-    ),
-    probe(
         "no initial events",
         *given(MADE),
         watch(
@@ -123,7 +118,6 @@ PROBES: tuple[Probe, ...] = (
             meanwhile=given(patch("merge", f"{MAPS}/a", {"data": {"x": "2"}})),
         ),
     ),
-    probe("a match in a watch", watch(MAPS, 1, resourceVersion="1", resourceVersionMatch="NotOlderThan")),
     probe(
         "a bookmark before the end",
         *given(MADE),
@@ -137,7 +131,6 @@ PROBES: tuple[Probe, ...] = (
             show=("kind", "apiVersion", "metadata.annotations"),
         ),
     ),
-    probe("a timeout of words", watch(MAPS, 1, timeoutSeconds="soon")),
     probe("watch by another word", *given(MADE), get(MAPS, watch="false", **SET, show=("kind",))),
     probe(
         "of tables",

@@ -88,13 +88,7 @@ def test_what_is_asked_for_is_ordered(collectors_: int, learners: int, gpus: int
         (0, ask(0, 5, 2), {}, 400, "5 learners of 2 GPUs are 10 pods or more: one call may ask for 8"),
         (0, ask(0, 1, 57), {}, 400, "1 learners of 57 GPUs are 9 pods or more: one call may ask for 8"),
         (0, ask(0, 1, 1024), {"machines": (Machine(1, 1),)}, 400, "are 1025 pods or more"),
-        (
-            11,
-            ask(2),
-            {},
-            400,
-            "a job has at most 12 pods beside its coordinator: it has 11, and asks for 2",
-        ),
+        (11, ask(2), {}, 400, "a job has at most 12 pods beside its coordinator: it has 11, and asks for 2"),
         (11, ask(0, 1, 2), {}, 400, "it has 11, and asks for 2"),  # an aggregator and a ddp pod
         (0, ask(0, 1, 2), {"config": None}, 404, "there is no AggregatorConfig in the namespace"),
         (0, ask(1), {"caller": LEARNER[1]}, 400, "is not a pod of role coordinator"),

@@ -181,12 +181,7 @@ def test_a_base_is_for_the_coordinator_alone() -> None:
             (BASE,),
             ["- cartpole-coordinator", "- cartpole-collector-a", "- cartpole-collector-b"],
         ),
-        (
-            grant(),
-            (COORDINATOR, pod(**NO_GATE)),
-            (),
-            ["- cartpole-collector-a"],
-        ),  # outside of its quota
+        (grant(), (COORDINATOR, pod(**NO_GATE)), (), ["- cartpole-collector-a"]),  # outside of its quota
     ],
 )
 def test_what_is_written(

@@ -78,26 +78,14 @@ TOLD = NOW - timedelta(minutes=5)
         ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
         ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
         ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
-        (
-            "deleted after it had succeeded",
-            Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            Standing.DONE,
-        ),
-        (
-            "ended well within the second in which it was deleted",
-            Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            DUE,
-        ),
-        (
-            "ended well because it was deleted",
-            Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            DUE,
-        ),
+        ("deleted after it had succeeded", Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
+         ON_FAILURE, Standing.DONE),
+        ("ended well within the second in which it was deleted",
+         Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
+        ("ended well because it was deleted",
+         Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
     ],
-)
+)  # fmt: skip
 def test_what_a_node_achieved_outlives_its_pods(
     case: str, node: Node, restart: RestartPolicy, standing: Standing
 ) -> None:
@@ -169,27 +157,15 @@ RESIZES: list[tuple[str, Any, str]] = [
     ("none", {"observedGeneration": 3}, ""),
     ("servers that do not count", {}, ""),
     ("not seen yet", {"observedGeneration": 2}, "the kubelet has not resized it yet"),
-    (
-        "going on",
-        {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
-        "the kubelet has not resized it yet",
-    ),
+    ("going on", {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
+     "the kubelet has not resized it yet"),
     ("done", {"conditions": [{"type": "PodResizeInProgress", "status": "False", "message": "x"}]}, ""),
-    (
-        "in use",
-        {
-            "conditions": [
-                {"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}
-            ]
-        },
-        "the kubelet has not resized it: x",
-    ),
-    (
-        "no room",
-        {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
-        "the kubelet has not resized it: Deferred",
-    ),
-]
+    ("in use",
+     {"conditions": [{"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}]},
+     "the kubelet has not resized it: x"),
+    ("no room", {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
+     "the kubelet has not resized it: Deferred"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "why"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
@@ -366,38 +342,18 @@ INITIALIZES = {"initContainerStatuses": [{"name": "fetch", "state": {"running": 
     [
         ({"nodeName": ""}, {}, "Unscheduled: no scheduler has placed it on a node"),
         ({"initContainers": [{"name": "fetch"}]}, INITIALIZES, "PodInitializing: init container fetch runs"),
-        (
-            {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]},
-            INITIALIZES,
-            "ContainerCreating: m1 has not started the pod; see the pod's events",
-        ),
-        (
-            {
-                "volumes": [
-                    {"name": "tmp", "emptyDir": {}},
-                    {"name": "settings", "configMap": {"name": "lr"}},
-                    {"name": "data", "persistentVolumeClaim": {"claimName": "images"}},
-                ]
-            },
-            {},
-            "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
-            "PersistentVolumeClaim images; see the pod's events",
-        ),
-        (
-            {
-                "volumes": [
-                    {"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
-                    {
-                        "name": "all",
-                        "projected": {"sources": [{"secret": {"name": "key"}}, {"downwardAPI": {}}]},
-                    },
-                ]
-            },
-            {},
-            "ContainerCreating: m1 has not started the pod, which needs Secret key; see the pod's events",
-        ),
+        ({"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]}, INITIALIZES,
+         "ContainerCreating: m1 has not started the pod; see the pod's events"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "settings", "configMap": {"name": "lr"}},
+                      {"name": "data", "persistentVolumeClaim": {"claimName": "images"}}]}, {},
+         "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
+         "PersistentVolumeClaim images; see the pod's events"),
+        ({"volumes": [{"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
+                      {"name": "all",
+                       "projected": {"sources": [{"secret": {"name": "key"}}, {"downwardAPI": {}}]}}]}, {},
+         "ContainerCreating: m1 has not started the pod, which needs Secret key; see the pod's events"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_that_is_slow_to_start_tells_what_is_left(
     spec: dict[str, Any], status: dict[str, Any], sentence: str
 ) -> None:

@@ -305,10 +305,7 @@ DEFAULTS = {
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {},
-            DEFAULTS | {"securityContext": OF_THE_CLUSTER},
-        ),
+        ({}, DEFAULTS | {"securityContext": OF_THE_CLUSTER}),
         ({"nodeSelector": {"mine": "1"}}, DEFAULTS | {"nodeSelector": {"mine": "1"}}),
         (
             {"imagePullSecrets": [{"name": "mine"}]},
@@ -372,10 +369,7 @@ def test_a_master_is_relaunched_under_the_next_name() -> None:
     node = Node("master", 0, (ended(0, 2, role="master", restarts_before=1),))
     made = master_pod(job(), node, PROVISION).manifest
     assert made["metadata"]["name"] == "digits-master-0-3"
-    assert made["metadata"]["annotations"] == {
-        MAIN_CONTAINER: "main",
-        "elasticjob.dlrover/restarts": "2",
-    }
+    assert made["metadata"]["annotations"] == {MAIN_CONTAINER: "main", "elasticjob.dlrover/restarts": "2"}
     taken = Node("master", 0, (ended(0, 2, 137, role="master", machine="m7"),))
     made = master_pod(job(), taken, PROVISION, repeats=4).manifest
     assert made["metadata"]["annotations"][names.REPEATS] == "4"

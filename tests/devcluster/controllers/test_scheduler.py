@@ -41,36 +41,21 @@ def verdict(wants: Pod, *nodes: Node, on: tuple[Pod, ...] = ()) -> str:
         (pod(), (node("a"),), "a"),
         (pod(), (), "no nodes available to schedule pods"),
         (pod(), (node("a", ready="False"),), "no nodes available to schedule pods"),
-        (
-            pod(requests={"nvidia.com/gpu": 1}),
-            (node("a"),),
-            "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-        ),
-        (
-            pod(requests={"cpu": "5", "memory": "9Gi"}),
-            (node("a"), node("b", capacity={"cpu": "8"})),
-            "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.",
-        ),
+        (pod(requests={"nvidia.com/gpu": 1}), (node("a"),),
+         "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
+        (pod(requests={"cpu": "5", "memory": "9Gi"}), (node("a"), node("b", capacity={"cpu": "8"})),
+         "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory."),
         (pod(), (node("a", unschedulable=True),), "0/1 nodes are available: 1 node(s) were unschedulable."),
-        (
-            pod(),
-            (node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),),
-            "0/1 nodes are available: 1 node(s) had untolerated taint {k: v}.",
-        ),
+        (pod(), (node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),),
+         "0/1 nodes are available: 1 node(s) had untolerated taint {k: v}."),
         (pod(), (node("a", taints=[{"key": "k", "effect": "PreferNoSchedule"}]),), "a"),
-        (
-            pod(tolerations=[{"key": "k", "operator": "Exists"}]),
-            (node("a", taints=[{"key": "k", "effect": "NoSchedule"}]),),
-            "a",
-        ),
+        (pod(tolerations=[{"key": "k", "operator": "Exists"}]),
+         (node("a", taints=[{"key": "k", "effect": "NoSchedule"}]),), "a"),
         (pod(nodeSelector={"zone": "x"}), (node("a"), node("b", labels={"zone": "x"})), "b"),
-        (
-            pod(nodeSelector={"zone": "x"}),
-            (node("a"),),
-            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
-        ),
+        (pod(nodeSelector={"zone": "x"}), (node("a"),),
+         "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
     ],
-)
+)  # fmt: skip
 def test_place(wants: Pod, nodes: tuple[Node, ...], answer: str) -> None:
     assert verdict(wants, *nodes) == answer
 

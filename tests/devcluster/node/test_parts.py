@@ -208,30 +208,18 @@ def made(volume: dict[str, Any]) -> volumes.Volume:
         ({"hostPath": {"path": "/x", "type": "Directory"}}, volumes.Host("/x", "Directory")),
         ({"persistentVolumeClaim": {"claimName": "q"}}, volumes.Claim("q")),
         ({"configMap": {"name": "c"}}, volumes.Files({"color": b"blue", "size": b"2"})),
-        (
-            {"configMap": {"name": "c", "items": [{"key": "color", "path": "a/b", "mode": 0o400}]}},
-            volumes.Files({"a/b": b"blue"}, modes={"a/b": 0o400}),
-        ),
+        ({"configMap": {"name": "c", "items": [{"key": "color", "path": "a/b", "mode": 0o400}]}},
+         volumes.Files({"a/b": b"blue"}, modes={"a/b": 0o400})),
         ({"secret": {"secretName": "s", "defaultMode": 0o400}}, volumes.Files({"word": b"hush"}, mode=0o400)),
         ({"secret": {"secretName": "gone", "optional": True}}, volumes.Files({})),
-        (
-            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
-            volumes.Files({"labels": b'app="x"'}),
-        ),
-        (
-            {
-                "projected": {
-                    "sources": [
-                        {"serviceAccountToken": {"path": "token"}},
-                        {"configMap": {"name": "kube-root-ca.crt"}},
-                        {"secret": {"name": "s", "items": [{"key": "word", "path": "w"}]}},
-                    ]
-                }
-            },
-            volumes.Files({"token": b"secret-token", "ca.crt": b"PEM", "w": b"hush"}),
-        ),
+        ({"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+         volumes.Files({"labels": b'app="x"'})),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}},
+                                    {"configMap": {"name": "kube-root-ca.crt"}},
+                                    {"secret": {"name": "s", "items": [{"key": "word", "path": "w"}]}}]}},
+         volumes.Files({"token": b"secret-token", "ca.crt": b"PEM", "w": b"hush"})),
     ],
-)
+)  # fmt: skip
 def test_volume(volume: dict[str, Any], content: volumes.Volume) -> None:
     assert made(volume) == content
 

@@ -164,29 +164,17 @@ def of_linear(optimizer: Any) -> LRScheduler:
     [
         (sgd, sgd, ""),
         (sgd, lambda model: sgd(model, lr=0.01), "optimizer 0: lr 0.01 became the checkpoint's 0.05"),
-        (
-            sgd,
-            lambda model: sgd(model, lr=0.01, nesterov=True, weight_decay=0.1),
-            "optimizer 0: lr 0.01 became the checkpoint's 0.05; optimizer 0: weight_decay 0.1 became the "
-            "checkpoint's 0; optimizer 0: nesterov True became the checkpoint's False",
-        ),
-        (
-            adam,
-            lambda model: adam(model, betas=(0.8, 0.9)),
-            "optimizer 0: betas (0.8, 0.9) became the checkpoint's (0.9, 0.999)",
-        ),
-        (
-            two_groups,
-            lambda model: two_groups(model, (0.3, 0.0)),
-            "optimizer 0: group 0: weight_decay 0.3 became the checkpoint's 0.1",
-        ),
-        (
-            lambda model: adam(model, lr=torch.tensor(0.5)),
-            lambda model: adam(model, lr=torch.tensor(0.25)),
-            "optimizer 0: lr 0.25 became the checkpoint's 0.5",
-        ),
+        (sgd, lambda model: sgd(model, lr=0.01, nesterov=True, weight_decay=0.1),
+         "optimizer 0: lr 0.01 became the checkpoint's 0.05; optimizer 0: weight_decay 0.1 became the "
+         "checkpoint's 0; optimizer 0: nesterov True became the checkpoint's False"),
+        (adam, lambda model: adam(model, betas=(0.8, 0.9)),
+         "optimizer 0: betas (0.8, 0.9) became the checkpoint's (0.9, 0.999)"),
+        (two_groups, lambda model: two_groups(model, (0.3, 0.0)),
+         "optimizer 0: group 0: weight_decay 0.3 became the checkpoint's 0.1"),
+        (lambda model: adam(model, lr=torch.tensor(0.5)), lambda model: adam(model, lr=torch.tensor(0.25)),
+         "optimizer 0: lr 0.25 became the checkpoint's 0.5"),
     ],
-)
+)  # fmt: skip
 def test_arguments_of_the_optimizer_that_the_checkpoint_has_otherwise_are_told(
     before: Make, now: Make, changes: str
 ) -> None:
@@ -217,43 +205,25 @@ def in_turn(optimizer: Any, cosine: int = 5, begin: int = 3) -> LRScheduler:
         (one_cycle, one_cycle, ""),
         (in_turn, in_turn, ""),
         (lambda o: of.CyclicLR(o, 0.01, 0.1), lambda o: of.CyclicLR(o, 0.01, 0.1), ""),
-        (
-            lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
-            lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
-            "",
-        ),
+        (lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2), lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
+         ""),
         (lambda o: of.LambdaLR(o, lambda n: 1 / (n + 1)), lambda o: of.LambdaLR(o, lambda n: 1.0), ""),
         (lambda o: of.ReduceLROnPlateau(o, patience=0), lambda o: of.ReduceLROnPlateau(o, patience=0), ""),
-        (
-            lambda o: of.ReduceLROnPlateau(o, patience=0),
-            lambda o: of.ReduceLROnPlateau(o, patience=2),
-            "scheduler 0: patience 2 became the checkpoint's 0",
-        ),
-        (
-            lambda o: of.CosineAnnealingLR(o, 4),
-            lambda o: of.CosineAnnealingLR(o, 8, 0.1),
-            "scheduler 0: T_max 8 became the checkpoint's 4; scheduler 0: eta_min 0.1 became the "
-            "checkpoint's 0.0",
-        ),
-        (
-            lambda o: of.MultiStepLR(o, [2, 4]),
-            lambda o: of.MultiStepLR(o, [9]),
-            "scheduler 0: milestones (9,) became the checkpoint's (2, 4)",
-        ),
-        (
-            one_cycle,
-            lambda o: one_cycle(o, 0.5, 20),
-            "optimizer 0: lr 0.02 became the checkpoint's 0.004; optimizer 0: max_lr 0.5 became the "
-            "checkpoint's 0.1; scheduler 0: total_steps 20 became the checkpoint's 10",
-        ),
-        (
-            in_turn,
-            lambda o: in_turn(o, 7, 2),
-            "scheduler 0: milestones (2,) became the checkpoint's (3,); scheduler 0: T_max 7 became the "
-            "checkpoint's 5",
-        ),
+        (lambda o: of.ReduceLROnPlateau(o, patience=0), lambda o: of.ReduceLROnPlateau(o, patience=2),
+         "scheduler 0: patience 2 became the checkpoint's 0"),
+        (lambda o: of.CosineAnnealingLR(o, 4), lambda o: of.CosineAnnealingLR(o, 8, 0.1),
+         "scheduler 0: T_max 8 became the checkpoint's 4; scheduler 0: eta_min 0.1 became the "
+         "checkpoint's 0.0"),
+        (lambda o: of.MultiStepLR(o, [2, 4]), lambda o: of.MultiStepLR(o, [9]),
+         "scheduler 0: milestones (9,) became the checkpoint's (2, 4)"),
+        (one_cycle, lambda o: one_cycle(o, 0.5, 20),
+         "optimizer 0: lr 0.02 became the checkpoint's 0.004; optimizer 0: max_lr 0.5 became the "
+         "checkpoint's 0.1; scheduler 0: total_steps 20 became the checkpoint's 10"),
+        (in_turn, lambda o: in_turn(o, 7, 2),
+         "scheduler 0: milestones (2,) became the checkpoint's (3,); scheduler 0: T_max 7 became the "
+         "checkpoint's 5"),
     ],
-)
+)  # fmt: skip
 def test_arguments_of_schedulers_are_told_and_their_progress_is_not(
     before: Schedule, now: Schedule, changes: str
 ) -> None:

@@ -44,67 +44,27 @@ TEMPLATE = {"name": "nodes", "schedulingPolicy": POLICY}
 CONTROLLER = {"apiGroup": "elastic.iml.github.io", "kind": "ElasticJob", "name": "digits"}
 SINGLE: Manifest = {"disruptionMode": {"single": {}}}
 OBJECTS: list[tuple[str, dict[str, Any], list[tuple[str, Manifest]]]] = [
-    (
-        KUBERNETES,
-        {"priorityClassName": "gold"},
-        [
-            (
-                "Workload",
-                {
-                    "controllerRef": CONTROLLER,
-                    "podGroupTemplates": [{**TEMPLATE, **SINGLE, "priorityClassName": "gold"}],
-                },
-            ),
-            (
-                "PodGroup",
-                {
-                    "workloadRef": {"workloadName": "digits", "templateName": "nodes"},
-                    "schedulingPolicy": POLICY,
-                    **SINGLE,
-                    "priorityClassName": "gold",
-                },
-            ),
-        ],
-    ),
-    (
-        KUBERNETES_1_36,
-        {},
-        [
-            ("Workload", {"controllerRef": CONTROLLER, "podGroupTemplates": [TEMPLATE]}),
-            (
-                "PodGroup",
-                {
-                    "podGroupTemplateRef": {
-                        "workload": {"workloadName": "digits", "podGroupTemplateName": "nodes"}
-                    },
-                    "schedulingPolicy": POLICY,
-                },
-            ),
-        ],
-    ),
-    (
-        KUBERNETES_1_35,
-        {},
-        [("Workload", {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]})],
-    ),
+    (KUBERNETES, {"priorityClassName": "gold"},
+     [("Workload",
+       {"controllerRef": CONTROLLER,
+        "podGroupTemplates": [{**TEMPLATE, **SINGLE, "priorityClassName": "gold"}]}),
+      ("PodGroup",
+       {"workloadRef": {"workloadName": "digits", "templateName": "nodes"}, "schedulingPolicy": POLICY,
+        **SINGLE, "priorityClassName": "gold"})]),
+    (KUBERNETES_1_36, {},
+     [("Workload", {"controllerRef": CONTROLLER, "podGroupTemplates": [TEMPLATE]}),
+      ("PodGroup",
+       {"podGroupTemplateRef": {"workload": {"workloadName": "digits", "podGroupTemplateName": "nodes"}},
+        "schedulingPolicy": POLICY})]),
+    (KUBERNETES_1_35, {},
+     [("Workload", {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]})]),
     (COSCHEDULING, {"timeoutSeconds": 90}, [("PodGroup", {"minMember": 3, "scheduleTimeoutSeconds": 90})]),
-    (
-        VOLCANO,
-        {"queue": "lab", "priorityClassName": "gold"},
-        [
-            (
-                "PodGroup",
-                {
-                    "minMember": 3,
-                    "minTaskMember": {"ps": 2, "worker": 1},
-                    "queue": "lab",
-                    "priorityClassName": "gold",
-                },
-            )
-        ],
-    ),
+    (VOLCANO, {"queue": "lab", "priorityClassName": "gold"},
+     [("PodGroup",
+       {"minMember": 3, "minTaskMember": {"ps": 2, "worker": 1}, "queue": "lab",
+        "priorityClassName": "gold"})]),
     (VOLCANO, {"minAvailable": 4}, [("PodGroup", {"minMember": 4})]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "scheduling", "expected"), OBJECTS)
