@@ -23,7 +23,7 @@ from elasticjob.brain.main import compose as compose_brain
 from elasticjob.brain.plans import manifest as plan_of
 from elasticjob.brain.settings import Settings as BrainSettings
 from elasticjob.brain.settings import Source
-from elasticjob.brain.store import Kept, opened
+from elasticjob.brain.store import Record, open_store
 from elasticjob.controllers.elasticjob.master import NOBODY
 from elasticjob.controllers.main import compose, scrapers_of, webhooks_of
 from elasticjob.controllers.settings import Settings
@@ -33,14 +33,14 @@ from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
-from tests.kit.clusters.accounts import ACCOUNT
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.served import Served
-from tests.kit.controllers.build import role
-from tests.kit.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
+from lab.build.jobs import role
+from lab.clusters.accounts import ACCOUNT
+from lab.clusters.installed.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.served import Served
+from lab.waiting import until
 from tests.kit.registry import crane, registry
 from tests.kit.traps.operators import running
-from tests.kit.waiting import until
 
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
@@ -672,7 +672,7 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
     )
     job = await client.create(ELASTICJOB.untyped(), a_job(), namespace)
     async with (
-        opened(f"sqlite:///{tmp_path}/brain.db") as store,
+        open_store(f"sqlite:///{tmp_path}/brain.db") as store,
         Client(served.config(account, ("system:serviceaccounts",))) as mine,
         aiohttp.ClientSession() as session,
         running(compose_brain(mine, settings, store, session, signals=False)) as brain,
@@ -684,7 +684,7 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
 
         await until(known, "Brain knows the job")
         owner = ElasticJob.model_validate(job)
-        kept = Kept(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
+        kept = Record(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
         plan = plan_of(owner, replace(kept, plan="digits-brain"))
         assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
         with pytest.raises(Forbidden):

@@ -19,7 +19,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from elasticjob.api.rpc.nodes import Doing, Gpus, Kept, Progress, Report, Usage, WorkerState
 from elasticjob.brain import main as brain
 from elasticjob.brain.settings import Settings as BrainSettings
-from elasticjob.brain.store import opened
+from elasticjob.brain.store import open_store
 from elasticjob.controllers import main as operator
 from elasticjob.controllers.diserver import main as diserver
 from elasticjob.controllers.diserver.settings import Settings as DIServerSettings
@@ -31,8 +31,8 @@ from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
 from hack.metrics import PARTS, Declared, Listing, declared, labels_of
-from tests.kit.controllers.build import NOW, at, job, plan
-from tests.kit.master.turns import played, pod
+from lab.build.jobs import NOW, at, job, plan
+from lab.virtual.master import played, pod
 
 METRICS: Final = {part: declared(part) for part in PARTS}
 EVERY: Final = [pytest.param(each, id=each.name) for part in METRICS.values() for each in part]
@@ -102,9 +102,9 @@ def test_a_master_that_trains_has_every_metric() -> None:
 
 async def test_programs_have_the_metrics_that_the_page_lists(tmp_path: Path) -> None:
     settings = BrainSettings(database=f"sqlite:///{tmp_path}/brain.db", share="goodput")
-    async with apart() as (client, session), opened(settings.database) as store:
+    async with apart() as (client, session), open_store(settings.database) as store:
         begun = brain.compose(client, settings, store, session)
-        async with brain.served(settings, store, begun.metrics.registry):
+        async with brain.serving(settings, store, begun.metrics.registry):
             assert served(begun.metrics.registry) == names_of("brain", "kube")
         registry = operator.compose(client, Settings()).metrics.registry
         assert served(registry) == names_of("operator", "kube")

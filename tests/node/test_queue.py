@@ -16,16 +16,16 @@ from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost
-from elasticjob.cli.story.watched import NAME, Watched
+from elasticjob.cli.story.watched import NAME, JobView
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.cluster import queues
-from hack.cluster.kueue import Kueue, why_missing
-from hack.cluster.node import Node
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import OnNode, in_namespace, restricted
-from tests.kit.node.timeline import Row, longest
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import OnNode, in_namespace, restricted
+from lab.clusters.installed.timeline import Row, longest
+from lab.clusters.node.node import Node
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.node,
@@ -70,7 +70,7 @@ class Play:
 
     site: Site
     admin: Client
-    watched: Watched
+    watched: JobView
     stage: OnNode
 
     async def world(self, size: int, event: str) -> None:
@@ -173,8 +173,8 @@ async def phase(play: Play, job: str) -> str:
     )
 
 
-async def seen(watched: Watched, true: Callable[[Seen], bool]) -> None:
+async def seen(watched: JobView, true: Callable[[Seen], bool]) -> None:
     """Wait until something is true of the job."""
     async with asyncio.timeout(2 * PATIENCE):
         while not true(watched.seen):
-            await watched.changed()
+            await watched.change()

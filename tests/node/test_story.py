@@ -21,18 +21,18 @@ from elasticjob import __version__
 from elasticjob.cli.demo.run import following, last_words
 from elasticjob.cli.story.acts import STORY, Act, Mark
 from elasticjob.cli.story.example import load
-from elasticjob.cli.story.runner import Played, Story, play
+from elasticjob.cli.story.runner import ActResult, Story, play
 from elasticjob.cli.story.seen import Seen, trains
 from elasticjob.cli.story.steps import Step, gaps, standstills
 from elasticjob.cli.story.timeline import tell
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.client.client import Client
-from tests.kit.helm import CHART, helm, program
-from tests.kit.node import timeline
-from tests.kit.node.asking import Asked, asking
-from tests.kit.node.site import OPERATOR, READY, SYSTEM, Site
-from tests.kit.node.stage import OnNode, in_namespace
-from tests.kit.waiting import PATIENCE
+from lab.clusters.installed import timeline
+from lab.clusters.installed.asking import Asked, asking
+from lab.clusters.installed.helm import CHART, helm, program
+from lab.clusters.installed.site import OPERATOR, READY, SYSTEM, Site
+from lab.clusters.installed.stage import OnNode, in_namespace
+from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 
@@ -96,7 +96,7 @@ class Plot:
 
     site: Site
     stage: OnNode
-    watched: Watched
+    watched: JobView
     asked: dict[str, Asked] = field(default_factory=dict)
 
     def acts(self) -> tuple[Act, ...]:
@@ -146,7 +146,7 @@ def mean_loss(steps: Sequence[Step]) -> float:
     return mean(step.loss for step in steps if step.loss is not None)
 
 
-def training_did_not_notice(upgrade: Played) -> None:
+def training_did_not_notice(upgrade: ActResult) -> None:
     """The same pods made steps of the same round before and after."""
     before, after = upgrade.before, upgrade.after
     assert at_work(after) == at_work(before)

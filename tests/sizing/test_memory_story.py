@@ -14,7 +14,7 @@ from elasticjob.api.resources import Bytes
 from elasticjob.api.sizes.facts import JobFacts, Mode, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.brain.events import Pace as Looks
-from elasticjob.brain.events import event_of, judged, settled
+from elasticjob.brain.events import event_of, is_steady, size_of_verdict
 from elasticjob.brain.history import History
 from elasticjob.brain.store import LOOK_BACK, RECENT
 from elasticjob.sizing import demand
@@ -23,7 +23,7 @@ from elasticjob.sizing.decide import decide
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.rules.oom import next_memory
 from elasticjob.sizing.table import ALGORITHMS
-from tests.kit.sizing import GIB, MIB, NOW
+from lab.build.sizing import GIB, MIB, NOW
 
 STEP = timedelta(seconds=15)
 JOB = JobFacts(name="j", uid="u", mode=Mode.CLUSTER, roles={"worker": Role(count=1)})
@@ -77,8 +77,8 @@ def under_brain(pod: Pod, minutes: int) -> Pod:
             JOB,
             pod.placed(),
             now,
-            settled=settled(samples, counts, looks),
-            judged=judged(samples, looks),
+            settled=is_steady(samples, counts, looks),
+            judged=size_of_verdict(samples, looks),
         )
         if tick % 2 == 0 and (event := event_of(facts, last, looks)):
             before = len(pod.changes)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems, warnings
-from elasticjob.api.diengine.gpus import Machine, Split, TooManyPods, fits, majority, released, split
+from elasticjob.api.diengine.gpus import Machine, Split, TooManyPods, fits, majority, split, split_of_release
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.dijob.jobs import dijob
-from tests.kit.manifests import ABSENT, TEMPLATE, changed
+from lab.build.dijobs import dijob
+from lab.build.manifests import ABSENT, TEMPLATE, changed
 
 WITH_PORT = changed(TEMPLATE, {"spec/containers/0/ports": [{"name": "di-port", "containerPort": 22270}]})
 TWO = [{"name": "di-container", "image": "i"}, {"name": "log", "image": "i", "env": []}]
@@ -183,7 +183,7 @@ def test_the_majority_of_machines(totals: list[int], expected: int) -> None:
     ("gpus", "m", "pods_"), [(4, 0, (4,)), (8, 8, (8,)), (10, 4, (4, 4, 2)), (9, 8, (8, 1)), (16, 8, (8, 8))]
 )
 def test_the_released_split(gpus: int, m: int, pods_: tuple[int, ...]) -> None:
-    assert released(gpus, m) == pods_
+    assert split_of_release(gpus, m) == pods_
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from elasticjob.brain.page.status import Status, status_of
 from elasticjob.brain.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, NODE, POD, Event, Node, Pod
-from tests.kit.controllers.build import LONG_AGO, NOW, at, job, plan, role
+from lab.build.jobs import LONG_AGO, NOW, at, job, plan, role
 
 HERE: Final = Cluster(server="https://here", ready=True)
 THEN: Final = NOW.timestamp()

@@ -9,15 +9,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from elasticjob.api.crds import manifest
 from elasticjob.api.paddle.trainingjob import DECLARATION as PADDLE
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.crds import manifest
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.main import application
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
-from tests.kit.clusters.served import Served
-from tests.kit.manifests import TRAINING
+from lab.build.manifests import TRAINING
+from lab.clusters.served import Served
 
 JOB = """\
 apiVersion: elastic.pytorch.org/v1alpha1

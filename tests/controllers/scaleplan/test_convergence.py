@@ -22,8 +22,8 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, plan, resource, role
-from tests.kit.controllers.world import Living, World
+from lab.build.jobs import job, plan, resource, role
+from lab.virtual.controllers.world import Living, World
 
 LEAST, MOST, LAST = 1, 4, 6
 CODES = st.sampled_from([0, 1, 75, 137])
@@ -97,7 +97,7 @@ class Cluster(Living):
         assert LEAST <= (size.replicas or 0) <= MOST
         if make_no_pods_for_a_job_that_ends(seen, self.world.now):
             return
-        assert all(one.status.phase and one.status.phase.finished for one in self.ordered())
+        assert all(one.status.phase and one.status.phase.is_terminal for one in self.ordered())
         for index in range(LAST + MOST + 1):
             node = seen.nodes.get(("worker", index), Node("worker", index))
             over = node.standing(seen.policy("worker"), self.world.now) in (Standing.DONE, Standing.SPENT)

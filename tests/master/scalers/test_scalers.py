@@ -27,7 +27,7 @@ from elasticjob.master.scalers.pods import MANAGED_BY, Pods
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
-from tests.kit.controllers.definitions import define
+from lab.clusters.definitions import define
 
 WORKER = "worker"
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -101,7 +101,7 @@ class ByOperator(OnServer):
             await self.client.list(SCALEPLAN, self.job.metadata.namespace),
             key=lambda plan: plan.metadata.name,
         ):
-            spec, _ = rules.folded(self.job, resource, plan)
+            spec, _ = rules.fold(self.job, resource, plan)
             manifest = rules.first(self.job)
             resource = JOBRESOURCE.convert({**manifest, "spec": {**manifest["spec"], **spec}})
         return places(resource)
