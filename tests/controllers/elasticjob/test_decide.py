@@ -19,12 +19,12 @@ from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.sizes import remembered
+from elasticjob.controllers.elasticjob.sizes import write_request
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.elasticjob.upkeep import (
     give_the_masters_address_back,
     make_again_what_was_deleted,
-    unwatched,
+    outside_caches,
 )
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
@@ -32,9 +32,9 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
-from elasticjob.controllers.parts.gangs.apis import kept
+from elasticjob.controllers.parts.gangs.apis import gang_from
 from elasticjob.controllers.parts.gangs.gang import Gang
-from elasticjob.controllers.parts.owners import unfollowed
+from elasticjob.controllers.parts.owners import kinds_outside_caches
 from elasticjob.controllers.passes.plan import (
     Action,
     Apply,
@@ -212,7 +212,7 @@ def lacking(*objects_: str, token: str = "t0ken", **more: Any) -> Seen:
     known = more.pop("resource_", None) or resource()
     known.metadata.annotations.setdefault(names.TOKEN, objects.fingerprint(token))
     given = running(more.pop("job_", None), resource_=known, **more)
-    return replace(given, absent=tuple(each for each in unwatched(given) if written(each) in objects_))
+    return replace(given, absent=tuple(each for each in outside_caches(given) if written(each) in objects_))
 
 
 FOLLOWS = "=JobResource suspend False"
@@ -442,11 +442,11 @@ def test_every_rule_has_a_row() -> None:
 
 def test_every_object_that_no_cache_shows_is_looked_up() -> None:
     given = replace(running(), provision=replace(PROVISION, brain_key=b"key"))
-    found = {(each.kind, each.manifest["metadata"]["name"]) for each in unwatched(given)}
-    owned = set(unfollowed(OwnerReference("", "ElasticJob", "digits", "job-1")))
+    found = {(each.kind, each.manifest["metadata"]["name"]) for each in outside_caches(given)}
+    owned = set(kinds_outside_caches(OwnerReference("", "ElasticJob", "digits", "job-1")))
     assert found == owned - {(POD_DISRUPTION_BUDGET, "digits")}  # which the pass over the pods looks up
     for rests in (job(suspend=True), job(status=over()), job(metadata={"deletionTimestamp": at(NOW)})):
-        assert unwatched(running(rests)) == ()
+        assert outside_caches(running(rests)) == ()
 
 
 def test_a_plan_that_was_made_but_not_remembered_counts() -> None:
@@ -779,7 +779,7 @@ def test_a_jobresource_of_an_earlier_release_learns_what_its_nodes_are_made_from
         (resource(), objects.made_from(job())),
         (resource(made_from="another"), "another"),
     ):
-        written = remembered(running(resource_=known)).manifest
+        written = write_request(running(resource_=known)).manifest
         assert written["metadata"]["annotations"][names.MADE_FROM] == expected
 
 
@@ -793,10 +793,10 @@ def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
     """An annotation that a server-side apply leaves out is taken away."""
     given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert kept(write.manifest["metadata"]["annotations"]) == given.gang
+    assert gang_from(write.manifest["metadata"]["annotations"]) == given.gang
 
 
 def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
     given = running(together("none"), resource_=grouped(2, suspend=True))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert kept(write.manifest["metadata"]["annotations"]) is None
+    assert gang_from(write.manifest["metadata"]["annotations"]) is None

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.jobresource.decide import Seen, decide
-from elasticjob.controllers.jobresource.status import describe, newly_altered
+from elasticjob.controllers.jobresource.status import alteration_event, describe
 from elasticjob.controllers.passes.plan import Note
 from lab.build.jobs import NOW, ended, job, life, oom, pending, resource, role
 
@@ -91,8 +91,10 @@ def test_what_admission_changes_is_told_once() -> None:
         ("Ready", "True", "all nodes are ready"),
         ("ResourcesAltered", "True", told),
     ]
-    assert newly_altered(JobResourceStatus(), found) == Note("AdmissionChangedResources", told, warning=True)
+    assert alteration_event(JobResourceStatus(), found) == Note(
+        "AdmissionChangedResources", told, warning=True
+    )
     again = status(seen(*lives, resource_=resource(resources=specified, status=found.manifest())))
-    assert newly_altered(found, again) is None
+    assert alteration_event(found, again) is None
     cured = status(seen(life(0), life(1), resource_=resource(status=found.manifest())))
     assert [c.status for c in cured.conditions] == ["True", "False"]

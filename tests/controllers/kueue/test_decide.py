@@ -15,7 +15,7 @@ from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
-from elasticjob.controllers.kueue.demand import FORM, LOWEST, Demand, domains
+from elasticjob.controllers.kueue.demand import FORM, LOWEST, QueueRequest, domains
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
@@ -46,7 +46,7 @@ ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
 def seen(
-    given: Demand | None,
+    given: QueueRequest | None,
     *workloads: Workload,
     lives: tuple[Any, ...] = (),
     rooms: Room | None = None,
@@ -109,7 +109,7 @@ def classed(name: str, priority: int) -> Workload:
     return admitted(IMPORTANT.base, priority=priority, priorityClassRef=ref, slice_=False)
 
 
-def held(gates: str) -> Demand:
+def held(gates: str) -> QueueRequest:
     return demand(notes={GATED_BY: gates})
 
 

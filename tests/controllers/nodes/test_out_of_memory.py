@@ -137,7 +137,7 @@ GIVES_UP: dict[str, tuple[tuple[Life, Sizing], str]] = {
 @pytest.mark.parametrize(("given", "why"), GIVES_UP.values(), ids=GIVES_UP)
 def test_why_there_is_no_more(given: tuple[Life, Sizing], why: str) -> None:
     killed, known = given
-    assert known.exhausted(killed) == why
+    assert known.why_no_more(killed) == why
     assert not (why and known.growth(killed))
 
 

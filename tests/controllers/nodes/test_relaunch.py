@@ -248,8 +248,8 @@ def test_failures_before_a_long_life_are_forgiven(
     case: str, life: Life, remembered: int, charged: int, standing: Standing
 ) -> None:
     node = Node("worker", 0, (life,), remembered)
-    assert (node.charged(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
-    assert node.charged(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
+    assert (node.charges(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
+    assert node.charges(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
 
 
 def test_restarts_are_the_larger_of_pods_and_status() -> None:
@@ -264,10 +264,10 @@ def test_the_next_life_follows_the_highest_number() -> None:
     assert Node("worker", 0).next_relaunch == 0
     assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
     assert Node("worker", 0, relaunch=3).next_relaunch == 3
-    assert Node("worker", 0, (life(relaunch=3),)).reached == 3
-    assert Node("worker", 0, (life(relaunch=3, lost=True),)).reached == 4
+    assert Node("worker", 0, (life(relaunch=3),)).next_number == 3
+    assert Node("worker", 0, (life(relaunch=3, lost=True),)).next_number == 4
     ends = (ended(relaunch=3, terminating=told) for told in (True, False))
-    assert [Node("worker", 0, (each,)).reached for each in ends] == [3, 4]
+    assert [Node("worker", 0, (each,)).next_number for each in ends] == [3, 4]
 
 
 def test_broken_hardware_is_avoided() -> None:

@@ -27,7 +27,7 @@ from elasticjob.devcluster.node.container.environment import (
     rewritten,
 )
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write
-from elasticjob.devcluster.node.container.logs import Wanted, last_words, select
+from elasticjob.devcluster.node.container.logs import Selection, last_words, select
 from elasticjob.devcluster.node.container.mounts import Mount, rewrite
 from elasticjob.devcluster.node.images import Image, find
 from elasticjob.devcluster.server.kinds.services import RANGE
@@ -348,7 +348,7 @@ LOG = b"""\
 )
 def test_selecting_of_a_log(query: dict[str, str], text: str) -> None:
     now = datetime(2026, 1, 1, 0, 0, 6, tzinfo=UTC)
-    assert select(LOG, Wanted.of(query, now)) == text.encode()
+    assert select(LOG, Selection.of(query, now)) == text.encode()
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=200))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.apis import APIS, api_of, kept
-from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of
+from elasticjob.controllers.parts.gangs.apis import APIS, api_of, gang_from
+from elasticjob.controllers.parts.gangs.choice import absence, chosen, follow, gang_of
 from elasticjob.controllers.parts.gangs.gang import Gang, written
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import job, resource, role
@@ -187,7 +187,7 @@ def test_least(case: str, scheduling: dict[str, Any], sizes: dict[str, int], lea
 )
 def test_the_least_number_follows_the_job_where_it_may(api: str, least: int) -> None:
     now = together(minAvailable=5, priorityClassName="gold")
-    found = followed(made(api), now, SIZES)
+    found = follow(made(api), now, SIZES)
     assert found.least == least
     assert found.priority_class_name == ("" if api == KUBERNETES else "gold")
 
@@ -207,9 +207,9 @@ def test_no_gang_waits_for_more_than_there_is(servers: int, workers: int, availa
 
 def test_a_gang_is_kept_in_an_annotation() -> None:
     gang = made(VOLCANO, queue="lab")
-    assert kept({names.GANG: written(gang)}) == gang
+    assert gang_from({names.GANG: written(gang)}) == gang
     assert api_of(gang).name == VOLCANO
-    assert kept({}) is kept({names.GANG: ""}) is None
+    assert gang_from({}) is gang_from({names.GANG: ""}) is None
 
 
 @pytest.mark.parametrize("verb", ["get", "create", "patch", "delete"])
