@@ -62,7 +62,7 @@ async def page(name: str, server: Server, variables: Mapping[str, str], span: Sp
         "panels": drawn,
     }
     text = resources.files(__package__).joinpath("picture.html").read_text()
-    charts = resources.files("elasticjob.brain.page").joinpath("static")
+    charts = resources.files("elasticjob.page").joinpath("static")
     parts = {
         "/*uplot.css*/": charts.joinpath("uPlot.min.css").read_text(),
         "/*uplot.js*/": charts.joinpath("uPlot.iife.min.js").read_text(),

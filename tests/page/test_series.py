@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import pytest
 
-from elasticjob.brain.page.series import Point, Series, known
+from elasticjob.page.series import Point, Series, known
 
 
 @pytest.mark.parametrize(
