@@ -41,7 +41,7 @@ test-kube: $(DEV) ## the integration tests whose answers may differ, on a real c
 	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
 
 e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
-	@on=$$($(BIN)/python -m hack.cluster.chosen $(ON)) || exit 1; \
+	@on=$$($(BIN)/python -m lab.clusters.node.chosen $(ON)) || exit 1; \
 	[ "$$on" = kind ] || hack/kube-binaries control-plane node helm kueue || exit 1; \
 	$(PYTEST) tests/node --node --on "$$on" -m node
 
@@ -58,10 +58,10 @@ conformance: $(DEV) ## the same requests to devcluster and to the real server; w
 	$(BIN)/python -m tests.conformance
 
 dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all that can be observed, compared (20 minutes; FLAGS="--only end,SIG")
-	$(BIN)/python -m tests.dropin $(FLAGS)
+	$(BIN)/python -m lab.dropin $(FLAGS)
 
 incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
-	$(BIN)/python -m tests.incumbents $(FLAGS)
+	$(BIN)/python -m lab.incumbents $(FLAGS)
 
 laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
 	$(BIN)/python -m tests.trainer.loops $(FLAGS)
@@ -111,31 +111,31 @@ bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes dra
 	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m benchmarks.chaos.control_plane
+	$(BIN)/python -m lab.chaos.control_plane
 
 chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
-	$(BIN)/python -m benchmarks.chaos.queue $(FLAGS)
+	$(BIN)/python -m lab.chaos.queue $(FLAGS)
 
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m benchmarks.chaos.training $(FLAGS)
-	$(BIN)/python -m benchmarks.chaos.store
-	$(BIN)/python -m benchmarks.chaos.checkpoints
-	$(BIN)/python -m benchmarks.chaos.goodput
+	$(BIN)/python -m lab.chaos.training $(FLAGS)
+	$(BIN)/python -m lab.chaos.store
+	$(BIN)/python -m lab.chaos.checkpoints
+	$(BIN)/python -m lab.chaos.goodput
 
 life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
-	$(BIN)/python -m benchmarks.chaos.life $(FLAGS)
+	$(BIN)/python -m lab.chaos.life $(FLAGS)
 
 drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
-	$(BIN)/python -m benchmarks.chaos.drains $(FLAGS)
+	$(BIN)/python -m lab.chaos.drains $(FLAGS)
 
 soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m benchmarks.chaos.soak
+	$(BIN)/python -m lab.chaos.soak
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
-	$(BIN)/python -m tests.fuzz $(FLAGS)
-	$(BIN)/python -m tests.fuzz.hostile --minutes $(or $(MINUTES),2)
+	$(BIN)/python -m lab.fuzz $(FLAGS)
+	$(BIN)/python -m lab.fuzz.hostile --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html

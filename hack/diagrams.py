@@ -26,8 +26,8 @@ from elasticjob.controllers.passes.plan import Apply
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.master.shards.ledger import everyone
 from hack.crd_docs import plain, table
-from tests.kit.controllers.build import NOW, ended, job, life, over, plan, resource, role
-from tests.kit.master.turns import Played, finish, join, leave, watch
+from lab.build.jobs import NOW, ended, job, life, over, plan, resource, role
+from lab.virtual.master import Played, finish, join, leave, watch
 from tests.master.shards.test_ledger import Game, opened, who
 
 Event = Callable[[Any], Any]

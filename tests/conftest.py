@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from elasticjob.kube.client.client import Client
-from hack.cluster.binaries import Places, catalog
-from hack.cluster.controlplane import ControlPlane
-from tests.kit.clusters.leftovers import cleaned
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.served import RealServed, Served, devcluster_server
-from tests.kit.clusters.whole import WholeClusters, real_plane, whole_clusters
+from lab.clusters.binaries import Places, catalog
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.served import RealServed, Served, devcluster_server
+from lab.clusters.whole import WholeClusters, real_plane, whole_clusters
+from lab.truths.leftovers import cleaned
 
 settings.register_profile(
     "busy",
@@ -34,6 +34,7 @@ settings.load_profile("busy")  # how long an example takes, and what chance draw
 INTEGRATION = {"served", "client", "namespace", "whole_cluster"}
 ALIKE = (
     "tests/benchmarks",
+    "tests/lab",
     "tests/brain",
     "tests/e2e",
     "tests/kube/traps/test_leading.py",

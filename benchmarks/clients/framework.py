@@ -37,7 +37,9 @@ from benchmarks import figures
 from benchmarks.clients.load import fill, maps, plain
 from benchmarks.clients.peers import NAMES, OWN, SERVER, version_of
 from benchmarks.figures import Sheet, quantile, spread
-from benchmarks.programs import (
+from elasticjob.cli.laptop.ports import free_port
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.programs.programs import (
     ProgramFailed,
     TooSlow,
     end_on_sigterm,
@@ -46,8 +48,6 @@ from benchmarks.programs import (
     usage,
     wait_until_ready,
 )
-from elasticjob.cli.laptop.ports import free_port
-from hack.cluster.controlplane import ControlPlane
 
 PATIENCE: Final = 60.0
 """Seconds after which a peer's figure is "more than that"."""

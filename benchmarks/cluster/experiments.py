@@ -20,8 +20,8 @@ from typing import Final
 from benchmarks.cluster.plots import Line, plot
 from benchmarks.cluster.simulated import Simulated
 from benchmarks.figures import Sheet, machine, quantile, show, spread
-from benchmarks.programs import say
 from elasticjob.brain.fulfilment.state import Amounts, Machine, Options
+from lab.programs.programs import say
 
 GIB: Final = 1 << 30
 MACHINES: Final = 133

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.programs import say
 from elasticjob.cli.report.plot import Figure, Panel, draw
+from lab.programs.programs import say
 
 Line = Sequence[tuple[float, float]]
 

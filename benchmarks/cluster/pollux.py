@@ -26,8 +26,8 @@ from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
 from benchmarks.figures import Sheet, machine, number, show
-from benchmarks.programs import say
 from elasticjob.brain.fulfilment.offers import Options
+from lab.programs.programs import say
 
 Row = tuple[float, ...]
 PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {

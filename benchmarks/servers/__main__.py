@@ -17,7 +17,7 @@ from typing import Final
 
 from benchmarks.figures import machine
 from benchmarks.servers.stage import stage_in
-from tests.kit.training.over_servers import counts, play
+from lab.jobs.training.over_servers import counts, play
 
 ROW: Final = 2 * 32 * 4
 """Bytes of a user: 32 floats, and the optimizer's."""

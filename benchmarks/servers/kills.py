@@ -28,12 +28,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.servers.stage import stage_in
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job
-from tests.kit.training.forking import process_of
-from tests.kit.training.over_servers import counts, kept, spec
-from tests.kit.training.steps import Steps
-from tests.kit.waiting import until
+from lab.jobs.job import Job
+from lab.jobs.site import Site
+from lab.jobs.training.forking import process_of
+from lab.jobs.training.over_servers import counts, kept, spec
+from lab.truths.steps import Steps
+from lab.waiting import until
 
 BATCH: Final = 100
 RECORDS_FOR_A_KILL: Final = 20_000

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticjob.devcluster import DevCluster
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import staged
-from tests.kit.training.forking import command
+from lab.clusters.namespaces import new_namespace
+from lab.jobs.job import staged
+from lab.jobs.site import Site
+from lab.jobs.training.forking import command
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.brain.store import Kept, SeenJob, SeenPod, Store, opened
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.brain import postgres
+from lab.programs import postgres
 
 NOW: Final = datetime.now(UTC)
 SCENARIOS: Final = 200

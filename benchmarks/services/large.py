@@ -25,7 +25,6 @@ from typing import Any, Final
 from benchmarks import figures
 from benchmarks.clients.load import MERGE, all_of
 from benchmarks.figures import Sheet, number
-from benchmarks.programs import Usage, end_on_sigterm, say
 from benchmarks.services.crowds import NAMESPACE, SHAPES
 from benchmarks.services.scale import (
     PASSES,
@@ -43,6 +42,7 @@ from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.objects.views import POD
+from lab.programs.programs import Usage, end_on_sigterm, say
 
 EVICTED: Final = {"status": {"phase": "Failed", "reason": "Evicted", "message": "the machine is full"}}
 """The end of lost pods. Of deleted ones kwok, which deletes by name, takes the successors, too, for ever."""

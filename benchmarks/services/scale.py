@@ -43,15 +43,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks import figures
 from benchmarks.clients.load import Plain, all_of, plain
 from benchmarks.figures import NONE, Sheet, growth, number
-from benchmarks.programs import (
-    Program,
-    Usage,
-    end_on_sigterm,
-    running,
-    say,
-    usage,
-    wait_until_ready,
-)
 from benchmarks.services.crowds import NAMESPACE, PEERS, SHAPES, Crowd, Shape
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.cli.laptop.ports import free_port
@@ -62,8 +53,17 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.views import NODE, POD, Node
-from hack.cluster.audit import Audited
-from hack.cluster.controlplane import ControlPlane
+from lab.clusters.plane.audit import Audited
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.programs.programs import (
+    Program,
+    Usage,
+    end_on_sigterm,
+    running,
+    say,
+    usage,
+    wait_until_ready,
+)
 
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")

@@ -26,12 +26,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.programs import end_on_sigterm
 from benchmarks.shared.scenarios import QUEUED, SCENARIOS, chosen, noted, played, queued, started
 from benchmarks.shared.scene import scene
 from benchmarks.shared.sheet import Runs, tell
 from benchmarks.shared.systems import SYSTEMS, System
 from elasticjob.controllers.logs import configure
+from lab.programs.programs import end_on_sigterm
 
 WARMING: Final = 99
 """The number of a round that is not measured: the first job of a cluster finds cold caches."""

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.cluster import binaries
-from hack.cluster.controlplane import MASTERS, ControlPlane
-from hack.cluster.guest import HOST, Guest, Recipe, as_secret, definitions, manifests, webhooks
-from hack.cluster.pki import write_private
+from lab.clusters import binaries
+from lab.clusters.plane.controlplane import MASTERS, ControlPlane
+from lab.clusters.plane.guest import HOST, Guest, Recipe, as_secret, definitions, manifests, webhooks
+from lab.clusters.plane.pki import write_private
 
 SET: Final = "peers-of-queue"
 TRAINER: Final = "trainer.kubeflow.org"

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from benchmarks.clients.load import all_of
-from benchmarks.programs import say
 from benchmarks.shared.pods import TooLate
 from benchmarks.shared.scene import ONE, PATIENCE, TEAM_A, TEAM_B, Refused, Scene, Taken
 from benchmarks.shared.sheet import Runs
 from benchmarks.shared.systems import NAMESPACE, Asked
 from elasticjob.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from elasticjob.kube.objects.views import NODE, POD
-from hack.cluster import queues
+from lab.clusters.plane import queues
+from lab.programs.programs import say
 
 AGAIN: Final = "seconds until all run again"
 QUEUED: Final = 200

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.clients.load import plain
-from benchmarks.programs import say
 from benchmarks.shared.pods import Pods, TooLate, watched
 from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.views import NODE
-from hack.cluster import queues
-from hack.cluster.audit import Audited
-from hack.cluster.controlplane import KWOK_STAGES, ControlPlane
-from hack.cluster.kueue import Kueue
+from lab.clusters.plane import queues
+from lab.clusters.plane.audit import Audited
+from lab.clusters.plane.controlplane import KWOK_STAGES, ControlPlane
+from lab.clusters.plane.kueue import Kueue
+from lab.programs.programs import say
 
 MACHINES, GPUS = 12, 8
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.programs import running, wait_until_ready
 from benchmarks.shared import peers
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.cluster.controlplane import ControlPlane
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.programs.programs import running, wait_until_ready
 
 NAMESPACE: Final = "bench"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"

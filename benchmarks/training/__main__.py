@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figures import machine, show
-from benchmarks.programs import ProgramFailed, end_on_sigterm, say
 from benchmarks.training.blows import (
     join_large,
     keep_large,
@@ -54,6 +53,7 @@ from benchmarks.training.systems import (
     System,
     versions,
 )
+from lab.programs.programs import ProgramFailed, end_on_sigterm, say
 
 BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
 LASTING: Final = {"large": keep_large, "join": join_large, "goodput": kill_again}

@@ -15,10 +15,10 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from benchmarks.programs import ProgramFailed
 from benchmarks.training.book import Sample
 from benchmarks.training.job import Job, NotInTime, Step, running
 from benchmarks.training.systems import Shape, System
+from lab.programs.programs import ProgramFailed
 
 ONE_NODE: Final = Shape(nodes=1, workers=2)
 TWO_NODES: Final = Shape(nodes=2, workers=1)

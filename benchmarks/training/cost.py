@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.programs import ProgramFailed
 from benchmarks.training.job import Job, NotInTime, running
 from benchmarks.training.systems import Shape, System
+from lab.programs.programs import ProgramFailed
 
 TWO_WORKERS: Final = Shape(nodes=1, workers=2)
 BLOCKS: Final = {"tiny": 300, "mlp": 100, "transformer": 40}

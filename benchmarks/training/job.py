@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import psutil
 
-from benchmarks.programs import ROOT, ProgramFailed
 from benchmarks.training.systems import Command, Shape, Site, System, last_error
 from elasticjob.cli.laptop.ports import free_port
+from lab.paths import ROOT, SCRIPTS
+from lab.programs.programs import ProgramFailed
 
-SCRIPTS: Final = ROOT / "benchmarks" / "scripts"
 WARM: Final = 20  # steps of all workers before each blow
 OURS: Final = ("ELASTICJOB_", "PET_", "DLROVER_", "TORCHFT_", "RAY_", "BENCH_")
 MARK: Final = "BENCH_NODE"

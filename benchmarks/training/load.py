@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from benchmarks.programs import ROOT, ProgramFailed
 from benchmarks.training.book import Sample
 from benchmarks.training.systems import DLROVER, OURS, TORCHFT, TORCHRUN, System, last_error, python
+from lab.paths import ROOT
+from lab.programs.programs import ProgramFailed
 
 SECONDS: Final = 3.0
 CLIENTS: Final = (1, 8, 32)

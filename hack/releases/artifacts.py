@@ -17,9 +17,9 @@ from typing import Final
 
 from elasticjob import __version__
 from hack.chart import CHART
-from hack.cluster import images, interpreter
-from hack.cluster.oci import File, Image, Store, write_archive
 from hack.releases import distributions, parts
+from lab.clusters.images import images, interpreter
+from lab.clusters.images.oci import File, Image, Store, write_archive
 
 SUMS: Final = "SHA256SUMS"
 CHUNK: Final = 1 << 20
@@ -77,7 +77,7 @@ def within_budget(name: str, image: Image) -> str:
     size, most = sum(blob.size for blob in image.blobs) / MB, images.PRODUCTS[name].megabytes
     line = f"{image.name}  {image.manifest.digest}  {size:,.0f} MB of {most:,} MB"
     if size > most:
-        raise TooLarge(f"{line}: make it smaller, or raise its budget in hack/cluster/images.py")
+        raise TooLarge(f"{line}: make it smaller, or raise its budget in lab/clusters/images/images.py")
     return line
 
 

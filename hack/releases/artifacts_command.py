@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from elasticjob import __version__
-from hack.cluster import interpreter
 from hack.releases.artifacts import TooLarge, build, checked
+from lab.clusters.images import interpreter
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ from typing import Final
 from packaging.version import Version
 
 from elasticjob import __version__
-from hack.cluster import images
 from hack.releases.texts import dated, parsed, versioned
+from lab.clusters.images import images
 
 BINARY: Final = frozenset({".png", ".svg", ".woff2"})
 PUBLISH: Final = """left for a person, after a look at {out}:

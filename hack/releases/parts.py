@@ -18,7 +18,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from hack.cluster.oci import Entries, File
+from lab.clusters.images.oci import Entries, File
 
 LICENCES: Final = LicenseFactory()
 

@@ -16,7 +16,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
-from tests.kit.manifests import JOB, PLAN, RESOURCE, changed, job
+from lab.build.manifests import JOB, PLAN, RESOURCE, changed, job
 
 FULL_JOB = changed(
     JOB,

@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.elasticjob import (
     ReplicaSpec,
     RunPolicy,
 )
-from tests.kit.manifests import ABSENT, POD, ROLE, job
+from lab.build.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
 R = "spec/replicaSpecs"

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.api.readings import indexes, ranges
 from elasticjob.api.v1alpha1.checks.jobresource import problems
 from elasticjob.api.v1alpha1.requests import nodes, sizes
-from tests.kit.manifests import job_resource
+from lab.build.manifests import job_resource
 
 R = "spec/replicaResourceSpecs/worker"
 UPDATION = "spec/resource_updation"

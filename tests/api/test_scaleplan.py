@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.checks.scaleplan import problems
-from tests.kit.manifests import ABSENT, ROLE, job, plan
+from lab.build.manifests import ABSENT, ROLE, job, plan
 
 R = "spec/replicaResourceSpecs"
 C = "spec/replicaSpecs/worker/template/spec/containers/0"

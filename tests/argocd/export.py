@@ -31,14 +31,14 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE as NAMESPACE_KIND
+from lab.build.manifests import DIJOB as DI_MANIFEST
+from lab.build.manifests import changed
+from lab.clusters.accounts import shipped_account
+from lab.clusters.definitions import define
+from lab.clusters.rights import Noting
+from lab.jobs.site import Site, Stage
+from lab.jobs.whole import WAITS, local, role
 from tests.argocd.upstream import CUSTOMIZATIONS
-from tests.kit.clusters.accounts import shipped_account
-from tests.kit.controllers.definitions import define
-from tests.kit.controllers.rights import Noting
-from tests.kit.controllers.site import Site, Stage
-from tests.kit.controllers.whole import WAITS, local, role
-from tests.kit.manifests import DIJOB as DI_MANIFEST
-from tests.kit.manifests import changed
 
 NAMESPACE: Final = "team"
 MOMENT: Final = "2026-11-27T00:00:00Z"

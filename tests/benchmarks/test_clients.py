@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks.clients.framework import lateness
 from benchmarks.clients.replay import Recording, Server, event, load
-from benchmarks.programs import ProgramFailed
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.views import POD
-from tests.kit.waiting import PATIENCE
+from lab.programs.programs import ProgramFailed
+from lab.waiting import PATIENCE
 
 LISTED = (
     b'{"kind":"PodList","metadata":{"resourceVersion":"7"},'

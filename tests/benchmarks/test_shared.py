@@ -13,7 +13,7 @@ from benchmarks.shared.scene import AGENT, Taken, writes_in
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import OURS, QUEUE, TRAINER, Asked, System
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from hack.cluster.audit import Audited
+from lab.clusters.plane.audit import Audited
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.programs import ROOT
 from benchmarks.shared.systems import QUEUE, Asked, System
 from benchmarks.shared.training.jobs import IMAGE, PLAIN, SCRIPTS, SLEEP, columns
 from benchmarks.shared.training.scene import WELL, longest, trains_well
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.steps import Step
+from lab.paths import ROOT
 
 VOLUMES = Path("/volumes")
 COLUMNS = columns(VOLUMES)

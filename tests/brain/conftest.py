@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from elasticjob.brain.store import Store, opened
-from tests.kit.brain import postgres
+from lab.programs import postgres
 
 NUMBERS = itertools.count()
 

@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.belonging import belongs
 from elasticjob.brain.monitor.objects import seen_job, seen_machine, seen_pod
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE, POD, Pod
-from tests.kit.controllers.build import NOW, at, job, role
+from lab.build.jobs import NOW, at, job, role
 
 RANGE = {"minReplicas": 1, "maxReplicas": 5}
 

@@ -29,10 +29,10 @@ from elasticjob.kube.election.election import Election, Terms
 from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
 from elasticjob.sizing.algorithm import Algorithm
 from elasticjob.sizing.facts import Event, Facts
-from tests.kit.clusters.served import Served
-from tests.kit.controllers.build import role
-from tests.kit.traps.switch import Switch
-from tests.kit.waiting import until
+from lab.build.jobs import role
+from lab.clusters.served import Served
+from lab.troubles.switch import Switch
+from lab.waiting import until
 
 NOBODY: Final = 9
 """A port on which nothing listens."""

@@ -13,7 +13,7 @@ from elasticjob.brain.events import Pace
 from elasticjob.brain.plans import Plans
 from elasticjob.brain.store import Kept, SeenJob, Store
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, plan
+from lab.build.jobs import job, plan
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

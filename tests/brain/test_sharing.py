@@ -20,8 +20,8 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
-from tests.kit.controllers.build import role
-from tests.kit.waiting import until
+from lab.build.jobs import role
+from lab.waiting import until
 
 SPEEDS = {"scales": {1: 10.0, 2: 20.0}, "flat": {1: 10.0, 2: 10.1}}
 """Records a second by number of workers."""

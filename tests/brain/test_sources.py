@@ -27,9 +27,9 @@ from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, W
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.training import Account
-from tests.kit.master.turns import START, Played, join, report, watch
+from lab.virtual.master import START, Played, join, report, watch
+from lab.waiting import until
 from tests.kit.monitoring.prometheus import prometheus
-from tests.kit.waiting import until
 
 NAMES = ("node-0", "node-1")
 LATEST = START + timedelta(seconds=10)

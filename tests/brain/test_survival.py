@@ -29,11 +29,11 @@ from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, NODE, POD
-from tests.kit.brain.postgres import Postgres
-from tests.kit.clusters.served import Served
-from tests.kit.controllers.build import role
-from tests.kit.traps.switch import Switch
-from tests.kit.waiting import until
+from lab.build.jobs import role
+from lab.clusters.served import Served
+from lab.programs.postgres import Postgres
+from lab.troubles.switch import Switch
+from lab.waiting import until
 
 METRICS: Final = """\
 elasticjob_world_nodes 2

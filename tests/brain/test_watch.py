@@ -19,7 +19,7 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import NODE, POD
-from tests.kit.controllers.build import NOW, job
+from lab.build.jobs import NOW, job
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 KEY = Key("ml", "digits-worker-0")

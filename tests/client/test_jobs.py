@@ -20,9 +20,9 @@ from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.cli.main import application
 from elasticjob.client import AlreadyThere, Client, JobFailed, NotFound, Refused, SyncClient, TimedOut
 from elasticjob.kube.objects.views import CONFIG_MAP
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.whole import WholeClusters
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.whole import WholeClusters
+from lab.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEAM = "team"

@@ -23,8 +23,8 @@ from elasticjob.kube.errors import ConfigError, Forbidden, KubeError, NotFound, 
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import ROLE, ROLE_BINDING
 from elasticjob.kube.testing import FaultProxy, Refuse, asking, failure
-from tests.kit.clusters.served import Served
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.served import Served
+from lab.waiting import PATIENCE, until
 
 CUT, BUSY = Unreachable("connection refused"), ServerError(503, "ServiceUnavailable", "starting")
 NO_RIGHT = Forbidden(403, "Forbidden", "not you")

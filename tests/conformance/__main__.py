@@ -54,7 +54,9 @@ def _kubeconfig(given: Path | None) -> Iterator[Path]:
     if given is not None:
         yield given
         return
-    from hack.cluster.controlplane import ControlPlane  # only here: golden data are read without binaries
+    from lab.clusters.plane.controlplane import (
+        ControlPlane,  # only here: golden data are read without binaries
+    )
 
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
         yield plane.kubeconfig

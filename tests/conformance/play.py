@@ -13,9 +13,9 @@ from typing import Any
 import aiohttp
 from multidict import CIMultiDict
 
+from lab.waiting import PATIENCE, PAUSE
 from tests.conformance.hooks import Hooks
 from tests.conformance.probe import CRDS, NAMESPACES, Probe, Raw, Step
-from tests.kit.waiting import PATIENCE, PAUSE
 
 _HOLE = re.compile(r"\{([a-z]\w*)\}")
 Observation = dict[str, Any]

@@ -10,12 +10,12 @@ import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
-from tests.kit.clusters.accounts import RULES, shipped_account
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.whole import WholeClusters
-from tests.kit.controllers.definitions import define
-from tests.kit.controllers.rights import Noting, allows
-from tests.kit.controllers.site import Site, Stage
+from lab.clusters.accounts import RULES, shipped_account
+from lab.clusters.definitions import define
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.rights import Noting, allows
+from lab.clusters.whole import WholeClusters
+from lab.jobs.site import Site, Stage
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

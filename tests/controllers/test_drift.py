@@ -23,8 +23,8 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import NODE
-from tests.kit.controllers.site import Site, Stage
-from tests.kit.controllers.whole import local
+from lab.jobs.site import Site, Stage
+from lab.jobs.whole import local
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = [

@@ -19,8 +19,8 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from tests.kit.controllers.site import Site
-from tests.kit.controllers.whole import local, role
+from lab.jobs.site import Site
+from lab.jobs.whole import local, role
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,7 +12,7 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.sizing.exits import ExitReason
-from tests.kit.controllers.build import job, resource, template
+from lab.build.jobs import job, resource, template
 
 POLICY = "terminationMessagePolicy"
 

@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJobSpec
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.site import Site
+from lab.jobs.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

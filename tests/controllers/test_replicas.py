@@ -21,9 +21,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.clusters.accounts import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
-from tests.kit.clusters.served import Served
-from tests.kit.waiting import PATIENCE
+from lab.clusters.accounts import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
+from lab.clusters.served import Served
+from lab.waiting import PATIENCE
 
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 

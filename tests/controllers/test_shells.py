@@ -34,7 +34,7 @@ from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.webhooks import WEBHOOKS
-from tests.kit.controllers.build import NOW, at, job, over, resource, role
+from lab.build.jobs import NOW, at, job, over, resource, role
 
 
 def owned(name: str, by: str) -> Manifest:

@@ -11,9 +11,9 @@ import yaml
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CLUSTER_ROLE, ROLE_BINDING
-from tests.kit.clusters.accounts import ACCESS_REVIEW
-from tests.kit.controllers.rights import Right, allows
-from tests.kit.waiting import until
+from lab.clusters.accounts import ACCESS_REVIEW
+from lab.clusters.rights import Right, allows
+from lab.waiting import until
 
 ROLES: Final[list[Manifest]] = [*yaml.safe_load_all(Path("config/rbac/users.yaml").read_text())]
 GROUP: Final = "elastic.iml.github.io"

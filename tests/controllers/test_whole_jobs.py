@@ -28,10 +28,10 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from tests.kit.clusters.accounts import without_right
-from tests.kit.controllers.site import Site, Stage
-from tests.kit.controllers.whole import container, local, role
-from tests.kit.waiting import until
+from lab.clusters.accounts import without_right
+from lab.jobs.site import Site, Stage
+from lab.jobs.whole import container, local, role
+from lab.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.story]
 

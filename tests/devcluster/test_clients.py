@@ -29,9 +29,9 @@ from lightkube.resources import apiextensions_v1, apps_v1, core_v1
 from lightkube.types import CascadeType, PatchType
 
 from elasticjob.devcluster import DevCluster
+from lab.waiting import PATIENCE, until
 from tests.kit.devcluster import documented
 from tests.kit.devcluster.documented import CRONTABS, GROUP, PLURAL, config_map, crontab, pod
-from tests.kit.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MANIFESTS = [config_map, documented.deployment, documented.unscheduled_pod, crontab]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.devcluster.proxy import Listener
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 Address = tuple[str, int]
 

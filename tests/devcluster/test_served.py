@@ -15,9 +15,9 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import AlreadyExists
 from elasticjob.kube.objects.views import POD
+from lab.waiting import PATIENCE
 from tests.kit.devcluster.documented import pod
 from tests.kit.devcluster.live import kubectl
-from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WAIT = f"--timeout={PATIENCE:.0f}s"

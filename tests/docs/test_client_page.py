@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from elasticjob.cli.laptop.laptop import operator_of
-from tests.kit.clusters.whole import WholeClusters
-from tests.kit.e2e import TRAINS
+from lab.clusters.whole import WholeClusters
+from lab.jobs.job import TRAINS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "client.md"
 SAID: Final = (

@@ -18,13 +18,13 @@ from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import operator_of
 from elasticjob.kube.client.client import Client
 from elasticjob.trainer import torch as public
-from tests.kit.clusters.served import devcluster_server
-from tests.kit.clusters.webhooks import heeded
-from tests.kit.clusters.whole import WholeClusters
+from lab.clusters.installed.helm import program
+from lab.clusters.served import devcluster_server
+from lab.clusters.webhooks import heeded
+from lab.clusters.whole import WholeClusters
+from lab.jobs.job import DIGITS, held
+from lab.waiting import PATIENCE
 from tests.kit.console import Command, follow
-from tests.kit.e2e import DIGITS, held
-from tests.kit.helm import program
-from tests.kit.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"

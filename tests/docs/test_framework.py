@@ -21,9 +21,9 @@ import yaml
 from elasticjob.kube import Client, Declaration, Kind, Manifest, crd_manifest
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
-from tests.kit.clusters.served import Served
+from lab.clusters.served import Served
+from lab.waiting import PATIENCE, until
 from tests.kit.traps.operators import running
-from tests.kit.waiting import PATIENCE, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
 PYTHON = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.DOTALL | re.MULTILINE)

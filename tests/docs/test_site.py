@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

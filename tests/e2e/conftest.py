@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.devcluster.node.container.processes import SUPERVISOR
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.whole import WholeClusters
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Stage, staged
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.whole import WholeClusters
+from lab.jobs.job import Stage, staged
+from lab.jobs.site import Site
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -19,12 +19,12 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.brain.process import BrainProcess, brain_of
-from tests.kit.brain.story import LIMITS, PACED, tell
+from lab.clusters.installed.kubectl import Kubectl
+from lab.jobs.history import LIMITS, PACED, tell
+from lab.jobs.job import STEPS, TRAINS, Job, Stage, staged, trainer
+from lab.jobs.site import Site
+from lab.programs.brain import BrainProcess, brain_of
 from tests.kit.browser import dom
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import STEPS, TRAINS, Job, Stage, staged, trainer
-from tests.kit.node.kubectl import Kubectl
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

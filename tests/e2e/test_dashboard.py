@@ -16,10 +16,10 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.laptop import environment
 from elasticjob.cli.story.processes import workers_of
 from elasticjob.kube.objects.views import EVENT
+from lab.jobs.job import TRAINS, Job, Stage, trainer
+from lab.jobs.site import Site
+from lab.waiting import PATIENCE
 from tests.kit.browser import Tab, browsing
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, Stage, trainer
-from tests.kit.waiting import PATIENCE
 
 SUPERVISOR = TRAINS
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]

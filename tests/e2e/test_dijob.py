@@ -21,10 +21,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.dijob.client import PYTHON, Story, copy_example, example
-from tests.kit.dijob.jobs import Caller
-from tests.kit.dijob.server import di_server_of
-from tests.kit.waiting import until
+from lab.build.dijobs import Caller
+from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
+from lab.programs.di_server import di_server_of
+from lab.waiting import until
 
 UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
 """A devcluster has no DNS: its pods see /etc/hosts of this test, where nobody else does."""

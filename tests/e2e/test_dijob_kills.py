@@ -19,11 +19,11 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, SERVICE
-from tests.kit import manifests
-from tests.kit.dijob.jobs import Caller, Told
-from tests.kit.dijob.server import DiServerProcess, di_server_of
-from tests.kit.manifests import changed
-from tests.kit.waiting import until
+from lab.build import manifests
+from lab.build.dijobs import Caller, Told
+from lab.build.manifests import changed
+from lab.programs.di_server import DiServerProcess, di_server_of
+from lab.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

@@ -13,9 +13,9 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.clusters.webhooks import heeded
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, Stage, local, role, worker
+from lab.clusters.webhooks import heeded
+from lab.jobs.job import Job, Stage, local, role, worker
+from lab.jobs.site import Site
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

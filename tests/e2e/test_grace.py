@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, role
-from tests.kit.grace import SCRIPT, Life, after_saves, last_save, trained
-from tests.kit.waiting import PATIENCE
+from lab.jobs.grace import SCRIPT, Life, after_saves, last_save, trained
+from lab.jobs.job import TRAINS, Job, role
+from lab.jobs.site import Site
+from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 SUPERVISOR = TRAINS

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.story.processes import main_of
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, Stage, local, worker
-from tests.kit.waiting import PATIENCE
+from lab.jobs.job import Job, Stage, local, worker
+from lab.jobs.site import Site
+from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 COUNTS = """

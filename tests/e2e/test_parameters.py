@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, role
-from tests.kit.training.servers import COUNTER, Training
-from tests.kit.waiting import until
+from lab.jobs.job import Job, role
+from lab.jobs.site import Site
+from lab.jobs.training.servers import COUNTER, Training
+from lab.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

@@ -11,9 +11,9 @@ import pytest
 
 from elasticjob.api.resources import Cores
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, role
-from tests.kit.training.servers import COUNTER, Training, serving
+from lab.jobs.job import Job, role
+from lab.jobs.site import Site
+from lab.jobs.training.servers import COUNTER, Training, serving
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

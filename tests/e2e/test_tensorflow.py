@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import Job, role
-from tests.kit.training.forking import command
-from tests.kit.training.over_servers import SERVE, counts, kept, play
+from lab.jobs.job import Job, role
+from lab.jobs.site import Site
+from lab.jobs.training.forking import command
+from lab.jobs.training.over_servers import SERVE, counts, kept, play
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

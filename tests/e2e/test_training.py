@@ -35,9 +35,9 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from elasticjob.master.durable.store import ConfigMap as Snapshot
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, trainer
-from tests.kit.waiting import until
+from lab.jobs.job import TRAINS, Job, trainer
+from lab.jobs.site import Site
+from lab.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 SUPERVISOR = TRAINS

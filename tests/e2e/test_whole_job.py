@@ -12,8 +12,8 @@ import pytest
 from elasticjob.cli.story.example import STEPS as RECORD
 from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.steps import Step, gaps
-from tests.kit.controllers.site import Site
-from tests.kit.e2e import TRAINS, Job, trainer
+from lab.jobs.job import TRAINS, Job, trainer
+from lab.jobs.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SUPERVISOR = TRAINS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.cluster import obtain
-from hack.cluster.binaries import (
+from lab.clusters import obtain
+from lab.clusters.binaries import (
     Go,
     Missing,
     Places,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob import __version__
-from hack.cluster import carried, images, interpreter
-from hack.cluster.oci import write_layer
+from lab.clusters.images import carried, images, interpreter
+from lab.clusters.images.oci import write_layer
 from tests.kit.archives import unpack
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"

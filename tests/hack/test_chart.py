@@ -33,14 +33,14 @@ from elasticjob.kube.errors import ApiError, Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, LEASE, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from hack import chart
-from tests.kit.clusters.accounts import ACCOUNT
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.served import Served
-from tests.kit.controllers.build import role
-from tests.kit.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
+from lab.build.jobs import role
+from lab.clusters.accounts import ACCOUNT
+from lab.clusters.installed.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, helm, program, templated
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.served import Served
+from lab.waiting import until
 from tests.kit.registry import crane, registry
 from tests.kit.traps.operators import running
-from tests.kit.waiting import until
 
 with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)

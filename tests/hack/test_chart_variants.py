@@ -18,10 +18,10 @@ import yaml
 
 from elasticjob.api.core import definitions
 from hack.chart import CONFIG, ROOT
-from hack.cluster.binaries import Places, catalog
 from hack.core_openapi import kinds
 from hack.json_schemas import of_definition, of_kind
-from tests.kit.helm import HelmFailed, program, templated
+from lab.clusters.binaries import Places, catalog
+from lab.clusters.installed.helm import HelmFailed, program, templated
 
 BUILT: Final = {
     name: Places.of().find(catalog().programs[name])

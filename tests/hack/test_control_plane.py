@@ -15,10 +15,10 @@ import pytest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
-from hack.cluster.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane
-from hack.cluster.processes import ProgramFailed
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.waiting import until
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane
+from lab.processes import ProgramFailed
+from lab.waiting import until
 
 pytestmark = pytest.mark.plane
 
@@ -101,7 +101,7 @@ async def test_users_have_the_rights_that_roles_give_them(control_plane: Control
 
 def test_a_command_finds_it_by_kubeconfig_and_leaves_nothing(tmp_path: Path) -> None:
     ask = ["kubectl", "get", "namespace", "default", "-o", "name"]
-    command = [sys.executable, "-m", "hack.cluster.command", "run", "--", *ask]
+    command = [sys.executable, "-m", "lab.clusters.plane.command", "run", "--", *ask]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
     )

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from elasticjob import __version__
-from hack.cluster import images, interpreter
-from hack.cluster.interpreter import Missing, bytecode, closure
-from hack.cluster.oci import Entries, File, Link, fingerprint, write_layer
+from lab.clusters.images import images, interpreter
+from lab.clusters.images.interpreter import Missing, bytecode, closure
+from lab.clusters.images.oci import Entries, File, Link, fingerprint, write_layer
 from tests.kit.archives import unpack
 
 ROOT = Path(__file__).resolve().parents[2]

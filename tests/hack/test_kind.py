@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hack.cluster import kind
-from hack.cluster.binaries import Missing
-from hack.cluster.chosen import choose
-from hack.cluster.kind import KindNode, configuration
-from hack.cluster.pki import Pki
+from lab.clusters.binaries import Missing
+from lab.clusters.node import kind
+from lab.clusters.node.chosen import choose
+from lab.clusters.node.kind import KindNode, configuration
+from lab.clusters.plane.pki import Pki
 
 NO_DOCKER = "Docker does not answer (docker info): start it"
 

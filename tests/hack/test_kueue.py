@@ -10,12 +10,12 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import Forbidden, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE
-from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.guest import by_url, webhooks
-from hack.cluster.kueue import Kueue, why_missing
-from hack.cluster.queues import WORKLOAD
-from tests.kit.waiting import until
+from lab.clusters.plane import queues
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.plane.guest import by_url, webhooks
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.clusters.plane.queues import WORKLOAD
+from lab.waiting import until
 
 TEAM = "team"
 built = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

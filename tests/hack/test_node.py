@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hack.cluster import debian, host, node, nodeconfig
-from hack.cluster.debian import missing_packages
-from hack.cluster.node import refusal
-from hack.cluster.pki import Pair
-from hack.cluster.place import Place
-from hack.cluster.second import place_beside
+from lab.clusters import debian
+from lab.clusters.debian import missing_packages
+from lab.clusters.node import host, node, nodeconfig
+from lab.clusters.node.node import refusal
+from lab.clusters.node.place import Place
+from lab.clusters.node.second import place_beside
+from lab.clusters.plane.pki import Pair
 
 PLACE = Place(Path("/state"))
 PAIR = Pair(Path("/state/tls.crt"), Path("/state/tls.key"))

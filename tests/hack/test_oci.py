@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.cluster.oci import (
+from lab.clusters.images.oci import (
     Entries,
     File,
     Folder,

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from hack.cluster.pki import Pair, Pki
+from lab.clusters.plane.pki import Pair, Pki
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.cluster.processes import Identity, ProgramFailed, Programs, identity_of, send
-from tests.kit.waiting import PATIENCE
+from lab.processes import Identity, ProgramFailed, Programs, identity_of, send
+from lab.waiting import PATIENCE
 
 WAITS = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
 IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
@@ -69,7 +69,7 @@ def test_one_that_was_killed_is_started_again(programs: Programs) -> None:
 
 def test_another_process_finds_and_ends_it(programs: Programs, tmp_path: Path) -> None:
     found = started(programs, "a", WAITS)
-    other = "import sys; from pathlib import Path; from hack.cluster.processes import Programs\n"
+    other = "import sys; from pathlib import Path; from lab.processes import Programs\n"
     other += "programs = Programs(Path(sys.argv[1])); print(programs.pid('a')); programs.kill('a')"
     done = subprocess.run(
         [sys.executable, "-c", other, str(tmp_path)], capture_output=True, text=True, check=True
@@ -107,7 +107,7 @@ def test_one_that_is_never_ready_is_told_with_its_log(programs: Programs) -> Non
 
 
 def test_programs_die_with_the_process_that_started_them(tmp_path: Path) -> None:
-    starter = "import os, sys; from pathlib import Path; from hack.cluster.processes import Programs\n"
+    starter = "import os, sys; from pathlib import Path; from lab.processes import Programs\n"
     starter += "programs = Programs(Path(sys.argv[1])); programs.start('a', sys.argv[2:])\n"
     starter += "programs.wait_ready('a', lambda: 'up' in programs.log('a').read_text())\n"
     starter += "print(programs.pid('a'), flush=True); os.kill(os.getpid(), 9)"
@@ -129,7 +129,7 @@ def wait_for_end(pid: int) -> None:
 
 
 def test_with_outlive_they_stay(tmp_path: Path) -> None:
-    starter = "import sys; from pathlib import Path; from hack.cluster.processes import Programs\n"
+    starter = "import sys; from pathlib import Path; from lab.processes import Programs\n"
     starter += "Programs(Path(sys.argv[1]), outlive=True).start('a', sys.argv[2:])"
     subprocess.run([sys.executable, "-c", starter, str(tmp_path), *WAITS], check=True)
     programs = Programs(tmp_path)

@@ -24,10 +24,10 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.served import Served
-from tests.kit.clusters.whole import WholeClusters
-from tests.kit.waiting import until
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.served import Served
+from lab.clusters.whole import WholeClusters
+from lab.waiting import until
 
 T = TypeVar("T")
 ECHO = """

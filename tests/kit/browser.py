@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.kit.brain.postgres import lacking
-from tests.kit.waiting import PATIENCE, until
+from lab.programs.postgres import lacking
+from lab.waiting import PATIENCE, until
 
 QUIET: Final = (
     "--headless=new",

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from tests.kit.waiting import slowness
+from lab.waiting import slowness
 
 TEST = 300
 """Seconds after which a test has hung, on an idle machine."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hack.cluster.binaries import Places, catalog
-from tests.kit.waiting import PATIENCE
+from lab.clusters.binaries import Places, catalog
+from lab.waiting import PATIENCE
 
 
 def crane() -> Path | None:

@@ -18,7 +18,7 @@ from elasticjob.kube.clock import SystemClock, VirtualClock, deadline
 from elasticjob.kube.controller.predicates import Predicate, any_change, any_of, generation_changed
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CRD, LEASE, NODE, POD, SECRET, SERVICE
-from tests.kit.kube.build import item
+from lab.build.objects import item
 
 
 @pytest.mark.parametrize(

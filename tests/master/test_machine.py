@@ -19,7 +19,7 @@ from elasticjob.master.rendezvous import rules
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
-from tests.kit.master.turns import Played, failure, finish, join, leave, plain, ran, report, watch
+from lab.virtual.master import Played, failure, finish, join, leave, plain, ran, report, watch
 
 NAMES = [f"node-{index}" for index in range(6)]
 ANY = st.sampled_from(NAMES)

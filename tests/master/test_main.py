@@ -22,7 +22,7 @@ from elasticjob.cli.commands.master import master as command
 from elasticjob.cli.errors import Failure
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.main import last_words
-from tests.kit.master.turns import Played, failure, finish, join, played, report, watch
+from lab.virtual.master import Played, failure, finish, join, played, report, watch
 
 
 def test_settings_come_from_the_environment_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,16 +34,16 @@ from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.views import POD
 from hack.dashboards.boards import BOARDS, FOLDER, filled
 from hack.dashboards.picture import Span, height, page
-from tests.kit.brain.process import BrainProcess, brain_of
+from lab.build.manifests import DIJOB as MANIFEST
+from lab.build.manifests import changed
+from lab.clusters.namespaces import new_namespace
+from lab.jobs.job import TRAINS, Job, Stage, local, role, staged, trainer
+from lab.jobs.site import Site
+from lab.programs.brain import BrainProcess, brain_of
+from lab.programs.di_server import DiServerProcess, di_server_of
+from lab.waiting import until
 from tests.kit.browser import dom
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.controllers.site import Site
-from tests.kit.dijob.server import DiServerProcess, di_server_of
-from tests.kit.e2e import TRAINS, Job, Stage, local, role, staged, trainer
-from tests.kit.manifests import DIJOB as MANIFEST
-from tests.kit.manifests import changed
 from tests.kit.monitoring.rig import Rig, monitoring, rules
-from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 

@@ -31,8 +31,8 @@ from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
 from hack.metrics import PARTS, Declared, Listing, declared, labels_of
-from tests.kit.controllers.build import NOW, at, job, plan
-from tests.kit.master.turns import played, pod
+from lab.build.jobs import NOW, at, job, plan
+from lab.virtual.master import played, pod
 
 METRICS: Final = {part: declared(part) for part in PARTS}
 EVERY: Final = [pytest.param(each, id=each.name) for part in METRICS.values() for each in part]

@@ -18,7 +18,7 @@ from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from hack.alerts import ROOT, groups
-from tests.kit.controllers.build import job
+from lab.build.jobs import job
 
 CONFIG: Final = ROOT / "config"
 MONITORS: Final = ("operator", "brain", "di-server")

@@ -18,17 +18,18 @@ import pytest
 import yaml
 
 from elasticjob.kube.client.client import Client
-from hack.cluster import images
-from hack.cluster.chosen import KIND
-from hack.cluster.images_command import AN_HOUR
-from hack.cluster.kind import KindNode, default_kind_folder
-from hack.cluster.node import Node
-from hack.cluster.oci import Store
-from hack.cluster.place import Place, default_folder
-from tests.kit.node import rights, timeline
-from tests.kit.node.kubectl import Kubectl
-from tests.kit.node.site import READY, ROOT, Site
-from tests.kit.waiting import until
+from lab.clusters.images import images
+from lab.clusters.images.command import AN_HOUR
+from lab.clusters.images.oci import Store
+from lab.clusters.installed import rights, timeline
+from lab.clusters.installed.kubectl import Kubectl
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.node.chosen import KIND
+from lab.clusters.node.kind import KindNode, default_kind_folder
+from lab.clusters.node.node import Node
+from lab.clusters.node.place import Place, default_folder
+from lab.paths import ROOT
+from lab.waiting import until
 
 FURNITURE: Final = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 HOME: Final = "story-"

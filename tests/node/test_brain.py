@@ -20,15 +20,15 @@ from elasticjob import __version__
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.watched import NAME, ROLE
 from elasticjob.kube.objects.kinds import Manifest
-from hack.cluster.node import Node
-from tests.kit.brain.story import LIMITS, PACED, tell
-from tests.kit.e2e import STEPS
-from tests.kit.helm import CHART, helm, program
-from tests.kit.node.kubectl import CommandFailed
-from tests.kit.node.site import READY, SYSTEM, Site
-from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED
-from tests.kit.node.timeline import Row
-from tests.kit.waiting import until
+from lab.clusters.installed.helm import CHART, helm, program
+from lab.clusters.installed.kubectl import CommandFailed
+from lab.clusters.installed.site import READY, SYSTEM, Site
+from lab.clusters.installed.stage import RESTRICTED, UNPRIVILEGED
+from lab.clusters.installed.timeline import Row
+from lab.clusters.node.node import Node
+from lab.jobs.history import LIMITS, PACED, tell
+from lab.jobs.job import STEPS
+from lab.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

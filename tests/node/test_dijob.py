@@ -15,12 +15,12 @@ import pytest
 from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from hack.cluster.node import Node
-from tests.kit.dijob.client import PYTHON, Story, copy_example, example
-from tests.kit.dijob.jobs import Caller
-from tests.kit.helm import CHART, helm, program
-from tests.kit.node.site import READY, SYSTEM, Site
-from tests.kit.node.stage import RESTRICTED, UNPRIVILEGED, shared_claim
+from lab.build.dijobs import Caller
+from lab.clusters.installed.helm import CHART, helm, program
+from lab.clusters.installed.site import READY, SYSTEM, Site
+from lab.clusters.installed.stage import RESTRICTED, UNPRIVILEGED, shared_claim
+from lab.clusters.node.node import Node
+from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
 
 pytestmark = [
     pytest.mark.node,

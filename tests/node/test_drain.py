@@ -22,12 +22,12 @@ from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost
 from elasticjob.cli.story.watched import INDEX, NAME, ROLE, Watched
 from elasticjob.kube.client.client import Client
-from hack.cluster import images
-from hack.cluster.node import Node
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import OnNode, in_namespace
-from tests.kit.node.timeline import Row, longest
-from tests.kit.waiting import PATIENCE
+from lab.clusters.images import images
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import OnNode, in_namespace
+from lab.clusters.installed.timeline import Row, longest
+from lab.clusters.node.node import Node
+from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

@@ -1,6 +1,6 @@
 """A save of half a minute and a grace of a minute: each way to leave waits for it, its peer saves with it.
 
-The script is the textbook's (`tests/e2e/scripts/graceful.py`), a plain one: `make grace`.
+The script is the textbook's (`lab/scripts/e2e/graceful.py`), a plain one: `make grace`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.cli.story.watched import INDEX, NAME, ROLE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.cluster import queues
-from hack.cluster.kueue import Kueue, why_missing
-from hack.cluster.node import Node
-from tests.kit.grace import SCRIPT, Life, after_saves, last_save, trained
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import restricted, shared_claim
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import restricted, shared_claim
+from lab.clusters.node.node import Node
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.jobs.grace import SCRIPT, Life, after_saves, last_save, trained
+from lab.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.grace, pytest.mark.timeout(3600)]
 SAVE: Final = 28

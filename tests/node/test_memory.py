@@ -20,12 +20,12 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.sizing.demand import Demand
 from elasticjob.sizing.facts import Pace
 from elasticjob.sizing.rules.memory import propose
-from tests.kit.node.kubectl import CommandFailed
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import restricted
-from tests.kit.node.timeline import Row
-from tests.kit.sizing import NOW, asked
-from tests.kit.waiting import until
+from lab.build.sizing import NOW, asked
+from lab.clusters.installed.kubectl import CommandFailed
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import restricted
+from lab.clusters.installed.timeline import Row
+from lab.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

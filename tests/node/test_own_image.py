@@ -12,11 +12,11 @@ from elasticjob import __version__
 from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Manifest
-from hack.cluster.interpreter import NOBODY, PREFIX
-from hack.cluster.oci import Recipe
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import restricted
-from tests.kit.node.timeline import Row
+from lab.clusters.images.interpreter import NOBODY, PREFIX
+from lab.clusters.images.oci import Recipe
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import restricted
+from lab.clusters.installed.timeline import Row
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

@@ -18,13 +18,13 @@ from elasticjob.api.roles import PS
 from elasticjob.cli.story.example import load
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.site import Site as Namespace
-from tests.kit.e2e import Job, looking_on
-from tests.kit.node.site import Site
-from tests.kit.node.stage import role
-from tests.kit.node.timeline import Row
-from tests.kit.training.servers import COUNTER, Training, serving
-from tests.kit.waiting import until
+from lab.clusters.installed.site import Site
+from lab.clusters.installed.stage import role
+from lab.clusters.installed.timeline import Row
+from lab.jobs.job import Job, looking_on
+from lab.jobs.site import Site as Namespace
+from lab.jobs.training.servers import COUNTER, Training, serving
+from lab.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 

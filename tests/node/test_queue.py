@@ -19,13 +19,13 @@ from elasticjob.cli.story.steps import gaps, lost
 from elasticjob.cli.story.watched import NAME, Watched
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from hack.cluster import queues
-from hack.cluster.kueue import Kueue, why_missing
-from hack.cluster.node import Node
-from tests.kit.node.site import READY, Site
-from tests.kit.node.stage import OnNode, in_namespace, restricted
-from tests.kit.node.timeline import Row, longest
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.installed.site import READY, Site
+from lab.clusters.installed.stage import OnNode, in_namespace, restricted
+from lab.clusters.installed.timeline import Row, longest
+from lab.clusters.node.node import Node
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.node,

@@ -27,12 +27,12 @@ from elasticjob.cli.story.steps import Step, gaps, standstills
 from elasticjob.cli.story.timeline import tell
 from elasticjob.cli.story.watched import Watched
 from elasticjob.kube.client.client import Client
-from tests.kit.helm import CHART, helm, program
-from tests.kit.node import timeline
-from tests.kit.node.asking import Asked, asking
-from tests.kit.node.site import OPERATOR, READY, SYSTEM, Site
-from tests.kit.node.stage import OnNode, in_namespace
-from tests.kit.waiting import PATIENCE
+from lab.clusters.installed import timeline
+from lab.clusters.installed.asking import Asked, asking
+from lab.clusters.installed.helm import CHART, helm, program
+from lab.clusters.installed.site import OPERATOR, READY, SYSTEM, Site
+from lab.clusters.installed.stage import OnNode, in_namespace
+from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 

@@ -10,15 +10,15 @@ import pytest
 from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from hack.cluster import images
-from hack.cluster.images import Product
-from tests.kit.controllers.site import Site as Namespace
-from tests.kit.e2e import Job, looking_on
-from tests.kit.node.site import Site
-from tests.kit.node.stage import role, shared_claim
-from tests.kit.training.over_servers import SCRIPT, SERVE, counts, kept
-from tests.kit.training.steps import Steps
-from tests.kit.waiting import until
+from lab.clusters.images import images
+from lab.clusters.images.images import Product
+from lab.clusters.installed.site import Site
+from lab.clusters.installed.stage import role, shared_claim
+from lab.jobs.job import Job, looking_on
+from lab.jobs.site import Site as Namespace
+from lab.jobs.training.over_servers import SCRIPT, SERVE, counts, kept
+from lab.truths.steps import Steps
+from lab.waiting import until
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(1800)]
 

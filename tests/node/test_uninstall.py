@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from tests.kit.helm import SYSTEM, helm, program
-from tests.kit.node.kubectl import Kubectl
-from tests.kit.node.site import READY, Site
+from lab.clusters.installed.helm import SYSTEM, helm, program
+from lab.clusters.installed.kubectl import Kubectl
+from lab.clusters.installed.site import READY, Site
 
 pytestmark = [
     pytest.mark.node,

@@ -12,7 +12,7 @@ from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.page.masters import Masters, Way
 from elasticjob.page.status import LARGEST
-from tests.kit.kube.build import status as refused
+from lab.build.objects import status as refused
 from tests.kit.kube.stub import Answer, Stub, answer, stream
 
 SENTENCE = "round 1 trains with 2 nodes, 2 workers"

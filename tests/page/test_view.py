@@ -18,7 +18,7 @@ from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
 from elasticjob.page.series import Point
 from elasticjob.page.status import Status, status_of
 from elasticjob.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
-from tests.kit.controllers.build import LONG_AGO, NOW, at, job, plan, role
+from lab.build.jobs import LONG_AGO, NOW, at, job, plan, role
 
 HERE: Final = Cluster(server="https://here", ready=True)
 THEN: Final = NOW.timestamp()

@@ -26,10 +26,10 @@ from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, ROLE, ROLE_BINDING
 from elasticjob.page.masters import Masters, Way
 from elasticjob.page.watch import MOST_LOOKS, NoSuchPod, Watch, scope_of, watching
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.clusters.served import Served
-from tests.kit.traps.switch import Switch
-from tests.kit.waiting import until
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.served import Served
+from lab.troubles.switch import Switch
+from lab.waiting import until
 
 
 @asynccontextmanager

@@ -30,8 +30,8 @@ from elasticjob.sizing.bounds import bounded
 from elasticjob.sizing.decide import decide
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.table import ALGORITHMS
-from tests.kit.controllers.build import NOW, job, plan, role
-from tests.kit.sizing import samples, use
+from lab.build.jobs import NOW, job, plan, role
+from lab.build.sizing import samples, use
 
 DRAWS = int(os.environ.get("AGREEMENT_DRAWS", "150"))
 SIDECAR = {"name": "logs", "image": "logs", "resources": {"requests": {"cpu": "500m"}}}

@@ -17,7 +17,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.sizing.bounds import bounded
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.rules import growth
-from tests.kit.sizing import NOW, asked
+from lab.build.sizing import NOW, asked
 
 TICK = timedelta(seconds=100)
 NOISE = 0.02

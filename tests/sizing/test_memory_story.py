@@ -23,7 +23,7 @@ from elasticjob.sizing.decide import decide
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.rules.oom import next_memory
 from elasticjob.sizing.table import ALGORITHMS
-from tests.kit.sizing import GIB, MIB, NOW
+from lab.build.sizing import GIB, MIB, NOW
 
 STEP = timedelta(seconds=15)
 JOB = JobFacts(name="j", uid="u", mode=Mode.CLUSTER, roles={"worker": Role(count=1)})

@@ -13,7 +13,7 @@ from elasticjob.api.sizes.facts import Mode, Stage
 from elasticjob.api.sizes.role import Role
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.rules import cores, growth, memory, pending, servers, start
-from tests.kit.sizing import NOW, asked, needed, samples, use, waiting
+from lab.build.sizing import NOW, asked, needed, samples, use, waiting
 
 ELASTIC = {"worker": Role(least=1, most=16)}
 PAIRS = {"worker": Role(least=2, most=16, unit=2)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.training.warm import Warm, warm_process
+from lab.jobs.training.warm import Warm, warm_process
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ import pytest
 
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
-from tests.kit.training.harness import Scenario, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.warm import Warm
 
 WORKERS = 2
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.training.harness import HELD, Scenario, counted, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import HELD, Scenario, counted, scenario
+from lab.jobs.training.warm import Warm
 
 pytestmark = pytest.mark.story
 

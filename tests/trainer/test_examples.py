@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from tests.kit.training.device import WORKERS
-from tests.kit.training.harness import scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.device import WORKERS
+from lab.jobs.training.harness import scenario
+from lab.jobs.training.warm import Warm
 
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.training.warm import Warm
+from lab.jobs.training.warm import Warm
 
 PROBE = """
 import atexit, builtins, json, os, pickle, signal, sys, threading

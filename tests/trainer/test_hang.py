@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.training.harness import AGES, Scenario, scenario
-from tests.kit.training.warm import Warm
-from tests.kit.waiting import until
+from lab.jobs.training.harness import AGES, Scenario, scenario
+from lab.jobs.training.warm import Warm
+from lab.waiting import until
 
 pytestmark = pytest.mark.story
 

@@ -16,16 +16,17 @@ from pathlib import Path
 import pytest
 
 from elasticjob.trainer.agent.script import Script, imports, preloads
-from tests.kit.training.device import WORKERS
-from tests.kit.training.harness import Scenario, scenario
-from tests.kit.training.warm import Warm, warm_process
+from lab.jobs.training.device import WORKERS
+from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.warm import Warm, warm_process
+from lab.paths import SCRIPTS
 
 EXAMPLES = Path("examples").resolve()
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
 STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
-SCRIPTS = Path(__file__).parent / "scripts" / "kills"
+KILLS = SCRIPTS / "trainer" / "kills"
 LOOPS = {name: imports(Script(str(EXAMPLES / name / "train.py"))) for name in STEPS if name != "fsdp"}
 """What the examples import."""
 
@@ -87,7 +88,7 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
     tmp_path: Path, warm: Warm, name: str
 ) -> None:
     """Bit for bit: weights, callbacks, scaler, and what is logged from the last whole step on."""
-    script = [str(SCRIPTS / f"with_{name}.py"), str(tmp_path)]
+    script = [str(KILLS / f"with_{name}.py"), str(tmp_path)]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
     output = (await process.stdout.read()).decode()
     assert await process.wait() == 0, output
@@ -106,7 +107,7 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     tmp_path: Path, warm: Warm, name: str, more: int
 ) -> None:
     """Not before it is to make more steps; Lightning has ended the epoch then."""
-    script = [str(SCRIPTS / "stopped.py"), str(tmp_path), name]
+    script = [str(KILLS / "stopped.py"), str(tmp_path), name]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
     output = (await process.stdout.read()).decode()
     assert await process.wait() == 0, output
@@ -115,7 +116,7 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
 
 
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
-    script = [str(SCRIPTS.parent / "refused.py"), str(tmp_path)]
+    script = [str(KILLS.parent / "refused.py"), str(tmp_path)]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
     output = (await process.stdout.read()).decode()
     assert await process.wait() == 0, output

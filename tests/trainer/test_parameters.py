@@ -15,8 +15,8 @@ from elasticjob.api.rpc.parameters import Kept, Phase, Plane, Positions, ServerA
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Move, Serving
 from elasticjob.trainer.shards import Dataset, Shards
-from tests.kit.training.consumers import consuming
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.consumers import consuming
+from lab.waiting import PATIENCE
 
 DATA = Dataset(name="records", size=100, shard=10)
 

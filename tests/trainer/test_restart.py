@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from tests.kit.training.harness import HELD, Scenario, scenario
-from tests.kit.training.warm import Warm
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.harness import HELD, Scenario, scenario
+from lab.jobs.training.warm import Warm
+from lab.waiting import PATIENCE
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
 

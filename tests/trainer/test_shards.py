@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from elasticjob.trainer.shards import Dataset, Shards
-from tests.kit.training.consumers import consuming
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.consumers import consuming
+from lab.waiting import PATIENCE
 
 WORKERS = ["0", "1", "2"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api.rpc import environment as names
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 SCRIPT = """
 import sys

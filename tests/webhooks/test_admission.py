@@ -20,8 +20,8 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
 from elasticjob.kube.webhook.review import Answer, Request, UserInfo, Webhook, mutated, validated
 from elasticjob.webhooks import WEBHOOKS, dijob, elasticjob, jobresource, scaleplan
-from tests.kit.controllers.build import NOW, at
-from tests.kit.manifests import ABSENT, ROLE, changed, declared, job
+from lab.build.jobs import NOW, at
+from lab.build.manifests import ABSENT, ROLE, changed, declared, job
 
 
 class Jobs:

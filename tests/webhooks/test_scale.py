@@ -12,9 +12,9 @@ from elasticjob.kube.errors import AlreadyExists, Unreachable
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.review import Review
 from elasticjob.webhooks.scale import SCALE, Scale, Size, webhook
-from tests.kit import manifests
-from tests.kit.controllers.build import job, resource, role
-from tests.kit.manifests import ABSENT
+from lab.build import manifests
+from lab.build.jobs import job, resource, role
+from lab.build.manifests import ABSENT
 
 JOB, NODES = job(generation=3), resource({"worker": 4}, generation=7)
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
-from hack.cluster.binaries import catalog
+from lab.clusters.binaries import catalog
 
 Saw = Callable[[str, str], None]
 """Called with the name of an object and its resourceVersion."""

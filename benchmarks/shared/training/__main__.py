@@ -5,7 +5,7 @@ after the other, with the same image, volume, requests and queues. All train the
 examples/digits/train.py with gloo, on one to three workers, and save each 50 steps.
 
 - *ours*: an ElasticJob that runs this script, which uses `Elastic`.
-- *ours, plain script*: an ElasticJob that runs an ordinary script, benchmarks/scripts/digits_steps.py.
+- *ours, plain script*: an ElasticJob that runs an ordinary script, lab/scripts/digits_steps.py.
 - *Kubeflow Trainer*: 2.3.0 with JobSet 0.12.0 as released, and a TrainJob of the runtime torch-distributed
   that runs torchrun with the same script.
 
@@ -25,7 +25,6 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.programs import end_on_sigterm
 from benchmarks.shared.scenarios import chosen, noted
 from benchmarks.shared.sheet import Runs, tell
 from benchmarks.shared.systems import System
@@ -33,9 +32,10 @@ from benchmarks.shared.training.jobs import columns
 from benchmarks.shared.training.scenarios import SCENARIOS
 from benchmarks.shared.training.scene import node, scene
 from elasticjob.controllers.logs import configure
-from hack.cluster import binaries
-from hack.cluster.host import Unfit
-from hack.cluster.node import Node, Refused
+from lab.clusters import binaries
+from lab.clusters.node.host import Unfit
+from lab.clusters.node.node import Node, Refused
+from lab.programs.programs import end_on_sigterm
 
 SETS = ("control-plane", "node", "kueue", "peers-of-queue")
 

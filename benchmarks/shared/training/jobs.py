@@ -21,7 +21,7 @@ SAVE_EVERY: Final = 50
 ELASTIC, PLAIN = "elastic.py", "plain.py"
 SCRIPTS: Final[Mapping[str, str]] = {
     ELASTIC: "elasticjob/examples/digits/train.py",
-    PLAIN: "benchmarks/scripts/digits_steps.py",
+    PLAIN: "lab/scripts/digits_steps.py",
 }
 RECORD: Final = "steps.jsonl"
 ENVIRONMENT: Final = {

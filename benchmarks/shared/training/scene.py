@@ -15,7 +15,6 @@ from random import Random
 from typing import Final
 
 from benchmarks.clients.load import plain
-from benchmarks.programs import ROOT, say
 from benchmarks.shared.pods import TooLate
 from benchmarks.shared.scene import AGENT, ONE, TEAM_A, TEAM_B, Quotas, Scene, Taken, governed
 from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
@@ -26,10 +25,12 @@ from elasticjob.cli.story.watched import LOOK_EVERY, Record
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE
-from hack.cluster import images
-from hack.cluster.node import Node
-from hack.cluster.oci import Store
-from hack.cluster.place import Place, default_folder
+from lab.clusters.images import images
+from lab.clusters.images.oci import Store
+from lab.clusters.node.node import Node
+from lab.clusters.node.place import Place, default_folder
+from lab.paths import ROOT
+from lab.programs.programs import say
 
 FOLDER: Final = default_folder().with_name("bench-node")
 """A node of the benchmark's own: nothing of it is kept, and objects of `make e2e` are not touched."""

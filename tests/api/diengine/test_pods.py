@@ -15,8 +15,8 @@ from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.dijob.jobs import dijob
-from tests.kit.manifests import ABSENT, TEMPLATE, changed
+from lab.build.dijobs import dijob
+from lab.build.manifests import ABSENT, TEMPLATE, changed
 
 WITH_PORT = changed(TEMPLATE, {"spec/containers/0/ports": [{"name": "di-port", "containerPort": 22270}]})
 TWO = [{"name": "di-container", "image": "i"}, {"name": "log", "image": "i", "env": []}]

@@ -12,7 +12,7 @@ import yaml
 from elasticjob.api import crds
 from elasticjob.api.paddle.convert import elasticjob_of, notes, problems
 from elasticjob.api.paddle.trainingjob import DECLARATION, TrainingJob
-from tests.kit.manifests import ABSENT, changed
+from lab.build.manifests import ABSENT, changed
 
 EXAMPLE = yaml.safe_load((Path(__file__).parents[3] / "examples" / "trainingjob.yaml").read_text())
 SMALL: dict[str, Any] = {

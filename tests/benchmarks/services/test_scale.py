@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from benchmarks.services.crowds import PEERS, SHAPES, Peer, worker
 from benchmarks.services.scale import PASSES, PROGRAMS, REQUESTS, Taken, compared, counted, sheet, writes_in
 from elasticjob.kube.metrics import Metrics
-from hack.cluster.audit import Audited
+from lab.clusters.plane.audit import Audited
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

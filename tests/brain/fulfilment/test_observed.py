@@ -17,8 +17,8 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import NODE, POD, Node, Pod
-from tests.kit.controllers.build import NOW as BEGUN
-from tests.kit.controllers.build import at, job, plan, resource, role
+from lab.build.jobs import NOW as BEGUN
+from lab.build.jobs import at, job, plan, resource, role
 
 RANGE: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
 GIB = 1 << 30

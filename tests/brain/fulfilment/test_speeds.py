@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from elasticjob.brain.fulfilment.planners import PLANNERS, Row, Share
 from elasticjob.brain.fulfilment.speeds import per_size, trained
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
-from tests.kit.controllers.build import at, job
+from lab.build.jobs import at, job
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TRAINS = Job("ml/digits", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)

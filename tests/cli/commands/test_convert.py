@@ -16,8 +16,8 @@ from elasticjob.cli.errors import Exit
 from elasticjob.cli.main import application
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
-from tests.kit.clusters.served import Served
-from tests.kit.manifests import TRAINING
+from lab.build.manifests import TRAINING
+from lab.clusters.served import Served
 
 JOB = """\
 apiVersion: elastic.pytorch.org/v1alpha1

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from elasticjob.api.crds import DECLARATIONS
 from elasticjob.cli.main import application
-from tests.kit.clusters.served import Served
+from lab.clusters.served import Served
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "config" / "crd").glob("*.yaml"))

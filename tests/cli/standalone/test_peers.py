@@ -17,7 +17,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.cli.standalone.hosted import Hosted
 from elasticjob.cli.standalone.hosting import new_job
 from elasticjob.cli.standalone.peers import DEVICES, Beside, Machine, machine
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from elasticjob.controllers.passes.plan import Action, Create, Delete
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod, Service
-from tests.kit import manifests
-from tests.kit.controllers.site import Site
-from tests.kit.dijob.jobs import dijob
-from tests.kit.manifests import ABSENT, TEMPLATE, changed
-from tests.kit.waiting import until
+from lab.build import manifests
+from lab.build.dijobs import dijob
+from lab.build.manifests import ABSENT, TEMPLATE, changed
+from lab.jobs.site import Site
+from lab.waiting import until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TERMS = Terms(Server())

@@ -30,9 +30,9 @@ from elasticjob.controllers.diserver.orders import machines_for
 from elasticjob.controllers.diserver.seen import Pods
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE, POD, Pod
-from tests.kit import manifests
-from tests.kit.dijob.jobs import dijob
-from tests.kit.manifests import TEMPLATE, changed
+from lab.build import manifests
+from lab.build.dijobs import dijob
+from lab.build.manifests import TEMPLATE, changed
 
 JOB = dijob()
 CONFIG = AGGREGATORCONFIG.convert(manifests.AGGREGATORCONFIG)

@@ -23,13 +23,13 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.testing.asked import asking
 from elasticjob.kube.testing.faults import FaultProxy, Late
-from tests.kit import manifests
-from tests.kit.clusters.accounts import account_beside
-from tests.kit.clusters.leftovers import CLUSTER_ROLE_BINDING
-from tests.kit.controllers.site import Site, Stage
-from tests.kit.dijob.jobs import Caller, Told, di_server, encoded
-from tests.kit.manifests import ABSENT, changed
-from tests.kit.waiting import PATIENCE, until
+from lab.build import manifests
+from lab.build.dijobs import Caller, Told, di_server, encoded
+from lab.build.manifests import ABSENT, changed
+from lab.clusters.accounts import account_beside
+from lab.jobs.site import Site, Stage
+from lab.truths.leftovers import CLUSTER_ROLE_BINDING
+from lab.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RIGHTS = Path("config/diengine/rbac.yaml").read_text()

@@ -28,10 +28,10 @@ from elasticjob.controllers.diserver.service import Caches, Options, Service
 from elasticjob.kube.errors import KubeError, Undecodable, Unreachable, api_error
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit import manifests
-from tests.kit.dijob.alone import COORDINATOR, cache
-from tests.kit.dijob.alone import service as service_of
-from tests.kit.dijob.jobs import dijob
+from lab.build import manifests
+from lab.build.dijobs import dijob
+from lab.virtual.diserver import COORDINATOR, cache
+from lab.virtual.diserver import service as service_of
 
 KEY = b"secret"
 JOB = dijob()

@@ -48,7 +48,7 @@ from elasticjob.controllers.passes.plan import (
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.kube.objects.views import POD_DISRUPTION_BUDGET, OwnerReference
 from elasticjob.sizing.exits import ExitReason
-from tests.kit.controllers.build import (
+from lab.build.jobs import (
     LONG_AGO,
     NOW,
     at,

@@ -11,7 +11,7 @@ from elasticjob.api.resources import Bytes
 from elasticjob.controllers.elasticjob.measured import master_ready, starved
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.machines import Largest
-from tests.kit.controllers.build import LONG_AGO, ended, job, life, master, oom, over, pending, resource
+from lab.build.jobs import LONG_AGO, ended, job, life, master, oom, over, pending, resource
 
 RUNS: Any = {"resource": resource(), "masters": (master(),)}
 FULL = {"worker": Largest("m3", Bytes.parse("512Mi"))}

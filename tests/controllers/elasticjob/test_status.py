@@ -20,7 +20,7 @@ from elasticjob.controllers.passes.plan import REFUSED, Plan
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.sizing.exits import ExitReason
-from tests.kit.controllers.build import (
+from lab.build.jobs import (
     LONG_AGO,
     NOW,
     at,

@@ -17,7 +17,7 @@ from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Resize
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
-from tests.kit.controllers.build import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
+from lab.build.jobs import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
 
 ADDRESS = "10.0.0.1:50001"
 FACTS = ("completedIndexes", "failedIndexes", "restarts", "relaunches")

@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.controllers.jobresource.request import RULES, Seen, decide, describe, plan_name
 from elasticjob.controllers.passes.plan import REFUSED, Create, Plan
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import NOW, at, job, plan, role
+from lab.build.jobs import NOW, at, job, plan, role
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 NAME = "digits-request-bigger-3"

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.kit.controllers.build import job, resource, role
-from tests.kit.controllers.world import MACHINES, Living, World
+from lab.build.jobs import job, resource, role
+from lab.virtual.controllers.world import MACHINES, Living, World
 
 BUDGET = 2
 MOST = 4

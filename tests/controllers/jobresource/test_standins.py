@@ -20,7 +20,7 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import LATER, Create, Delete
 from elasticjob.sizing.exits import ExitReason
-from tests.kit.controllers.build import NOW, ended, job, life, over, pending, resource, role
+from lab.build.jobs import NOW, ended, job, life, over, pending, resource, role
 
 CORDONED = Notice("is cordoned")
 SPOT = Notice("ends within minutes (taint spot)", at_once=True)

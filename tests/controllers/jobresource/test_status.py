@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe, newly_altered
 from elasticjob.controllers.passes.plan import Note
-from tests.kit.controllers.build import NOW, ended, job, life, oom, pending, resource, role
+from lab.build.jobs import NOW, ended, job, life, oom, pending, resource, role
 
 
 def seen(*lives: Any, resource_: Any = None, job_: Any = None) -> Seen:

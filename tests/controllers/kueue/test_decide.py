@@ -36,7 +36,7 @@ from elasticjob.controllers.kueue.workload import (
 )
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
-from tests.kit.controllers.build import NOW, ended, life
+from lab.build.jobs import NOW, ended, life
 from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, flavored, workload
 
 EVICTED = {"Evicted": "Preempted"}

@@ -12,7 +12,7 @@ from elasticjob.controllers.kueue.demand import Demand, Role
 from elasticjob.controllers.kueue.kinds.elasticjob import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import asking, job, resource, template
+from lab.build.jobs import asking, job, resource, template
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
 

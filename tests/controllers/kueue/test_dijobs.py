@@ -30,8 +30,8 @@ from elasticjob.controllers.kueue.workload import UNCONSTRAINED, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
-from tests.kit.manifests import DIJOB as MANIFEST
-from tests.kit.manifests import TEMPLATE, changed
+from lab.build.manifests import DIJOB as MANIFEST
+from lab.build.manifests import TEMPLATE, changed
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 QUEUED = {QUEUE_NAME: "team-a"}

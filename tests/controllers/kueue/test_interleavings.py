@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from tests.kit.queues.loop import run
-from tests.kit.queues.story import tell
+from lab.virtual.loop import run
+from lab.virtual.story import tell
 
 FIRST, COUNT = int(os.environ.get("SEED", "0")), int(os.environ.get("INTERLEAVINGS", "10"))
 AT_ONCE = 10

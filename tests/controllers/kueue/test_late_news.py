@@ -13,11 +13,11 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.views import POD
-from hack.cluster.queues import cluster_queue
-from tests.kit.queues.kueue import reserved
-from tests.kit.queues.loop import run
-from tests.kit.queues.story import SLICE
-from tests.kit.queues.world import TEAM, World, job
+from lab.clusters.plane.queues import cluster_queue
+from lab.virtual.cluster import TEAM, World, job
+from lab.virtual.kueue import reserved
+from lab.virtual.loop import run
+from lab.virtual.story import SLICE
 
 Scene = Callable[[World], Awaitable[None]]
 

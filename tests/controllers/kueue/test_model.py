@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from benchmarks.chaos.quota import flavors, is_true
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
-from hack.cluster.queues import (
+from lab.chaos.quota import flavors, is_true
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.clusters.plane.queues import (
     CLUSTER_QUEUE,
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
@@ -27,10 +27,10 @@ from hack.cluster.queues import (
     local_queue,
     workload,
 )
-from tests.kit.queues.kueue import condition, order
-from tests.kit.queues.loop import run
-from tests.kit.queues.world import TOLERATION, World, spot_flavor
-from tests.kit.waiting import until
+from lab.virtual.cluster import TOLERATION, World, spot_flavor
+from lab.virtual.kueue import condition, order
+from lab.virtual.loop import run
+from lab.waiting import until
 
 HOME = "default"
 

@@ -19,10 +19,10 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, SECRET
-from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
-from tests.kit.waiting import until
+from lab.clusters.plane import queues
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.waiting import until
 
 TEAM, KUEUES = "team", "kueue-system"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"

@@ -24,7 +24,7 @@ from elasticjob.controllers.kueue.workload import (
     Workload,
 )
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import NOW
+from lab.build.jobs import NOW
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, flavored, workload
 
 

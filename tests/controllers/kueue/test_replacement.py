@@ -17,7 +17,7 @@ from elasticjob.controllers.kueue.replacement import Holdings, covers, never
 from elasticjob.controllers.kueue.workload import CHAIN, REPLACES, AdmissionCheck, Workload
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.passes.plan import Create, Resize
-from tests.kit.controllers.build import NOW, job, life, oom, resource, role
+from lab.build.jobs import NOW, job, life, oom, resource, role
 from tests.kit.controllers.queued import BASE, admitted, cluster_queue, demand, workload
 
 LARGER = demand(3, 3)

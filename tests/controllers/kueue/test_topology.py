@@ -11,11 +11,11 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
-from hack.cluster import queues
-from hack.cluster.kueue import why_missing
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import why_missing
+from lab.clusters.plane.whole_kueue import real_kueue
+from lab.waiting import until
 from tests.controllers.kueue.test_whole_job import TEAM, comes_to, job, operator
-from tests.kit.queues.plane import real_kueue
-from tests.kit.waiting import until
 
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"

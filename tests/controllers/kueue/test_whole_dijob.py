@@ -21,13 +21,13 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
-from hack.cluster import queues
-from hack.cluster.kueue import why_missing
-from tests.kit.dijob.jobs import Caller, di_server
-from tests.kit.manifests import DIJOB as MANIFEST
-from tests.kit.manifests import changed
-from tests.kit.queues.plane import real_kueue
-from tests.kit.waiting import until
+from lab.build.dijobs import Caller, di_server
+from lab.build.manifests import DIJOB as MANIFEST
+from lab.build.manifests import changed
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import why_missing
+from lab.clusters.plane.whole_kueue import real_kueue
+from lab.waiting import until
 
 TEAM, POOL = "team", {"pool": "games"}
 ON_KWOK = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]

@@ -21,11 +21,11 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CRD, NAMESPACE, NODE, POD
-from hack.cluster import queues
-from hack.cluster.controlplane import ControlPlane
-from hack.cluster.kueue import Kueue, why_missing
-from tests.kit.queues.plane import real_kueue
-from tests.kit.waiting import until
+from lab.clusters.plane import queues
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.clusters.plane.whole_kueue import real_kueue
+from lab.waiting import until
 
 TEAM = "team"
 QUOTA = {"ours": "3", "theirs": "3"}

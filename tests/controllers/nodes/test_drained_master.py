@@ -11,10 +11,10 @@ from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import NODE, POD, SERVICE_ACCOUNT
-from tests.kit.clusters.served import devcluster_server
-from tests.kit.controllers.build import job
-from tests.kit.node.kubectl import Kubectl
-from tests.kit.waiting import PATIENCE
+from lab.build.jobs import job
+from lab.clusters.installed.kubectl import Kubectl
+from lab.clusters.served import devcluster_server
+from lab.waiting import PATIENCE
 
 KUBECTL = shutil.which("kubectl")
 

@@ -14,7 +14,7 @@ from elasticjob.controllers.nodes.drains import Notice, leaves_in, notices
 from elasticjob.controllers.passes.plan import Delete
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
-from tests.kit.controllers.build import NOW, job, life, master, resource, role, template
+from lab.build.jobs import NOW, job, life, master, resource, role, template
 
 READY = {"type": "Ready", "status": "True"}
 MAINTENANCE = {"type": "MaintenancePlanned", "status": "True"}

@@ -17,7 +17,7 @@ from elasticjob.controllers.passes.plan import Create
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.cluster.cluster import spec_of
 from elasticjob.master.state.job import Limits
-from tests.kit.controllers.build import NOW, ended, job, life, master, oom, resource, role
+from lab.build.jobs import NOW, ended, job, life, master, oom, resource, role
 
 
 def rule(action: str, *codes: int, operator: str = "In", **more: Any) -> Manifest:

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.out_of_memory import Growth, Sizing
 from elasticjob.controllers.nodes.relaunch import Life
-from tests.kit.controllers.build import ended, job, life, oom, plan, resource, role
+from lab.build.jobs import ended, job, life, oom, plan, resource, role
 
 KILLED = oom(0)
 """At 512Mi."""

@@ -13,7 +13,7 @@ from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, Standing, 
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import LONG_AGO, NOW, ended, life, oom, pending
+from lab.build.jobs import LONG_AGO, NOW, ended, life, oom, pending
 
 DUE, PAUSES, SPENT = Standing.DUE, Standing.PAUSES, Standing.SPENT
 ON_FAILURE, NEVER = RestartPolicy.ON_FAILURE, RestartPolicy.NEVER

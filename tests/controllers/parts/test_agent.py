@@ -7,7 +7,7 @@ from typing import Any
 from elasticjob.api.v1alpha1.common import AGENT_IMAGE as IMAGE
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, resource, role
+from lab.build.jobs import job, resource, role
 
 BROUGHT = "registry.example/elasticjob/agent:1"
 

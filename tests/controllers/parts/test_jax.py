@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.api.rpc.environment import MODULES
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS
-from tests.kit.controllers.build import job, role
+from lab.build.jobs import job, role
 
 JAX = FRAMEWORKS["jax"]
 

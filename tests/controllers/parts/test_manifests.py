@@ -34,10 +34,10 @@ from elasticjob.devcluster.node.pod.record import Check
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SECRET, SERVICE, OwnerReference
 from elasticjob.sizing.exits import ExitReason
-from tests.kit.clusters.accounts import RULES
-from tests.kit.controllers.build import ended, job, resource, role, template
-from tests.kit.controllers.rights import Right, allows
-from tests.kit.devcluster.virtual import VirtualKubelet
+from lab.build.jobs import ended, job, resource, role, template
+from lab.clusters.accounts import RULES
+from lab.clusters.rights import Right, allows
+from lab.virtual.kubelet import VirtualKubelet
 
 ADDRESS = "10.0.0.1:50001"
 PROVISION = Provision("elasticjob/trainer:test", "IfNotPresent", {"cpu": "100m"})

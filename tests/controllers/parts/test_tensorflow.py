@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.controllers.parts.frameworks import FRAMEWORKS
-from tests.kit.controllers.build import job, role
+from lab.build.jobs import job, role
 
 TENSORFLOW = FRAMEWORKS["tensorflow"]
 SERVERS = "ParameterServerStrategy"

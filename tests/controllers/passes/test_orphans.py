@@ -40,9 +40,9 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.master.scalers.scaleplan import manifest
-from tests.kit.controllers.build import NOW, at, job, resource, role
+from lab.build.jobs import NOW, at, job, resource, role
+from lab.virtual.controllers.shelf import caches, pod, raw
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
-from tests.kit.controllers.shelf import caches, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}

@@ -37,9 +37,9 @@ from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
-from tests.kit.controllers.build import NOW, at, job, over, plan, resource, role
+from lab.build.jobs import NOW, at, job, over, plan, resource, role
+from lab.virtual.controllers.shelf import caches, machine, pod, raw
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
-from tests.kit.controllers.shelf import caches, machine, pod, raw
 
 KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.controllers.passes.rush import EACH, FEW, LONGEST, SHORTEST, Rush, only_begins
 from elasticjob.kube.objects.kinds import Key
-from tests.kit.controllers.build import NOW
+from lab.build.jobs import NOW
 
 SECOND = timedelta(seconds=1)
 

@@ -14,7 +14,7 @@ from elasticjob.controllers.passes.status_pace import PAUSE, News
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, Meta, item_of
 from elasticjob.kube.objects.kinds import Key, Manifest
-from tests.kit.controllers.build import NOW
+from lab.build.jobs import NOW
 
 KEY = Key("ml", "digits")
 STARTING = ("False", "Starting", "some are starting")

@@ -22,8 +22,8 @@ from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Apply, Delete, Plan
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import job, plan, resource, role
-from tests.kit.controllers.world import Living, World
+from lab.build.jobs import job, plan, resource, role
+from lab.virtual.controllers.world import Living, World
 
 LEAST, MOST, LAST = 1, 4, 6
 CODES = st.sampled_from([0, 1, 75, 137])

@@ -18,7 +18,7 @@ from elasticjob.controllers.passes.plan import Action, Apply, Delete
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import Seen, decide
-from tests.kit.controllers.build import LONG_AGO, NOW, asking, at, job, over, plan, resource, role
+from lab.build.jobs import LONG_AGO, NOW, asking, at, job, over, plan, resource, role
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}

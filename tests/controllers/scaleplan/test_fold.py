@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.controllers.scaleplan.fold import Impossible, fold, touches
-from tests.kit.controllers.build import job, plan, resource, role
+from lab.build.jobs import job, plan, resource, role
 
 ELASTIC = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 

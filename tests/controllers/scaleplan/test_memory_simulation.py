@@ -18,7 +18,7 @@ from elasticjob.controllers.passes.plan import Action, Apply, Create
 from elasticjob.controllers.scaleplan import decide as plans
 from elasticjob.controllers.scaleplan.decide import Seen as PlansSeen
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.controllers.build import NOW, at, job, life, master, oom, resource
+from lab.build.jobs import NOW, at, job, life, master, oom, resource
 
 
 class Trio:

@@ -19,8 +19,8 @@ from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import fold
 from elasticjob.controllers.scaleplan.queue import followed
-from tests.kit.controllers.build import job, life, plan, resource, template
-from tests.kit.controllers.sizing import Sizing
+from lab.build.jobs import job, life, plan, resource, template
+from lab.virtual.controllers.sizing import Sizing
 
 ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
 FIXED: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tests.kit.controllers.sizing import Sizing
+from lab.virtual.controllers.sizing import Sizing
 
 LEAST, MOST = 1, 4
 

@@ -17,10 +17,10 @@ from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, w
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
-from tests.kit.controllers.build import LONG_AGO, NOW, ended, life, master, resource
-from tests.kit.controllers.site import Site
-from tests.kit.manifests import TRAINING, changed
-from tests.kit.waiting import until
+from lab.build.jobs import LONG_AGO, NOW, ended, life, master, resource
+from lab.build.manifests import TRAINING, changed
+from lab.jobs.site import Site
+from lab.waiting import until
 
 
 def training(**changes: Any) -> TrainingJob:

@@ -20,8 +20,8 @@ from elasticjob.devcluster.controllers.endpoints import (
 )
 from elasticjob.devcluster.proxy import wanted
 from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
+from lab.waiting import PATIENCE
 from tests.kit.devcluster.live import Live
-from tests.kit.waiting import PATIENCE
 
 in_a_cluster = pytest.mark.asyncio(loop_scope="module")
 SERVER = """

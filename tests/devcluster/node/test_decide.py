@@ -12,7 +12,7 @@ from elasticjob.devcluster.node.pod.decide import Kill, Remove, Rules, Start, St
 from elasticjob.devcluster.node.pod.life import Backoff
 from elasticjob.devcluster.quantity import parse_all
 from elasticjob.kube.objects.views import Quantity, Resources
-from tests.kit.devcluster.virtual import SECOND, START, VirtualKubelet, pod, restarted_at
+from lab.virtual.kubelet import SECOND, START, VirtualKubelet, pod, restarted_at
 
 
 def test_containers_start_at_once_and_the_pod_runs() -> None:

@@ -18,8 +18,8 @@ from elasticjob.devcluster.node.container import supervisor
 from elasticjob.devcluster.node.container.logs import plain
 from elasticjob.devcluster.node.container.processes import LOST, CannotStart, End, Nursery, Order, Process
 from elasticjob.trainer.usage.footprint import KEEPER, PATIENCE, Footprint
+from lab.waiting import until
 from tests.kit.devcluster.live import eventually, is_alive
-from tests.kit.waiting import until
 
 
 @pytest.fixture

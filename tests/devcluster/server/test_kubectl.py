@@ -16,9 +16,9 @@ import yaml
 
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig
 from elasticjob.devcluster.server import ApiServer
+from lab.waiting import PATIENCE
 from tests.conformance.play import dig
 from tests.kit.devcluster.api import Api, client, config_map, definition, pod, thing
-from tests.kit.waiting import PATIENCE
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = [

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.kueue.demand import SLICE, Demand, Role
 from elasticjob.controllers.kueue.workload import IN_USE, JOB_UID, ClusterQueue, Workload
 from elasticjob.kube.objects.kinds import Key, Manifest
-from tests.kit.controllers.build import NOW, at
+from lab.build.jobs import NOW, at
 
 POD: Manifest = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
 

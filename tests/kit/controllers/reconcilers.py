@@ -17,8 +17,8 @@ from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.kube.client.recorder import Recorder
-from tests.kit.controllers.build import NOW
-from tests.kit.controllers.shelf import Nobody
+from lab.build.jobs import NOW
+from lab.virtual.controllers.shelf import Nobody
 
 
 def writer(server: Any, found: Caches | None = None) -> Applier:

@@ -10,7 +10,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
-from tests.kit.waiting import until
+from lab.waiting import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

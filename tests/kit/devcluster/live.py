@@ -20,7 +20,7 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.waiting import PATIENCE, PAUSE
+from lab.waiting import PATIENCE, PAUSE
 
 T = TypeVar("T")
 QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))

@@ -15,8 +15,8 @@ from aiohttp import web
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config, Credentials, Static
 from elasticjob.kube.clock import Clock, VirtualClock
+from lab.waiting import PATIENCE
 from tests.kit.kube.listening import Listening
-from tests.kit.waiting import PATIENCE
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.brain.postgres import lacking
+from lab.programs.postgres import lacking
 from tests.kit.monitoring.programs import serving
 
 QUICK: Final = {"group_wait": "0s", "group_interval": "200ms"}

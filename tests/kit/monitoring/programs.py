@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.kit.waiting import until
+from lab.waiting import until
 
 
 @asynccontextmanager

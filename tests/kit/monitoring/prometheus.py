@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from elasticjob.cli.laptop.ports import free_port
-from tests.kit.brain.postgres import lacking
+from lab.programs.postgres import lacking
 from tests.kit.monitoring.programs import serving
 
 Series = Mapping[str, Any]

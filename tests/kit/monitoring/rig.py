@@ -14,9 +14,9 @@ from typing import Any, Final
 import yaml
 
 from elasticjob.kube.objects.kinds import Manifest
+from lab.waiting import until
 from tests.kit.monitoring.alertmanager import Notification, Receiver, alertmanager
 from tests.kit.monitoring.prometheus import Prometheus, prometheus
-from tests.kit.waiting import until
 
 CONFIG: Final = Path(__file__).parents[3] / "config" / "prometheus"
 INTERVAL: Final = "1s"

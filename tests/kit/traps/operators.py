@@ -21,9 +21,9 @@ from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.testing import Asked, FaultProxy, asking
-from hack.cluster.controlplane import APISERVER
-from tests.kit.clusters.namespaces import ROOT_CA
-from tests.kit.clusters.served import DevServed, RealServed, Served
+from lab.clusters.namespaces import ROOT_CA
+from lab.clusters.plane.controlplane import APISERVER
+from lab.clusters.served import DevServed, RealServed, Served
 
 AT_ONCE = Backoff(0.0, 0.0)
 PAUSE = IDLE_INITIAL - 1

@@ -30,7 +30,7 @@ from elasticjob.kube.errors import LeadershipLost
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP
 from elasticjob.kube.operator.operator import Operator
-from tests.kit.traps.pace import Pace, PacedClock
+from lab.troubles.pace import Pace, PacedClock
 
 TERMS = Terms(lease=timedelta(seconds=45), renew=timedelta(seconds=30), retry=timedelta(seconds=0.5))
 """Long, for a busy machine may hold up a process that is well; tests that wait for their end let time fly."""

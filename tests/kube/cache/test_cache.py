@@ -12,7 +12,7 @@ from elasticjob.kube.cache.protocol import Advanced, Listed, Removed, Restarted,
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.errors import Undecodable
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from tests.kit.kube.build import as_item, item, key, manifest, owned
+from lab.build.objects import as_item, item, key, manifest, owned
 
 
 def filled(*items: Item, labels: str = "", namespace: str = "") -> Cache[ConfigMap]:

@@ -28,10 +28,10 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import Forbidden, KubeError
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
-from tests.kit.kube.build import bookmark, event, manifest, status
+from lab.build.objects import bookmark, event, manifest, status
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
 from tests.kit.traps.operators import AT_ONCE, PAUSE, Steady
-from tests.kit.waiting import PATIENCE
 
 REFUSED = answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
 A, B, C = (manifest(name, rv) for name, rv in (("a", 1), ("b", 2), ("c", 3)))

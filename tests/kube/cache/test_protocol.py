@@ -33,7 +33,7 @@ from elasticjob.kube.cache.protocol import (
 from elasticjob.kube.cache.store import Store
 from elasticjob.kube.cache.wire import Bookmark, Changed, ChangeType, Failed
 from elasticjob.kube.errors import KubeError, Unreachable, api_error
-from tests.kit.kube.build import item
+from lab.build.objects import item
 
 A, B = item("a", 5), item("b", 6)
 CAUSES = {"causes": [{"reason": "ResourceVersionTooLarge"}]}

@@ -9,7 +9,7 @@ from elasticjob.kube.cache.protocol import Advanced, Listed, Removed, Restarted,
 from elasticjob.kube.cache.store import Change, Store
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
-from tests.kit.kube.build import as_item, item, key, manifest, owned
+from lab.build.objects import as_item, item, key, manifest, owned
 
 
 def listed(*items: Item, version: str = "10") -> list[Restarted | Listed | Synced]:

@@ -24,7 +24,7 @@ from elasticjob.kube.client.client import as_page
 from elasticjob.kube.errors import Gone, ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
-from tests.kit.kube.build import bookmark, event, item, manifest, owned, status
+from lab.build.objects import bookmark, event, item, manifest, owned, status
 
 
 @given(st.lists(st.binary().filter(lambda line: b"\n" not in line and line.strip() != b"")), st.data())

@@ -32,7 +32,7 @@ from elasticjob.kube.errors import (
 )
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
-from tests.kit.kube.build import manifest, status
+from lab.build.objects import manifest, status
 from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
 
 OK = answer(200, manifest("a", 5))

@@ -25,10 +25,10 @@ from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
-from hack.cluster.pki import Pair, Pki
+from lab.clusters.plane.pki import Pair, Pki
+from lab.waiting import PATIENCE
 from tests.kit.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
 from tests.kit.kube.listening import Listening
-from tests.kit.waiting import PATIENCE
 
 
 class Server(Listening):

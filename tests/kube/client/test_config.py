@@ -16,9 +16,9 @@ from elasticjob.kube.client.credentials import REREAD_AFTER, TokenFile
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.webhook.certs.certificates import new_authority
+from lab.waiting import PATIENCE
 from tests.kit.kube.kubeconfigs import plugin, write
 from tests.kit.kube.stub import until
-from tests.kit.waiting import PATIENCE
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 

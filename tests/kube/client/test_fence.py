@@ -17,9 +17,9 @@ from elasticjob.kube.client.fence import CHUNK, Fence, behind
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ApiError, Fenced, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
-from tests.kit.kube.build import manifest
+from lab.build.objects import manifest
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Answer, Stub, answer, hang, until
-from tests.kit.waiting import PATIENCE
 
 MARGIN = timedelta(seconds=5)
 CREATED = answer(201, manifest("a"))

@@ -14,7 +14,7 @@ from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
-from tests.kit.kube.build import Manifest, status
+from lab.build.objects import Manifest, status
 from tests.kit.kube.stub import Stub, answer, stream, until
 
 CREATED = answer(201, {"kind": "Event", "metadata": {"name": "e"}})

@@ -25,7 +25,7 @@ from elasticjob.kube.errors import Conflict, PayloadTooLarge, Terminal, Unreacha
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET, SERVICE
-from tests.kit.kube.build import as_item, item, key, manifest, owned
+from lab.build.objects import as_item, item, key, manifest, owned
 
 A, B = key("a"), key("b")
 KINDS: tuple[Kind[Any], ...] = (CONFIG_MAP, SECRET, NODE, SERVICE)

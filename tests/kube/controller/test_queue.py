@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.queue import LOW, Queue
 from elasticjob.kube.metrics import Metrics, QueueMeter
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Kind, Manifest
+from lab.waiting import PATIENCE
 from tests.kit.crd.posting import crd_of, established
-from tests.kit.waiting import PATIENCE
 
 TEXT: Manifest = {"type": "string"}
 INT: Manifest = {"type": "integer"}

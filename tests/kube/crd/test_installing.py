@@ -9,7 +9,7 @@ from elasticjob.kube.crd.installing import install, upgrades
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
 from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html
-from tests.kit.clusters.served import Served
+from lab.clusters.served import Served
 from tests.kit.crd.posting import with_spec
 
 THING: Kind[Manifest] = Kind("example.org", "v1", "Thing", "things", dict)

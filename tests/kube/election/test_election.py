@@ -27,10 +27,10 @@ from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
-from tests.kit.clusters.served import Served
-from tests.kit.kube.build import status
+from lab.build.objects import status
+from lab.clusters.served import Served
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Stub, answer, hang, until
-from tests.kit.waiting import PATIENCE
 
 TERMS = Terms(lease=timedelta(seconds=90), renew=timedelta(seconds=60), retry=timedelta(seconds=0.3))
 """A thief is noticed soon, and nothing is lost because the machine is busy."""

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from elasticjob.kube.http.serving import Runner
 from elasticjob.kube.webhook.certs.certificates import issue, new_authority, server_context
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import until
-from tests.kit.waiting import PATIENCE
 
 AUTHORITY = new_authority("test", datetime.now(UTC))
 TRUSTING = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from elasticjob.kube.http.threads import Threads
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import until
-from tests.kit.waiting import PATIENCE
 
 
 @pytest.fixture

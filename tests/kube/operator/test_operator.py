@@ -19,10 +19,10 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
-from tests.kit.kube.build import bookmark, event, manifest
+from lab.build.objects import bookmark, event, manifest
+from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Answer, Stub, stream, until
 from tests.kit.traps.operators import running
-from tests.kit.waiting import PATIENCE
 
 READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
 

@@ -32,7 +32,7 @@ from elasticjob.kube.testing import (
     failure,
     html,
 )
-from tests.kit.kube.build import manifest
+from lab.build.objects import manifest
 from tests.kit.kube.stub import Answer as Reply
 from tests.kit.kube.stub import Stub, answer, stream, until
 

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.testing import FaultProxy
-from tests.kit.clusters.served import Served
+from lab.clusters.served import Served
 
 
 @pytest.fixture

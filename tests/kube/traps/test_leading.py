@@ -24,12 +24,12 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, LEASE, Lease
 from elasticjob.kube.testing import FaultProxy
 from elasticjob.trainer.agent.processes import warm
-from hack.cluster.audit import Audited
-from tests.kit.clusters.served import Served
-from tests.kit.training.warm import Process, Warm
-from tests.kit.traps.pace import BRISK, FAST, SLOW, USUAL, Pace
+from lab.clusters.plane.audit import Audited
+from lab.clusters.served import Served
+from lab.jobs.training.warm import Process, Warm
+from lab.troubles.pace import BRISK, FAST, SLOW, USUAL, Pace
+from lab.waiting import PATIENCE, until
 from tests.kit.traps.replica import LEASE_NAME, TERMS, WORK
-from tests.kit.waiting import PATIENCE, until
 
 PIECES = 3
 ENOUGH = 10
@@ -38,7 +38,7 @@ FLIGHT = TERMS.renew.total_seconds() - 2
 """Seconds after the last renewal in which nobody has to notice anything, however fast they pass."""
 
 pytestmark = pytest.mark.story
-MODULES = ("elasticjob.kube.operator.operator", "elasticjob.kube.election.election", "tests.kit.traps.pace")
+MODULES = ("elasticjob.kube.operator.operator", "elasticjob.kube.election.election", "lab.troubles.pace")
 
 
 @dataclass

@@ -19,7 +19,7 @@ from elasticjob.kube.errors import Conflict, NotFound, PayloadTooLarge, Unreacha
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
-from tests.kit.clusters.served import Served
+from lab.clusters.served import Served
 from tests.kit.crd.posting import crd_of, established
 from tests.kit.kube.stub import until
 from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, running, versions

@@ -28,13 +28,13 @@ from elasticjob.kube.webhook.certs.certificates import Leaf, certificates_in, is
 from elasticjob.kube.webhook.registration import INJECT_FROM
 from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, WebhookServer
-from tests.kit import waiting
-from tests.kit.clusters.served import Served
+from lab import waiting
+from lab.clusters.served import Served
+from lab.troubles.switch import Switch
+from lab.waiting import PATIENCE, PAUSE
 from tests.kit.kube.stub import until
 from tests.kit.traps.operators import for_maps, operator_of, running
-from tests.kit.traps.switch import Switch
 from tests.kit.traps.terms import within
-from tests.kit.waiting import PATIENCE, PAUSE
 
 QUICK = Policy(settle=timedelta(seconds=6), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))
 """On a busy machine it takes seconds to store an authority, and an API server takes some to heed a bundle."""

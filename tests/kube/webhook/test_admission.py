@@ -38,9 +38,9 @@ from elasticjob.kube.webhook.review import (
 )
 from elasticjob.kube.webhook.room import Full, InFlight
 from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
-from tests.kit import waiting
-from tests.kit.kube.build import manifest
-from tests.kit.kube.shelf import Shelf
+from lab import waiting
+from lab.build.objects import manifest
+from lab.virtual.shelf import Shelf
 from tests.kit.kube.stub import until
 
 Manifest = dict[str, Any]

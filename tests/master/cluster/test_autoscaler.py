@@ -17,7 +17,7 @@ from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.sizing.facts import Facts
-from tests.kit.sizing import asked
+from lab.build.sizing import asked
 
 
 class Standin:

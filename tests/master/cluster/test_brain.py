@@ -28,7 +28,7 @@ from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.optimizer import OptimizerError
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.scaling import Scaling
-from tests.kit.sizing import NOW, asked, samples, use
+from lab.build.sizing import NOW, asked, samples, use
 
 QUESTION = asked(
     {"worker": Role(least=1, most=16), "ps": Role(count=1)},

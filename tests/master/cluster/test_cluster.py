@@ -34,7 +34,7 @@ from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.job import End, Job, Limits, Spec, Spot, Verdict
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.training import Account
-from tests.kit.master.turns import Played, played, ran, report, watch
+from lab.virtual.master import Played, played, ran, report, watch
 
 
 def elasticjob(unit: int = 1, **roles: dict[str, Any]) -> ElasticJob:

@@ -28,11 +28,11 @@ from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change, Training
-from tests.kit.clusters.leftovers import let_go
-from tests.kit.clusters.served import Served
-from tests.kit.controllers.definitions import define
-from tests.kit.master.turns import START, finish, join, report, watch
-from tests.kit.waiting import PATIENCE, until
+from lab.clusters.definitions import define
+from lab.clusters.served import Served
+from lab.truths.leftovers import let_go
+from lab.virtual.master import START, finish, join, report, watch
+from lab.waiting import PATIENCE, until
 
 
 class Place:

@@ -22,7 +22,7 @@ from elasticjob.master.state.job import Job, Limits, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Account, Change, Training
-from tests.kit.master.turns import START, Played, finish, join, leave, played, report, watch
+from lab.virtual.master import START, Played, finish, join, leave, played, report, watch
 
 
 def succeeded_by(old: Played, skew: timedelta = timedelta(0)) -> Played:

@@ -11,8 +11,8 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.durable.succession import HEIRS, inherit, part_of, succession
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.invariants import invariants
-from tests.kit.master.turns import Played, finish, join, leave, played, report, watch
-from tests.kit.waiting import PATIENCE
+from lab.virtual.master import Played, finish, join, leave, played, report, watch
+from lab.waiting import PATIENCE
 
 
 def test_nodes_carry_the_job_once_it_has_a_world() -> None:

@@ -12,7 +12,7 @@ from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers.check import answer, sentence
 from elasticjob.master.state.errors import Stale
 from elasticjob.master.state.job import Job
-from tests.kit.master.turns import Played, join, ran, watch
+from lab.virtual.master import Played, join, ran, watch
 
 FOUR = [f"node-{index}" for index in range(4)]
 

@@ -22,7 +22,7 @@ from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Refused, Stale
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import (
+from lab.virtual.master import (
     Played,
     failure,
     finish,

@@ -12,7 +12,7 @@ from elasticjob.master.durable.columns import decode, encode
 from elasticjob.master.health.ends import CALM
 from elasticjob.master.state.job import End, Rule
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, failure, pod, watch
+from lab.virtual.master import Played, failure, pod, watch
 
 FRAME = "train.py:12 in main"
 ERROR: dict[str, Any] = {"way": f"ValueError: no # {FRAME}", "frame": FRAME, "anywhere": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from elasticjob.master.state.condition import KEPT, Health, Kind
-from tests.kit.master.turns import START
+from lab.virtual.master import START
 
 LATER = START + timedelta(seconds=9)
 

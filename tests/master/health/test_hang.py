@@ -14,7 +14,7 @@ from elasticjob.api.rpc.nodes import Collective, Doing, Order, WorkerState
 from elasticjob.master.health.hang import Seen, find
 from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.job import Limits
-from tests.kit.training.stepping import REDUCE, Stepping
+from lab.jobs.training.stepping import REDUCE, Stepping
 
 STEP = 0.5
 

@@ -6,8 +6,8 @@ import pytest
 
 from elasticjob.master.cluster.cluster import spec_of
 from elasticjob.master.state.job import End, Limits, Rule
-from tests.kit.controllers.build import job, role
-from tests.kit.master.turns import failure, finish, played, pod
+from lab.build.jobs import job, role
+from lab.virtual.master import failure, finish, played, pod
 
 LEADER = {"successPolicy": "ChiefOrWorker0"}
 

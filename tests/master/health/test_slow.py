@@ -22,8 +22,8 @@ from elasticjob.trainer.agent.seeing.health import ASLEEP, Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from elasticjob.trainer.link.recorder import Digest
 from elasticjob.trainer.usage.cores import Work
-from tests.kit.master.turns import START, Played, join
-from tests.kit.master.turns import watch as beat
+from lab.virtual.master import START, Played, join
+from lab.virtual.master import watch as beat
 
 HOURS: Final = 10 * 3600.0
 OUTSIDE, COMPUTING, REDUCING, READING, WAITING = (Phase(each) for each in range(1, 6))

@@ -16,8 +16,8 @@ from elasticjob.master.health.straggler import ratios, share, slow
 from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.trainer.agent.seeing.health import Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
-from tests.kit.master.turns import START, Played, join, watch
-from tests.kit.training.stepping import Stepping
+from lab.jobs.training.stepping import Stepping
+from lab.virtual.master import START, Played, join, watch
 
 
 def workers(*seconds: float, best: tuple[float, ...] = (), step: float = 0.0) -> list[Seen]:

@@ -20,7 +20,7 @@ from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import START, Played, failure, join, leave, played, pod, report, watch
+from lab.virtual.master import START, Played, failure, join, leave, played, pod, report, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
 

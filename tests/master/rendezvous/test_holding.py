@@ -12,7 +12,7 @@ from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.rendezvous import holding
 from elasticjob.master.state.condition import Kind
-from tests.kit.master.turns import Played, failure, join, leave, plain, played, report, watch
+from lab.virtual.master import Played, failure, join, leave, plain, played, report, watch
 
 NODES = [f"node-{index}" for index in range(4)]
 

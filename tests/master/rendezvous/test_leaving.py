@@ -10,7 +10,7 @@ from elasticjob.api.rpc.nodes import Order
 from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, finish, join, leave, plain, played, pod, watch
+from lab.virtual.master import Played, finish, join, leave, plain, played, pod, watch
 
 NAMES = ("node-0", "node-1", "node-2")
 

@@ -13,7 +13,7 @@ from elasticjob.api.sizes.role import Range
 from elasticjob.master.state.errors import Refused, Stale, Stopping
 from elasticjob.master.state.job import NAMED, End
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, finish, join, leave, plain, played, pod, report, watch
+from lab.virtual.master import Played, finish, join, leave, plain, played, pod, report, watch
 
 NODES = [f"node-{index}" for index in range(9)]
 

@@ -24,7 +24,7 @@ from elasticjob.master.shards import book
 from elasticjob.master.shards import ledger as ledgers
 from elasticjob.master.state.node import Phase as PodPhase
 from elasticjob.master.state.scaling import Placed, Scaling
-from tests.kit.master.turns import Played, pod
+from lab.virtual.master import Played, pod
 
 BEAT = 1.0
 POSITION = Position(dataset=Dataset(name="records", size=100, shard=10), next=3, applied=30)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elasticjob.master.rendezvous.topology import lay_out, spot_of
 from elasticjob.master.state.job import Spot
 from elasticjob.master.state.node import Node, Phase
-from tests.kit.master.turns import Played, join, pod, watch
+from lab.virtual.master import Played, join, pod, watch
 
 SPOTS = st.builds(Spot, group=st.none() | st.integers(0, 2), rack=st.sampled_from(["", "a", "b"]))
 

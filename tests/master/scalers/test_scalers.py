@@ -27,7 +27,7 @@ from elasticjob.master.scalers.pods import MANAGED_BY, Pods
 from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
-from tests.kit.controllers.definitions import define
+from lab.clusters.definitions import define
 
 WORKER = "worker"
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}}

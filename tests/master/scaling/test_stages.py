@@ -23,7 +23,7 @@ from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.scaling import Placed, Scaling
 from elasticjob.sizing.demand import Demand, needed
 from elasticjob.sizing.facts import Facts
-from tests.kit.sizing import GIB, NOW, samples, use
+from lab.build.sizing import GIB, NOW, samples, use
 
 ELASTIC = JobFacts(name="digits", uid="1", mode=Mode.SINGLE_JOB, roles={"worker": Role(least=1, most=8)})
 MARK = ELASTIC.mark

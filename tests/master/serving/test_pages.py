@@ -13,7 +13,7 @@ from elasticjob.master.progress import progress
 from elasticjob.master.serving.pages import NONE, JobCollector, render, status
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.node import Phase
-from tests.kit.master.turns import Played, played, pod, report
+from lab.virtual.master import Played, played, pod, report
 
 DEVICES = Gpus(count=2, utilization=0.0, memory=3, memory_total=80)
 

@@ -22,8 +22,8 @@ from elasticjob.master.serving.http import Server
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.link.master import MasterClient, Stale
+from lab.virtual.master import finish, join, report, watch
 from tests.kit.kube.stub import until
-from tests.kit.master.turns import finish, join, report, watch
 
 TOKEN = "secret"
 NAMES = ("node-0", "node-1")

@@ -22,8 +22,8 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.serving.shell import Shell
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec
+from lab.virtual.master import join, leave, report, watch
 from tests.kit.kube.stub import until
-from tests.kit.master.turns import join, leave, report, watch
 from tests.master.serving.test_thousands import Crowd
 
 TOKEN = "secret"

@@ -17,7 +17,7 @@ from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
-from tests.kit.master.turns import START
+from lab.virtual.master import START
 
 STEP = timedelta(seconds=2)
 

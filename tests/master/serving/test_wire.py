@@ -8,7 +8,7 @@ import pytest
 from elasticjob.api.rpc.message import JSON, MSGPACK
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.master.serving.wire import FIRST, Encoder, media_type
-from tests.kit.master.turns import join, played
+from lab.virtual.master import join, played
 
 
 def test_a_world_is_encoded_once_for_all_of_its_members() -> None:

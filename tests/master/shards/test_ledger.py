@@ -26,7 +26,7 @@ from elasticjob.master.shards import book
 from elasticjob.master.shards.ledger import Ledger
 from elasticjob.master.state.errors import RequestError, Stale
 from elasticjob.master.state.job import Limits
-from tests.kit.master.turns import Played, failure, watch
+from lab.virtual.master import Played, failure, watch
 
 
 class Game:

@@ -30,7 +30,7 @@ from elasticjob.master.handlers import dispatch
 from elasticjob.master.shards import book, splitters
 from elasticjob.master.state.errors import RequestError, Stale
 from elasticjob.master.state.job import Limits
-from tests.kit.master.turns import Played, failure, watch
+from lab.virtual.master import Played, failure, watch
 
 DATASETS = (
     Dataset(name="d", size=23, shard=3, epochs=2, retries=1, shuffle=True),

@@ -25,7 +25,7 @@ from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Place, Settings, Start
 from elasticjob.trainer.link.master import MasterClient
 from elasticjob.trainer.usage.memory import Cgroup
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 
 class Wrong(MasterClient):

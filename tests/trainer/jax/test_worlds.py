@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from elasticjob.api.rpc.permutation import key_of, place
-from tests.kit.training.harness import AGES, Agent, Scenario, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import AGES, Agent, Scenario, scenario
+from lab.jobs.training.warm import Warm
 
 pytestmark = pytest.mark.story
 

@@ -17,7 +17,7 @@ from elasticjob.api.rpc.nodes import Collective
 from elasticjob.trainer.agent.seeing.collectives import Questions, blocked, in_world
 from elasticjob.trainer.link import recorder, stacks
 from elasticjob.trainer.link.recorder import Digest, Entry, Memory, digest
-from tests.kit.waiting import until
+from lab.waiting import until
 
 WORLD, PART = "default_pg 0 of ranks 0, 1, 2, 3 (gloo)", "mesh_tp 3 of ranks 0, 1 (gloo)"
 GROUPS = {"0": ("default_pg", [0, 1, 2, 3]), "3": ("mesh_tp", [0, 1])}

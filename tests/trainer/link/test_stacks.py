@@ -14,7 +14,7 @@ import pytest
 
 from elasticjob.trainer.agent.seeing import stacks
 from elasticjob.trainer.link import stacks as worker
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 READS: Final = 6
 BUSY: Final = """

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.chaos.processes import MASTER, ROOT, Processes
 from elasticjob.cli.laptop.ports import free_port
+from lab.paths import ROOT
+from lab.programs.processes import MASTER, Processes
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
 LIMIT: Final = 150.0

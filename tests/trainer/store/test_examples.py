@@ -18,10 +18,11 @@ import elasticjob
 from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import read
-from tests.kit.training.consumers import consuming
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.consumers import consuming
+from lab.paths import SCRIPTS
+from lab.waiting import PATIENCE
 
-COUNTER = Path(__file__).parents[2] / "e2e" / "scripts" / "seen.py"
+COUNTER = SCRIPTS / "e2e" / "seen.py"
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 SERVE = ("-m", "elasticjob.trainer.store.serve")
 

@@ -24,8 +24,8 @@ from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.store import Batch, Waits, fits
 from elasticjob.trainer.store.tables import PARTITIONS
 from elasticjob.trainer.store.wire import Gradients, Pull, Push
-from tests.kit.training.consumers import consuming
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.consumers import consuming
+from lab.waiting import PATIENCE
 
 DATA = Dataset(name="records", size=120, shard=40)
 SEEN = Table("seen", 1, SGD(1.0), Zeros())

@@ -26,7 +26,7 @@ from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint, ResumableLoader
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import Taken
-from tests.kit.training.device import DEVICE
+from lab.jobs.training.device import DEVICE
 
 
 def training(where: Path, **more: Any) -> tuple[Checkpoint, nn.Module, dict[str, Any]]:

@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from elasticjob.trainer.agent.decide import STUCK
-from tests.kit.training.counted import check
-from tests.kit.training.harness import AGES, HELD, SCRIPTS, Agent, scenario
-from tests.kit.training.warm import Warm
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.harness import AGES, HELD, TRAINED, Agent, scenario
+from lab.jobs.training.warm import Warm
+from lab.truths.counted import check
+from lab.waiting import PATIENCE
 
 pytestmark = pytest.mark.story
 
@@ -132,7 +132,7 @@ async def test_newcomers_enter_while_another_one_starts(tmp_path: Path, warm: Wa
     async with scenario(tmp_path, warm, nodes=(1, 4)) as job:
 
         async def node(index: int) -> Agent:
-            return await job.agent(index, script, gate, SCRIPTS / "counted.py", HELD)
+            return await job.agent(index, script, gate, TRAINED / "counted.py", HELD)
 
         agents = [await node(0)]
         await job.until(job.trains_with(1))

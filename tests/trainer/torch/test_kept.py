@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.training.harness import Scenario, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.warm import Warm
 
 EPOCHS = 4
 

@@ -19,8 +19,8 @@ from elasticjob.trainer.loop import whereabouts
 from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch import Elastic
 from elasticjob.trainer.torch.world.values import decoded, encoded, mean_of
-from tests.kit.training.harness import Scenario, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.warm import Warm
 
 CPU = torch.device("cpu")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from elasticjob.trainer.checkpoint.memory import held
-from tests.kit.training.harness import Scenario, scenario
-from tests.kit.training.warm import Warm
-from tests.kit.waiting import until
+from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.warm import Warm
+from lab.waiting import until
 
 pytestmark = pytest.mark.story
 

@@ -13,9 +13,9 @@ from elasticjob.trainer.records.batch import bounds
 from elasticjob.trainer.records.sampler import Position, Sampler
 from elasticjob.trainer.torch.noise import KEEPS, Noise
 from elasticjob.trainer.torch.records.data import permutation
-from tests.kit.training.counted import BATCH, CLIP, SIZE, problem
-from tests.kit.training.harness import scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import scenario
+from lab.jobs.training.warm import Warm
+from lab.truths.counted import BATCH, CLIP, SIZE, problem
 
 
 def expected(pieces: int, epochs: int) -> float:

@@ -29,7 +29,7 @@ from elasticjob.trainer.loop.world import is_behind
 from elasticjob.trainer.torch import Elastic, PerEpoch
 from elasticjob.trainer.torch.records.randomness import seed_torch
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
-from tests.kit.training.device import DEVICE
+from lab.jobs.training.device import DEVICE
 
 X = torch.arange(24, dtype=torch.float64).view(12, 2) / 24
 Y = (X.sum(dim=1) > 1).long()

@@ -13,7 +13,7 @@ import torch
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving import random_state
-from tests.kit.training.device import DEVICE
+from lab.jobs.training.device import DEVICE
 
 
 def seed(number: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 from elasticjob.trainer.agent.seeing.health import ASLEEP, EVERY, Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from elasticjob.trainer.usage.cores import Work, content, look_at, work_of
-from tests.kit.waiting import until
+from lab.waiting import until
 
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 NOTHING = "import threading; print(flush=True); threading.Event().wait()"

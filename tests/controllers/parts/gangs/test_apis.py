@@ -15,8 +15,8 @@ from elasticjob.controllers.parts.gangs.apis import APIS, api_of, kept
 from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of
 from elasticjob.controllers.parts.gangs.gang import Gang, written
 from elasticjob.kube.objects.kinds import Manifest
-from tests.kit.clusters.accounts import RULES
-from tests.kit.controllers.build import job, resource, role
+from lab.build.jobs import job, resource, role
+from lab.clusters.accounts import RULES
 
 KUBERNETES = "scheduling.k8s.io/v1beta1"
 KUBERNETES_1_36 = "scheduling.k8s.io/v1alpha2"

@@ -14,9 +14,9 @@ from elasticjob.controllers.parts.gangs.apis import APIS, Api
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CRD, POD
-from tests.kit.controllers.site import Site, Stage
-from tests.kit.controllers.whole import role
-from tests.kit.waiting import until
+from lab.jobs.site import Site, Stage
+from lab.jobs.whole import role
+from lab.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

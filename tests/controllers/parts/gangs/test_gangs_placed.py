@@ -25,13 +25,13 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd import installing
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
-from hack.cluster.binaries import catalog
-from hack.cluster.controlplane import ControlPlane
+from lab.clusters.accounts import shipped_account
+from lab.clusters.binaries import catalog
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.clusters.rights import Noting
+from lab.jobs.site import Site, Stage
 from tests.controllers.parts.gangs.test_gangs import CRDS, local
-from tests.kit.clusters.accounts import shipped_account
-from tests.kit.clusters.namespaces import new_namespace
-from tests.kit.controllers.rights import Noting
-from tests.kit.controllers.site import Site, Stage
 
 KNOWN: Final = catalog()
 BUILT: Final = os.environ.get("GANG_SCHEDULER", "")

@@ -14,7 +14,7 @@ from elasticjob.controllers.parts.gangs.apis import APIS
 from elasticjob.controllers.parts.gangs.served import MISSED, STALE, Served
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
-from tests.kit.controllers.build import NOW
+from lab.build.jobs import NOW
 
 COSCHEDULING = "scheduling.x-k8s.io/v1alpha1"
 VOLCANO = "scheduling.volcano.sh/v1beta1"

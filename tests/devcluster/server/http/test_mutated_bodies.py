@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.requests import mutated
+from lab.fuzz.requests import mutated
 from tests.kit.devcluster.api import CONFIG_MAPS as MAPS
 from tests.kit.devcluster.api import CRDS, MEDIA, PODS, THINGS, Api, definition, pod, thing
 

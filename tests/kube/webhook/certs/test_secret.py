@@ -29,7 +29,7 @@ from elasticjob.kube.webhook.certs.certificates import (
 from elasticjob.kube.webhook.certs.secret import Authorities, CaSecret, read_secret, secret_data
 from elasticjob.kube.webhook.registration import Address, Registration, admission_places
 from elasticjob.kube.webhook.review import Webhook
-from tests.kit.kube.shelf import Shelf
+from lab.virtual.shelf import Shelf
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 POLICY = Policy()

@@ -28,7 +28,7 @@ from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.link.channel import Copied, Hampered
 from elasticjob.trainer.torch.saving import tree
 from elasticjob.trainer.torch.saving.tensors import Tensors
-from tests.kit.waiting import until
+from lab.waiting import until
 
 LONG = 60.0
 FULL = "/mnt/run: No space left on device"

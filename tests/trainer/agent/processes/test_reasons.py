@@ -11,7 +11,7 @@ import pytest
 
 from elasticjob.trainer.agent.processes.logs import Stream
 from elasticjob.trainer.agent.processes.reasons import Echoes, Passing, frame, headline, reason
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 ELOG = "[E1127 12:00:00.123456789 TCPStoreLibUvBackend.cpp:1303] [c10d] loop cleanup didn't work"
 WLOG = "[rank1]:[W1127 12:00:00.123456789 ProcessGroupGloo.cpp:7] Warning: not destroyed"

@@ -22,7 +22,7 @@ from elasticjob.trainer.agent.processes.folder import PREFIX, own_folder
 from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.script import Script
-from tests.kit.waiting import PATIENCE, until
+from lab.waiting import PATIENCE, until
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,17 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.check import sentence
 from elasticjob.trainer.agent.shell import check
 from elasticjob.trainer.agent.shell.check import Bench, Result, Task, reserved, together
-from tests.kit.master.turns import pod
-from tests.kit.training.harness import SCRIPTS, scenario
-from tests.kit.training.warm import Warm
-from tests.kit.waiting import PATIENCE
+from lab.jobs.training.harness import TRAINED, scenario
+from lab.jobs.training.warm import Warm
+from lab.virtual.master import pod
+from lab.waiting import PATIENCE
 
 
 @pytest.mark.story
 async def test_a_broken_node_does_not_train_and_a_slow_one_is_named(
     tmp_path: Path, warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHECK_PAYLOAD", f"{sys.executable} -P {SCRIPTS / 'payload.py'}")
+    monkeypatch.setenv("CHECK_PAYLOAD", f"{sys.executable} -P {TRAINED / 'payload.py'}")
     monkeypatch.setenv("PATIENCE", str(PATIENCE))
     monkeypatch.setenv("CUT", "job-worker-2")
     monkeypatch.setenv("SLOW", "job-worker-1")

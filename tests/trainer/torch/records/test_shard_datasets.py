@@ -20,7 +20,7 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.shards import Dataset, Incomplete, IndexClient, MasterError, Shard, Shards, Way
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 Found = TypeVar("Found")
 

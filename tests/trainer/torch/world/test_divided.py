@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.training.counted import check
-from tests.kit.training.harness import HELD, SCRIPTS, Agent, Scenario, scenario
-from tests.kit.training.warm import Warm
+from lab.jobs.training.harness import HELD, TRAINED, Agent, Scenario, scenario
+from lab.jobs.training.warm import Warm
+from lab.truths.counted import check
 
 pytestmark = pytest.mark.story
 
@@ -28,7 +28,7 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
 
 
 async def test_what_fully_shard_leaves_out_is_averaged_over_all_workers(tmp_path: Path, warm: Warm) -> None:
-    process = await warm.run([str(SCRIPTS / "partly.py"), "3"], dict(os.environ))
+    process = await warm.run([str(TRAINED / "partly.py"), "3"], dict(os.environ))
     printed = (await process.stdout.read()).splitlines()
     alone = json.loads(next(line for line in printed if line.startswith(b"{")))
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:

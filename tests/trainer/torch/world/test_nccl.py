@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented there
 
 from elasticjob.trainer.torch.world.nccl import Nccl, aside, wait_for_ends, warm_up
-from tests.kit.waiting import PATIENCE
+from lab.waiting import PATIENCE
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.master.state.errors import RequestError
 from elasticjob.trainer.loop.world import is_behind
-from tests.kit.master.turns import Played, finish, join, leave, watch
+from lab.virtual.master import Played, finish, join, leave, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
 ANY = st.sampled_from(NAMES)

@@ -1,0 +1,186 @@
+"""The oracle batch/v1 Job: its stories, its stage, and the differences that docs/from-job.md explains."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.objects.kinds import Manifest
+from lab.clusters.images import images
+from lab.clusters.images.oci import Store
+from lab.clusters.node.node import Node
+from lab.clusters.node.place import Place
+from lab.explained import Explained
+from lab.incumbents.batch_play import Side
+from lab.incumbents.oracle import INCUMBENT, OURS, Oracle, Play, Seen
+from lab.incumbents.watched import operator, watched
+from lab.paths import DOCS
+from lab.waiting import until
+
+TABLE: Final = Path(__file__).with_name("batch.yaml")
+STORIES: Final[dict[str, Manifest]] = {each["story"]: each for each in yaml.safe_load(TABLE.read_text())}
+FIELDS: Final = "every field of JobSpec"
+"""The story that reads the server's OpenAPI."""
+NOT_PLAYED: Final = {
+    "manualSelector": "an ElasticJob's pods are found by labels that nobody chooses",
+    "selector": "the same",
+}
+"""Fields of JobSpec that no story has, and why."""
+
+SUCCESSORS: Final = "successors of index *"
+FASTER: Final = "a pod fails"
+BLAME: Final = "failures that count"
+SPENT: Final = "an index has failed for good"
+TOLD: Final = "a pod that is deleted and exits with 0"
+BESIDE: Final = "containers beside the main one"
+IN_PLACE: Final = "`restartPolicy: OnFailure` of the pod"
+UNCOUNTED: Final = (
+    "backoffLimit *",
+    "*podFailurePolicy *",
+    "deadline *",
+    "running pod *",
+    "machine of *",
+    "* the kubelet",
+    "node: deleted*",
+    "*others' finalizer on a pod that is deleted",
+    "node: podReplacementPolicy Failed",
+    "node: killed at the deadline of the job",
+    "node: out of memory",
+    "node: its own *",
+    "node: an init container fails",
+    "node: no such image",
+)
+"""Stories in which a Job counts pods that are taken away, or that its own end stops."""
+RESUMED: Final = "`activeDeadlineSeconds` and `suspend`"
+EXPLAINED: Final = (
+    Explained("deadline of a job that was suspended", "*", RESUMED),
+    Explained("maxFailedIndexes", "*", SPENT),
+    Explained("backoffLimitPerIndex", "look 1", SPENT, "*'Failed'*"),
+    Explained("node: restarted in its pod", "*", IN_PLACE),
+    Explained("node: another container *", "*", BESIDE),
+    Explained("node: podFailurePolicy FailIndex", "*", "`FailIndex`"),
+    Explained("node: exits 137 until backoffLimit", "*", "a program ends with 137 or 143"),
+    Explained("node: deleted with grace, saves*", "*", TOLD),
+    Explained("machine of *", SUCCESSORS, "a machine is gone", "[[]'before the end'[]]"),
+    Explained("*others' finalizer on a pod that is deleted", "look 1", "a pod that is deleted |"),
+    Explained("running pod *", SUCCESSORS, "a pod that is deleted |", "[[]'at once'[]]"),
+    Explained("*", SUCCESSORS, FASTER, "[[]'at once'*"),
+    Explained("backoffLimit over all indexes", "* of index 0", FASTER),
+    Explained("suspended while it backs off", "* index 0", FASTER),
+    Explained("suspended while it backs off", "look 1", FASTER),
+    Explained("node: an init container fails", "* of index ?", FASTER),
+    Explained("node: no such program", "*", FASTER),
+    *(Explained(stories, "counted", BLAME) for stories in UNCOUNTED),
+)
+"""Stories and keys that are different, and the row of the page that says why."""
+
+
+@asynccontextmanager
+async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
+    """A node of its own with the operator, and machines of kwok beside it."""
+    node = Node(Place(folder / "node"), kwok=True)
+    try:
+        await asyncio.to_thread(node.up)
+        store = Store(images.cache())
+        await asyncio.to_thread(lambda: node.load(images.build("operator", store, "incumbents"), store))
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client(node.config()))
+            await stack.enter_async_context(operator(node.kubeconfig, folder / "operator.log"))
+            webhook = await stack.enter_async_context(hook(node))
+            pods = await stack.enter_async_context(watched(client))
+            await until(lambda: _is_served(client), "ElasticJobs are served")
+
+            async def play(name: str) -> Seen:
+                if name == FIELDS:
+                    return await fields(client)
+                number = [*STORIES].index(name)
+                sides = (
+                    Side(STORIES[name], who, client, pods, f"s{number}-{who}", node.place.node,
+                         node.volumes / f"s{number}-{who}", webhook)
+                    for who in (INCUMBENT, OURS)
+                )  # fmt: skip
+                theirs, ours = await asyncio.gather(*(side.play() for side in sides))
+                return {INCUMBENT: theirs, OURS: ours}
+
+            yield play
+    finally:
+        left = await asyncio.to_thread(node.purge)
+        assert left == []
+
+
+async def _is_served(client: Client) -> bool:
+    try:
+        await client.list(ELASTICJOB)
+    except KubeError:
+        return False
+    return True
+
+
+async def fields(client: Client) -> Seen:
+    """Compare the fields that the server has with those of stories, and those that have a reason."""
+    document = json.loads(await client.raw("GET", "/openapi/v3/apis/batch/v1"))
+    served = document["components"]["schemas"]["io.k8s.api.batch.v1.JobSpec"]["properties"]
+    always = {"completionMode", "parallelism", "completions", "template"}
+    played = {field for story in STORIES.values() for field in story.get("job", {})}
+    named = always | played | ({"suspend"} if "suspend" in str(STORIES) else set()) | {*NOT_PLAYED}
+    return {INCUMBENT: {"fields": sorted(served)}, OURS: {"fields": sorted(named)}}
+
+
+@asynccontextmanager
+async def hook(node: Node) -> AsyncIterator[Manifest]:
+    """An admission webhook of others that gives pods another request of processor; how it is called."""
+
+    async def answer(request: web.Request) -> web.Response:
+        review = await request.json()
+        path = "/spec/containers/0/resources/requests/cpu"
+        patch = msgspec.json.encode([{"op": "replace", "path": path, "value": "20m"}])
+        response = {
+            "uid": review["request"]["uid"],
+            "allowed": True,
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(patch).decode(),
+        }
+        return web.json_response(
+            {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
+        )
+
+    pair = node.plane.pki.server("others", ["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    application = web.Application()
+    application.router.add_post("/", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+    try:
+        yield {
+            "url": f"https://127.0.0.1:{port}/",
+            "caBundle": base64.b64encode(node.plane.ca_pem.encode()).decode(),
+        }
+    finally:
+        await runner.cleanup()
+
+
+ORACLE: Final = Oracle(
+    name="batch",
+    page=DOCS / "from-job.md",
+    stories=(FIELDS, *STORIES),
+    stage=stage,
+    explained=EXPLAINED,
+    at_once=10,
+)

@@ -1,0 +1,127 @@
+"""The operator as a process, and all pods of a plane as they were stored, one change after another."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from elasticjob.api.v1alpha1.common import LABEL_INDEX
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.informer import Informer
+from elasticjob.kube.cache.store import Change
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
+from lab.paths import ROOT
+from lab.waiting import until
+
+INDEX_OF_JOB: Final = "batch.kubernetes.io/job-completion-index"
+OVER: Final = ("Succeeded", "Failed")
+
+
+@asynccontextmanager
+async def operator(kubeconfig: Path, log: Path) -> AsyncIterator[None]:
+    """The operator of this tree, without webhooks, while the block lasts."""
+    flags = ("--kubeconfig", str(kubeconfig), "--install", "--probes", "", "--webhook-port", "0")
+    command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
+    with log.open("ab") as file:
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=file, stderr=file)
+
+    async def started() -> bool:
+        return "operator=elasticjob-operator" in await asyncio.to_thread(log.read_text)
+
+    try:
+        await until(started, f"the operator has started: {log}")
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@dataclass
+class Life:
+    """One pod: its newest manifest, and when it was made, began to leave, ended and was gone."""
+
+    pod: Manifest
+    made: float
+    leaves: float | None = None
+    ended: float | None = None
+    gone: float | None = None
+
+    @property
+    def name(self) -> str:
+        found: str = self.pod["metadata"]["name"]
+        return found
+
+    @property
+    def index(self) -> str:
+        labels = self.pod["metadata"].get("labels", {})
+        found: str = labels.get(INDEX_OF_JOB, labels.get(LABEL_INDEX, ""))
+        return found
+
+    @property
+    def phase(self) -> str:
+        found: str = self.pod["status"].get("phase", "Pending")
+        return found
+
+    @property
+    def lives(self) -> bool:
+        """Whether it runs or may run, and is not on its way out."""
+        return self.ended is None and self.leaves is None
+
+
+@dataclass
+class Pods:
+    """The pods of each namespace, oldest first."""
+
+    of: dict[str, dict[str, Life]] = field(default_factory=lambda: defaultdict(dict))
+
+    def heard(self, change: Change) -> None:
+        now = asyncio.get_running_loop().time()
+        item = change.new or change.old
+        assert item is not None
+        known = self.of[item.key.namespace]
+        pod: dict[str, Any] = msgspec.json.decode(item.raw, type=dict)
+        life = known.setdefault(pod["metadata"]["uid"], Life(pod, now))
+        life.pod = pod
+        if pod["metadata"].get("deletionTimestamp") and life.leaves is None:
+            life.leaves = now
+        if change.new is None:
+            life.gone = now
+        if life.ended is None and (life.phase in OVER or life.gone or _all_have_ended(pod)):
+            life.ended = now
+
+    def at(self, namespace: str, index: str) -> list[Life]:
+        """Return the pods that an index has had."""
+        return [each for each in self.of[namespace].values() if each.index == index]
+
+
+@asynccontextmanager
+async def watched(client: Client) -> AsyncIterator[Pods]:
+    """All pods of the plane from now on, while the block lasts."""
+    pods, cache = Pods(), Cache(POD.untyped())
+    cache.subscribe(pods.heard)
+    task = asyncio.create_task(Informer(client, cache).run())
+    try:
+        yield pods
+    finally:
+        task.cancel()
+
+
+def _all_have_ended(pod: Manifest) -> bool:
+    """Whether no container runs any more; the kubelet writes the phase of the pod a second later."""
+    states = [each["state"] for each in pod["status"].get("containerStatuses", ())]
+    never = pod["spec"].get("restartPolicy") == "Never"
+    return (
+        never
+        and len(states) == len(pod["spec"]["containers"])
+        and all("terminated" in each for each in states)
+    )

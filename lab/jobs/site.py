@@ -1,0 +1,201 @@
+"""A cluster with the operator in it, seen from one namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
+from elasticjob.kube.operator.operator import Operator
+from lab.clusters.accounts import Place
+from lab.clusters.rights import Noting
+from lab.clusters.webhooks import heeded
+from lab.waiting import PATIENCE, until
+
+T = TypeVar("T")
+
+KINDS: tuple[Any, ...] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE)
+
+
+class Site:
+    """A cluster with an operator at work, seen from one namespace."""
+
+    def __init__(self, client: Client, operator: Operator, namespace: str) -> None:
+        self.client = client
+        self.operator = operator
+        self.namespace = namespace
+
+    async def apply(self, spec: Manifest, name: str = "digits", metadata: Manifest | None = None) -> None:
+        """What `kubectl apply --server-side` does with an ElasticJob."""
+        await self.client.apply(ELASTICJOB, self._manifest(spec, name, metadata), manager="kubectl")
+
+    async def create(self, spec: Manifest, name: str = "digits") -> None:
+        """What the first `kubectl apply` does."""
+        await self.client.create(ELASTICJOB.untyped(), self._manifest(spec, name, None))
+
+    def _manifest(self, spec: Manifest, name: str, metadata: Manifest | None) -> Manifest:
+        return {
+            "apiVersion": ELASTICJOB.api_version,
+            "kind": "ElasticJob",
+            "metadata": {"name": name, "namespace": self.namespace, **(metadata or {})},
+            "spec": spec,
+        }
+
+    async def patch(self, spec: Manifest, name: str = "digits") -> None:
+        await self.client.merge_patch(ELASTICJOB, name, {"spec": spec}, self.namespace)
+
+    async def scale(self, replicas: int, name: str = "digits") -> None:
+        """What `kubectl scale` does."""
+        patch = {"spec": {"replicas": replicas}}
+        await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
+
+    async def plan(self, name: str, **changes: Any) -> None:
+        """Do what a user does with a plan of their own for `digits`, and wait until it is carried out."""
+        metadata = {"name": name, "namespace": self.namespace}
+        spec = {"ownerJob": "digits", "manualScaling": True, **changes}
+        body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
+        await self.client.create(SCALEPLAN.untyped(), {**body, "spec": spec})
+        await self.until(
+            lambda: name in self.plans() and self.plans()[name].status.phase is PlanPhase.SUCCEEDED
+        )
+
+    async def scale_of_nodes(self, replicas: int | None = None) -> tuple[int, int, str]:
+        """What an autoscaler reads of the JobResource, after asking for `replicas` if they are given."""
+        patch = {} if replicas is None else {"spec": {"replicas": replicas}}
+        found = await self.client.merge_patch(
+            JOBRESOURCE.untyped(), "digits", patch, self.namespace, subresource="scale"
+        )
+        return found["spec"]["replicas"], found["status"]["replicas"], found["status"]["selector"]
+
+    def job(self, name: str = "digits") -> ElasticJob:
+        """The job as the operator's cache has it."""
+        found = self.operator.cache(ELASTICJOB).get(Key(self.namespace, name))
+        assert found is not None, f"job {name} is not there"
+        return found
+
+    def pods(self) -> dict[str, Pod]:
+        return {pod.metadata.name: pod for pod in self.operator.cache(POD).list(self.namespace)}
+
+    def services(self) -> dict[str, bool]:
+        """Whether each Service selects pods."""
+        found = self.operator.cache(SERVICE).list(self.namespace)
+        return {service.metadata.name: bool(service.spec.selector) for service in found}
+
+    def running(self) -> set[str]:
+        """Pods that run and are not on their way out."""
+        return {
+            name
+            for name, pod in self.pods().items()
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+        }
+
+    def plans(self) -> dict[str, ScalePlan]:
+        return {plan.metadata.name: plan for plan in self.operator.cache(SCALEPLAN).list(self.namespace)}
+
+    def condition(self, type_: str, name: str = "digits") -> tuple[str, str, str]:
+        """Status, reason and message of a condition."""
+        for condition in self.job(name).status.conditions:
+            if condition.type == type_:
+                return condition.status, condition.reason, condition.message
+        return "", "", ""
+
+    async def until(self, holds: Callable[[], T], within: float = PATIENCE) -> T:
+        """Wait until `holds` returns something true; looks whenever a cache of the operator changes."""
+        changed = asyncio.Event()
+        for kind in KINDS:
+            self.operator.cache(kind).subscribe(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(within):
+                while not (found := _asked(holds)):
+                    changed.clear()
+                    await changed.wait()
+                return found
+        except TimeoutError:
+            raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
+
+    async def event(self, sentence: str) -> None:
+        """Wait for an Event with it; a condition may say it for less time than any status is written in."""
+
+        async def is_told() -> bool:
+            return any(sentence in event.message for event in await self.client.list(EVENT, self.namespace))
+
+        await until(is_told, f"an Event says {sentence!r}")
+
+    async def event_on_the_job(self, reason: str, sentence: str, name: str = "digits") -> None:
+        """Wait for an Event about the job, with this reason and sentence."""
+
+        async def is_told() -> bool:
+            found = await self.client.list(EVENT, self.namespace)
+            about = [
+                e
+                for e in found
+                if (e.involved_object.kind, e.involved_object.name) == (ELASTICJOB.name, name)
+            ]
+            return any(each.reason == reason and sentence in each.message for each in about)
+
+        await until(is_told, f"an Event of {name} says {reason}: {sentence!r}")
+
+    async def has_only(self, kind: Kind[Any], *names: str) -> None:
+        """Wait until no others of a kind are left: what has lost its owner is collected, in any order."""
+
+        async def is_so() -> bool:
+            found = await self.client.list(kind, self.namespace)
+            return {each.metadata.name for each in found} == {*names}
+
+        await until(is_so, f"{self.namespace} has no {kind.name} but {names}")
+
+    def _picture(self) -> str:
+        pods = {name: pod.status.phase for name, pod in self.pods().items()}
+        jobs = [job.status.manifest() for job in self.operator.cache(ELASTICJOB).list(self.namespace)]
+        return f"pods {pods}, status {jobs}"
+
+
+def _asked(holds: Callable[[], T]) -> T | None:
+    try:
+        return holds()
+    except (AssertionError, LookupError):  # not there yet
+        return None
+
+
+class Stage:
+    """The cluster, and operators that can be started and stopped. They run under their own account, with the
+    shipped rights and no other; `client` is an administrator's.
+    """
+
+    def __init__(self, client: Client, noting: Noting, place: Place) -> None:
+        self.client = client
+        self.noting = noting
+        self.place = place
+        self._running: tuple[Operator, asyncio.Task[None]] | None = None
+
+    @property
+    def operator(self) -> Operator:
+        assert self._running is not None
+        return self._running[0]
+
+    async def start(self) -> None:
+        operator = compose(
+            self.noting, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
+        )
+        task = asyncio.create_task(operator.run(), name="operator under test")
+        self._running = operator, task
+        started = asyncio.create_task(operator.wait_started())
+        await asyncio.wait((started, task), return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if task.done():
+            task.result()
+        await heeded(self.client)
+
+    async def stop(self) -> None:
+        if self._running:
+            (operator, task), self._running = self._running, None
+            operator.stop()
+            await task

@@ -1,0 +1,299 @@
+"""Real jobs for tests: a master in this process, agents and workers as processes; tests wait for their
+output.
+
+Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
+for time. A test that acts on a job in mid-life starts its script as `HELD`, and then lets it end: until then
+it cannot, however slow the test is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.api.sizes.role import Range
+from elasticjob.master.durable.store import Nowhere, restore, snapshot
+from elasticjob.master.serving.server import Master
+from elasticjob.master.state.job import Job, Limits, Spec
+from lab.jobs.training.warm import Process, Warm
+from lab.paths import SCRIPTS
+from lab.waiting import PATIENCE
+
+TOKEN: Final = "secret"
+TRAINED: Final = SCRIPTS / "trainer"
+AGES: Final = timedelta(seconds=10 * PATIENCE)
+HELD: Final = "held"
+"""Instead of the number of epochs: a training that goes on until `Scenario.let_end`."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that an agent or its workers printed; `said` is a worker's JSON object, empty for others."""
+
+    node: str
+    text: str
+    record: dict[str, Any]
+
+
+@dataclass
+class Agent:
+    """One agent process."""
+
+    node: str
+    process: Process
+    termination: Path
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the agent alone."""
+        os.kill(self.pid, number)
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the agent and everything below it."""
+        root = psutil.Process(self.pid)
+        return [root, *root.children(recursive=True)]
+
+    def last_words(self) -> dict[str, Any]:
+        """Return the termination message."""
+        words: dict[str, Any] = json.loads(self.termination.read_text())
+        return words
+
+
+@dataclass
+class Scenario:
+    """A job with its master and agents, and everything they printed so far."""
+
+    master: Master
+    warm: Warm
+    folder: Path
+    lines: list[Line] = field(default_factory=list)
+    agents: list[Agent] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    readers: list[asyncio.Task[None]] = field(default_factory=list)
+    seen: dict[int, psutil.Process | None] = field(default_factory=dict)
+
+    async def agent(
+        self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()
+    ) -> Agent:
+        """Start the agent of node `index`; its pod's name tells its lives apart."""
+        node = f"job-worker-{index}"
+        life = sum(agent.node == node for agent in self.agents)
+        termination = self.folder / f"{node}-{life}.log"
+        command = map(str, (*flags, TRAINED / script, *arguments))
+        environment = self.environment(node, index, termination)
+        return self._follow(Agent(node, await self.warm.agent([*command], environment), termination))
+
+    async def peer(self, script: str | Path, *arguments: object, flags: Iterable[str]) -> Agent:
+        """Start a node that knows only its command line: no pod, no master, no rank."""
+        node = f"peer-{len(self.agents)}"
+        kept = self.environment(node, 0, self.folder / node)
+        for name in (names.JOB, names.NODE, names.INDEX, names.MASTER, names.TOKEN_FILE, names.POD_NAME):
+            del kept[name]
+        command = map(str, (*flags, TRAINED / script, *arguments))
+        return self._follow(Agent(node, await self.warm.agent([*command], kept), self.folder / node))
+
+    async def torchrun(self, index: int, script: Path) -> Agent:
+        """Start plain torchrun as node `index`, with our rendezvous."""
+        rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
+        command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script)
+        node = f"job-worker-{index}"
+        environment = self.environment(node, index, self.folder / node)
+        process = await self.warm.run([*map(str, command)], environment, module=True)
+        return self._follow(Agent(node, process, self.folder / node))
+
+    def _follow(self, agent: Agent) -> Agent:
+        self.agents.append(agent)
+        self.readers.append(asyncio.create_task(self._read(agent)))
+        return agent
+
+    def environment(self, node: str, index: int, termination: Path) -> dict[str, str]:
+        """Return the environment of a pod."""
+        token = self.folder / "token"
+        if not token.exists():  # an agent may be reading it
+            token.write_text(TOKEN)
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
+        }
+        return {
+            **kept,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            names.JOB: "job",
+            names.NODE: node,
+            names.ROLE: "worker",
+            names.INDEX: str(index),
+            names.MASTER: self.master.address,
+            names.TOKEN_FILE: str(token),
+            names.POD_NAME: node,
+            names.TERMINATION_LOG: str(termination),
+            "COUNTED": str(self.counted),
+            names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", ""),
+        }
+
+    @property
+    def counted(self) -> Path:
+        """Where workers of `counted.py` record their steps."""
+        folder = self.folder / "counted"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def limit(self, **limits: Any) -> None:
+        """Change the master's limits, from now on."""
+        changed = self.master.job.spec.limits.but(**limits)
+        self.master.observe(lambda job, _: job.but(spec=job.spec.but(limits=changed)))
+
+    def let_end(self) -> None:
+        """Let a held training end with its epoch."""
+        (self.counted / "open").touch()
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs a held training had when it was let end."""
+        return int((self.counted / "last").read_text()) + 1
+
+    async def restart_master(self) -> None:
+        """End the master as a crash would, and start another one from its saved state."""
+        host, _, port = self.master.address.partition(":")
+        await self.master.__aexit__(None, None, None)
+        saved = restore(snapshot(self.master.job), self.master.job.spec, self.master.now())
+        self.master = await Master(saved, TOKEN, Nowhere(), host=host, port=int(port)).__aenter__()
+
+    async def until(self, question: Callable[[], Any]) -> Any:
+        """Return the first true result of `question`, which is called again after each printed line."""
+        try:
+            async with asyncio.timeout(PATIENCE), self.changed:
+                while not (answer := question()):
+                    await self.changed.wait()
+                return answer
+        except TimeoutError:
+            tail = "\n".join(f"{line.node}: {line.text}" for line in self.lines[-40:])
+            raise AssertionError(f"nothing more happened; the last lines were\n{tail}") from None
+
+    async def ends(self, agent: Agent) -> int:
+        """Return the exit code of an agent, once all that it and its workers printed has been read."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.shield(self.readers[self.agents.index(agent)])
+            return await agent.process.wait()
+
+    def steps(self, node: str = "") -> list[dict[str, Any]]:
+        """Return the counted steps in the order in which they were printed."""
+        return [line.record for line in self.lines if "step" in line.record and node in ("", line.node)]
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """Return all steps that workers counted, by process; no killed agent takes any along."""
+        files = sorted(self.counted.glob("*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def last(self, node: str = "") -> dict[str, Any]:
+        """Return the last counted step."""
+        steps = self.steps(node)
+        return steps[-1] if steps else {"step": 0, "world": 0, "round": 0}
+
+    def trains_with(self, world: int, after: int = 0) -> Callable[[], bool]:
+        """Ask whether each worker of a world of that size has counted a step after `after`."""
+
+        def question() -> bool:
+            ranks = {step["rank"] for step in self.steps() if step["world"] == world and step["step"] > after}
+            return len(ranks) == world
+
+        return question
+
+    def trains_in_a_round_after(self, round: int) -> Callable[[], bool]:
+        """Ask whether the last counted step belongs to a later round."""
+        return lambda: self.last()["round"] > round
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return the results that workers printed at the end."""
+        return [line.record for line in self.lines if "parameters" in line.record]
+
+    async def _read(self, agent: Agent) -> None:
+        async for raw in agent.process.stdout:
+            text = raw.decode(errors="replace").rstrip()
+            start = text.find("{")
+            record = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
+            if record and record["pid"] not in self.seen:
+                self.seen[record["pid"]] = found(record["pid"])
+            async with self.changed:
+                self.lines.append(Line(agent.node, text, record))
+                self.changed.notify_all()
+        await agent.process.wait()
+        async with self.changed:
+            self.changed.notify_all()
+
+
+@asynccontextmanager
+async def scenario(folder: Path, warm: Warm, *, nodes: tuple[int, int]) -> AsyncIterator[Scenario]:
+    """Run a job; afterwards nothing of it is left, and no process outlived its agent.
+
+    A node that is gone is noticed by its line. One that is merely not heard of is waited for: on a busy
+    machine that is no silence. A test that makes one silent, or lets a worker hang, sets its limit then.
+    """
+    spec = Spec(
+        job="job",
+        bounds=Range(least=nodes[0], most=nodes[1]),
+        limits=Limits(silence=AGES, hang=AGES, quiet=timedelta(0)),
+        replicas=nodes[0],
+        restart_count=3,
+    )
+    running = Scenario(await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__(), warm, folder)
+    try:
+        yield running
+    finally:
+        try:
+            await end(running)
+        finally:
+            await running.master.__aexit__(None, None, None)
+
+
+def found(pid: int) -> psutil.Process | None:
+    """Return a process; None if it has ended already."""
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs, and no other has its number now; one that has ended may wait for a careless PID 1."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def end(running: Scenario) -> None:
+    """Kill the remaining agents; AssertionError if a process outlived its agent."""
+    family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
+    for agent in running.agents:
+        if alive(agent):
+            agent.kill()
+    await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
+    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=PATIENCE / 6)
+    assert not orphans, f"processes outlived their agent: {orphans}"
+    outlived = [pid for pid, process in running.seen.items() if process and lives(process)]
+    assert not outlived, f"workers outlived their agent: {outlived}"
+
+
+def alive(agent: Agent) -> bool:
+    """Whether an agent still runs."""
+    return agent.process.returncode is None
+
+
+def counted(steps: Iterable[dict[str, Any]]) -> list[int]:
+    """Return the numbers of the steps that rank 0 counted, in order."""
+    return [step["step"] for step in steps if step["rank"] == 0]

@@ -1,0 +1,87 @@
+"""The processes of one training that are hit at random and started again: a master, and what it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from elasticjob.api.rpc import environment as names
+from lab.paths import ROOT
+
+MASTER: Final = "master"
+
+
+@dataclass
+class Processes(ABC):
+    """Processes by name, each with a log in the folder; the master's address is a port of loopback."""
+
+    folder: Path
+    port: int
+    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    blows: Counter[str] = field(default_factory=Counter)
+    coming_back: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @abstractmethod
+    def command(self, name: str) -> Sequence[str]:
+        """Return what Python runs as this process."""
+
+    def variables(self, name: str) -> Mapping[str, str]:
+        """Return variables beside those that each process has."""
+        return {}
+
+    async def start(self, name: str) -> None:
+        """Start a process, in a session of its own."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *self.command(name),
+                env=self._environment(name),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def come_back(self, name: str, after: float) -> None:
+        """Start a process again, some seconds after it has ended."""
+        self.later(self._again(name, self.running.pop(name), after))
+
+    def later(self, work: Coroutine[None, None, None]) -> None:
+        """Do what is awaited before the end."""
+        task = asyncio.create_task(work)
+        self.coming_back.add(task)
+        task.add_done_callback(self.coming_back.discard)
+
+    async def _again(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
+        await process.wait()
+        await asyncio.sleep(after)
+        await self.start(name)
+
+    def master(self, nodes: int) -> list[str]:
+        """Return the command of a master of up to so many nodes."""
+        files = ["--state", str(self.folder / "state.json"), "--token-file", str(self.folder / "token")]
+        job = ["--job", "chaos", "--nnodes", f"1:{nodes}", "--port", str(self.port)]
+        return ["-m", "elasticjob.cli", MASTER, *job, *files]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
+        }
+        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        if name == MASTER:
+            mine[names.TERMINATION_LOG] = str(self.folder / "verdict")
+        else:
+            mine |= {
+                names.NODE: name,
+                names.INDEX: name.rpartition("-")[2],
+                names.MASTER: f"127.0.0.1:{self.port}",
+                names.TOKEN_FILE: str(self.folder / "token"),
+                names.POD_NAME: name,
+            }
+        return {**kept, **mine, **self.variables(name)}

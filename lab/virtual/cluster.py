@@ -1,0 +1,493 @@
+"""A cluster with queues in virtual time: jobs, pods, Kueue, an operator, and all that may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from elasticjob.api.diengine import names as di
+from elasticjob.api.diengine import pods
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.workload import (
+    CLUSTER_QUEUE,
+    FLAVOR,
+    LOCAL_QUEUE,
+    WORKLOAD,
+    WORKLOAD_PRIORITY_CLASS,
+)
+from elasticjob.kube.objects.conditions import timestamp
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import NODE, POD
+from lab.chaos import quota
+from lab.chaos.quota import is_true
+from lab.clusters.plane import queues
+from lab.virtual import kueue as kueues
+from lab.virtual.kueue import Kueue
+from lab.virtual.loop import LoopClock
+from lab.virtual.operator import KUEUES, Operator, Watch
+from lab.virtual.server import Server
+
+TEAM: Final = "ml"
+SPOT: Final = "spot"
+SETTINGS: Final = (FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE)
+TOLERATION: Final = {"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}
+
+
+class Broken(AssertionError):
+    """A rule was broken; the message has the instant and what happened before."""
+
+
+@dataclass
+class World:
+    """Everything, and what must hold at each instant."""
+
+    chance: Random
+    server: Server = field(init=False)
+    kueue: Kueue = field(init=False)
+    operator: Operator | None = None
+    diary: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    excused: dict[str, str] = field(default_factory=dict)
+    """By what their pods name: the Workloads that somebody has deactivated, until they hold nothing."""
+    verbose: bool = False
+    _due: bool = False
+    _checks: bool = False
+    _settings: list[tuple[Kind[Any], Manifest]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.server = Server(LoopClock(), self.chance)
+        self.kueue = Kueue(self.server)
+        self.server.listen(self._heard)
+        for name in ("n1", "n2", "n3"):
+            self.server.put(NODE, node(name))
+        self.server.put(FLAVOR, queues.flavor())
+        self.server.put(FLAVOR, spot_flavor())
+        for name in ("a", "b"):
+            self.server.put(CLUSTER_QUEUE, self._queue(name))
+            self.server.put(LOCAL_QUEUE, queues.local_queue(name, TEAM, name))
+        self.server.put(WORKLOAD_PRIORITY_CLASS, queues.priority("high", 10))
+        self._checks = True
+
+    def _queue(self, name: str) -> Manifest:
+        """A ClusterQueue as administrators make them: flavors, limits, strategy, policies."""
+        chance = self.chance
+
+        def quota(flavor: str) -> Manifest:
+            found = {"name": "cpu", "nominalQuota": str(chance.randint(2, 5))}
+            found |= {"borrowingLimit": "1"} if chance.random() < 0.3 else {}
+            found |= {"lendingLimit": "1"} if chance.random() < 0.2 else {}
+            return {"name": flavor, "resources": [found]}
+
+        flavors = chance.choice((("default",),) * 3 + (("default", SPOT), (SPOT, "default")))
+        made = queues.cluster_queue(name, {"cpu": "0"}, cohort="c")
+        spec = made["spec"]
+        spec["resourceGroups"][0]["flavors"] = [quota(flavor) for flavor in flavors]
+        spec |= {"queueingStrategy": "StrictFIFO"} if chance.random() < 0.2 else {}
+        if chance.random() < 0.2:  # as Kueue has it where a queue says nothing
+            spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
+        return made
+
+    # what follows from each change
+
+    def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
+        if self.verbose:
+            self.note(_told(resource, old, new))
+        if resource == POD.resource:
+            self._pod_changed(old, new)
+        if resource == WORKLOAD.resource:
+            self._workload_changed(new)
+        if resource in (WORKLOAD.resource, LOCAL_QUEUE.resource, CLUSTER_QUEUE.resource):
+            self._wake_kueue()
+        if resource in (WORKLOAD.resource, POD.resource) and self._checks:
+            self.check()
+        if new is None:
+            self._later(0.05, 0.5, self.server.collect)
+
+    def checks(self) -> None:
+        """Check from now on."""
+        self._checks = True
+        self.check()
+
+    def check(self) -> None:
+        """The rules of each instant."""
+        found = quota.breaches(
+            self.server.every(POD),
+            self.server.every(WORKLOAD),
+            self.kueue.cells().values(),
+            self.excused,
+        )
+        for each in found:
+            if not any(each in before for before in self.broken):
+                self.broken.append(f"{self._now:.3f}: {each}")
+                self.note(f"BROKEN {each}")
+
+    @property
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def note(self, sentence: str) -> None:
+        self.diary.append(f"{self._now:9.3f} {sentence}")
+
+    def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
+        delay = self.chance.uniform(least, most)
+        asyncio.get_running_loop().call_later(delay, call, *given)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a change with which this holds."""
+        changed = asyncio.Event()
+        self.server.listen(lambda *_: changed.set())
+        while not holds():
+            changed.clear()
+            await changed.wait()
+
+    # Kueue
+
+    def _wake_kueue(self) -> None:
+        if not self._due and self.kueue.up:
+            self._due = True
+            self._later(0.005, 0.2, self._kueue_looks)
+
+    def _kueue_looks(self) -> None:
+        self._due = False
+        if self.kueue.up and not self.server.away:
+            if again := self.kueue.look():
+                self._later(again.total_seconds(), again.total_seconds() + 0.1, self._wake_kueue)
+        elif self.kueue.up:
+            self._later(0.5, 1, self._wake_kueue)
+
+    def kueue_stops(self) -> None:
+        self.kueue.up, self.server.webhook_away = False, True
+
+    def kueue_starts(self) -> None:
+        self.kueue.up, self.server.webhook_away = True, False
+        self._wake_kueue()
+
+    async def uninstall_kueue(self, told: bool = True, by_force: bool = False) -> None:
+        """With its definitions all of its objects go, once no finalizer of our Workloads keeps them.
+
+        `told`: whether a watch asks while they are away, and is told that the server has no such kind;
+        `by_force`: whether somebody takes our finalizers as well, so that they go without notice.
+        """
+        self.kueue.up, self.server.uninstalled, self._checks = False, True, False
+        self._settings = [(kind, each) for kind in SETTINGS for each in self.server.every(kind)]
+        for each in self.server.every(WORKLOAD) if by_force else self.foreign():
+            self.server.change(WORKLOAD, each, metadata={**each["metadata"], "finalizers": []})
+        for kind in (WORKLOAD, *SETTINGS):
+            for each in self.server.every(kind):
+                self.server.remove(kind, each)
+        await self.until(lambda: not self.server.every(WORKLOAD))
+        for watch in self._kueue_watches() if told else ():
+            watch.lose()
+
+    def install_kueue(self) -> None:
+        """Kueue comes back, with the queues that it had."""
+        self.server.uninstalled = False
+        for kind, each in self._settings:
+            self.server.put(kind, each)
+        for watch in self._kueue_watches():
+            watch.find()
+        self.kueue_starts()
+
+    def _kueue_watches(self) -> list[Watch]:
+        return [self.operator.watches[kind.resource] for kind in KUEUES] if self.operator else []
+
+    def _workload_changed(self, new: Manifest | None) -> None:
+        """Others give back what is taken from them, when their pods have left."""
+        if new is None:
+            return
+        name = new["metadata"]["name"]
+        if self.excused.get(quota.chain_of(new)) == name and not kueues.reserved(new):
+            del self.excused[quota.chain_of(new)]
+        if (
+            LABEL_JOB not in new["metadata"].get("labels", {})
+            and is_true(new, "Evicted")
+            and kueues.reserved(new)
+        ):
+            self._later(0.05, 3, self._foreign_leaves, name)
+
+    def _foreign_leaves(self, name: str) -> None:
+        found = self.server.found(WORKLOAD, name, TEAM)
+        if found is None or not is_true(found, "Evicted") or not kueues.reserved(found):
+            return
+        reason = kueues.condition(found, "Evicted")[1]
+        changes = {
+            "QuotaReserved": ("False", "Pending"),
+            "Admitted": ("False", "NoReservation"),
+            "Requeued": ("True" if reason == "Preempted" else "False", reason),
+        }
+        status = {name: value for name, value in found["status"].items() if name != "admission"}
+        status["conditions"] = kueues.changed(status["conditions"], changes, self.server.clock.now())
+        self.server.change(WORKLOAD, found, status=status)
+
+    # kubelets
+
+    def _pod_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        if new is None:
+            return
+        name, uid = new["metadata"]["name"], new["metadata"]["uid"]
+        waited = old is None or old["spec"].get("schedulingGates")
+        if waited and not new["spec"].get("schedulingGates"):
+            self._later(0.05, 2, self._starts, name, uid)
+        if old and "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
+            self._later(0.05, 4, self._leaves, name, uid)
+
+    def _pod(self, name: str, uid: str) -> Manifest | None:
+        found = self.server.found(POD, name, TEAM)
+        return found if found and found["metadata"]["uid"] == uid else None
+
+    def _starts(self, name: str, uid: str) -> None:
+        pod, machines = self._pod(name, uid), self.server.every(NODE)
+        if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
+            return
+        if not machines:
+            self._later(1, 2, self._starts, name, uid)
+            return
+        machine = self.chance.choice(machines)["metadata"]["name"]
+        state = {"name": "main", "ready": True, "state": {"running": {"startedAt": self._time()}}}
+        status = {
+            "phase": "Running",
+            "containerStatuses": [state],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self.server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
+
+    def _leaves(self, name: str, uid: str) -> None:
+        pod = self._pod(name, uid)
+        if pod is None:
+            return
+        there = self.server.found(NODE, pod["spec"].get("nodeName", ""))
+        if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
+            pod = self._ended(pod, 143)
+        if there is not None or not pod["spec"].get("nodeName"):
+            self.server.remove(POD, pod, grace=0)
+
+    def _ended(self, pod: Manifest, code: int) -> Manifest:
+        ended = {"exitCode": code, "reason": "Error", "finishedAt": self._time(), "startedAt": self._time()}
+        status = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
+        }
+        return self.server.change(POD, pod, status=status)
+
+    def _time(self) -> str:
+        return timestamp(self.server.clock.now())
+
+    # what happens
+
+    def start(self) -> None:
+        self.operator = Operator(self.server, self.chance)
+
+    async def kill(self) -> None:
+        operator, self.operator = self.operator, None
+        if operator:
+            await operator.kill()
+
+    def jobs(self) -> list[Manifest]:
+        return self.server.every(ELASTICJOB)
+
+    def foreign(self) -> list[Manifest]:
+        every = self.server.every(WORKLOAD)
+        return [each for each in every if LABEL_JOB not in each["metadata"].get("labels", {})]
+
+    def arrive(self, made: Manifest) -> None:
+        if self.server.found(ELASTICJOB, made["metadata"]["name"], TEAM) is None:
+            self.server.put(ELASTICJOB, made)
+
+    # a DIJob, and what di-server does
+
+    def play(self, name: str, queue: str) -> None:
+        """A DIJob comes."""
+        if self.server.found(DIJOB, name, TEAM) is None:
+            self.server.put(DIJOB, dijob(name, queue))
+
+    def add_players(self, name: str, count: int) -> None:
+        """Its coordinator, which runs, asks for collectors."""
+        found = self.server.found(DIJOB, name, TEAM)
+        mine = [p for p in self.server.every(POD) if p["metadata"]["name"] == di.coordinator(name)]
+        if found and [p["status"]["phase"] for p in mine] == ["Running"]:
+            made = DIJOB.decode(msgspec.json.encode(found))
+            for number in range(count):
+                one = f"{name}-collector-{self.server.version}-{number}"
+                template = found["spec"]["collector"]["template"]
+                self.server.put(POD, pods.pod(made, di.Role.COLLECTOR, one, pods.Server(), template))
+
+    def players(self) -> list[Manifest]:
+        """The collectors that are there."""
+        return [p for p in self.server.every(POD) if "-collector-" in p["metadata"]["name"]]
+
+    def change_job(self, name: str, **spec: Any) -> None:
+        if found := self.server.found(ELASTICJOB, name, TEAM):
+            self.server.change(ELASTICJOB, found, spec={**found["spec"], **spec})
+
+    def resize(self, name: str, replicas: int) -> None:
+        if found := self.server.found(ELASTICJOB, name, TEAM):
+            roles = found["spec"]["replicaSpecs"]
+            worker = {**roles["worker"], "replicas": replicas}
+            self.change_job(name, replicaSpecs={**roles, "worker": worker})
+
+    def bound(self, name: str) -> None:
+        """The user changes the minimum of a job, as far as its size allows."""
+        if found := self.server.found(ELASTICJOB, name, TEAM):
+            roles, unit = found["spec"]["replicaSpecs"], found["spec"].get("nodeUnit", 1)
+            least = unit * self.chance.randint(1, max(1, roles["worker"]["replicas"] // unit))
+            worker = {**roles["worker"], "minReplicas": least}
+            self.change_job(name, replicaSpecs={**roles, "worker": worker})
+
+    def plan(self, name: str, replicas: int, manual: bool) -> None:
+        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
+        sizes = {"worker": {"replicas": replicas}}
+        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
+        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
+    def plan_amounts(self, name: str, cpu: int, manual: bool) -> None:
+        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
+        sizes = {"worker": {"resource": {"cpu": str(cpu)}}}
+        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
+        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
+    def delete_job(self, name: str) -> None:
+        if found := self.server.found(ELASTICJOB, name, TEAM):
+            self.server.remove(ELASTICJOB, found)
+
+    def activate(self, name: str, active: bool) -> None:
+        """An administrator deactivates a Workload, or activates it again."""
+        found = self.server.found(WORKLOAD, name, TEAM)
+        if found is None:
+            return
+        if not active and kueues.reserved(found):
+            self.excused[quota.chain_of(found)] = name
+        self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
+
+    def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
+        """A plain Workload of someone else."""
+        if self.server.found(WORKLOAD, name, TEAM) is None:
+            made = queues.workload(name, TEAM, queue, cpu, {"cpu": "1"}, priority=priority)
+            if spot:
+                made["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [TOLERATION]
+            self.server.put(WORKLOAD, made)
+
+    def autoscale(self, name: str, replicas: int) -> None:
+        """An autoscaler writes the JobResource's scale subresource, or an older tool its sizes."""
+        found = self.server.found(JOBRESOURCE, name, TEAM)
+        if found and self.chance.random() < 0.7:
+            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicas": replicas})
+        elif found:
+            roles = found["spec"]["replicaResourceSpecs"]
+            worker = {**roles["worker"], "replicas": replicas}
+            sizes = {**roles, "worker": worker}
+            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicaResourceSpecs": sizes})
+
+    def go(self, name: str) -> None:
+        if found := self.server.found(WORKLOAD, name, TEAM):
+            self.server.remove(WORKLOAD, found)
+
+    def stop_queue(self, kind: Any, name: str, policy: str) -> None:
+        found = self.server.found(kind, name, TEAM if kind.namespaced else "")
+        assert found is not None
+        self.server.change(kind, found, spec={**found["spec"], "stopPolicy": policy})
+
+    def set_queue(self, made: Manifest) -> None:
+        """Give a ClusterQueue another spec."""
+        found = self.server.found(CLUSTER_QUEUE, made["metadata"]["name"])
+        assert found is not None
+        self.server.change(CLUSTER_QUEUE, found, spec=made["spec"])
+
+    def lose(self, machine: str) -> None:
+        if found := self.server.found(NODE, machine):
+            self.server.remove(NODE, found)
+            self._later(5, 40, self._collect_pods, machine)
+
+    def _collect_pods(self, machine: str) -> None:
+        """Pods of a machine that is gone, or that came back without them, are deleted by the cluster."""
+        for pod in self.server.every(POD):
+            if pod["spec"].get("nodeName") == machine:
+                self.server.remove(POD, pod, grace=0)
+
+    def find(self, machine: str) -> None:
+        if not self.server.found(NODE, machine):
+            self.server.put(NODE, node(machine))
+
+    def end_pod(self, name: str, code: int) -> None:
+        pod = self.server.found(POD, name, TEAM)
+        if pod and pod["status"]["phase"] == "Running":
+            self._ended(pod, code)
+
+    def delete_pod(self, name: str) -> None:
+        if pod := self.server.found(POD, name, TEAM):
+            self.server.remove(POD, pod)
+
+
+def spot_flavor() -> Manifest:
+    """Machines that only pods that tolerate it get."""
+    made = queues.flavor(SPOT, {"pool": SPOT})
+    made["spec"]["nodeTaints"] = [{"key": SPOT, "value": "true", "effect": "NoSchedule"}]
+    return made
+
+
+def node(name: str) -> Manifest:
+    conditions = [{"type": "Ready", "status": "True"}]
+    return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"cpu": "64"}}}
+
+
+def job(
+    name: str,
+    queue: str,
+    replicas: int,
+    least: int,
+    most: int | None,
+    *,
+    unit: int = 1,
+    master: bool = False,
+    priority: str = "",
+    spot: bool = False,
+) -> Manifest:
+    container = {"name": "main", "image": "trainer", "resources": {"requests": {"cpu": "1"}}}
+    worker: Manifest = {
+        "replicas": replicas,
+        "minReplicas": least,
+        "template": {"spec": {"containers": [container], **({"tolerations": [TOLERATION]} if spot else {})}},
+    }
+    worker |= {} if most is None else {"maxReplicas": most}
+    labels = {"kueue.x-k8s.io/queue-name": queue}
+    labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
+    spec: Manifest = {"optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
+    spec |= {} if unit == 1 else {"nodeUnit": unit}
+    spec |= {} if master else {"distributionStrategy": "Local"}
+    return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
+
+
+def dijob(name: str, queue: str) -> Manifest:
+    """A coordinator; what it asks di-server for comes later."""
+    container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    role = {"template": {"spec": {"containers": [container]}}}
+    about = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
+    return {"metadata": about, "spec": spec}
+
+
+def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:
+    found = new or old or {}
+    about = found["metadata"]
+    verb = "deleted" if new is None else "created" if old is None else "changed"
+    kind = resource.partition(".")[0]
+    more = ""
+    if kind == "pods":
+        of = about.get("annotations", {}).get(quota.WORKLOAD_OF, "")
+        more = f"{found['status']['phase']} in {of}"
+    elif kind == "workloads":
+        active = "" if found["spec"].get("active", True) else "inactive "
+        more = f"{active}{quota.told(found)} {about.get('annotations', '')}"
+    elif kind == "jobresources":
+        sizes = {r: s.get("replicas") for r, s in found["spec"]["replicaResourceSpecs"].items()}
+        more = f"suspend={found['spec'].get('suspend')} {sizes}"
+    leaves = " (leaves)" if "deletionTimestamp" in about else ""
+    return f"{verb} {kind} {about['name']}{leaves} {more}"

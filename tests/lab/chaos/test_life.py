@@ -1,0 +1,256 @@
+"""The soak of ordinary life: what it draws, how its storage fails, what it calls wrong, and two lives."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.checkpoint.part import Head
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from lab.chaos.life import faults, trainings, troubles
+from lab.chaos.life.cases import Begun, Case, Place, Stop, drawn, suits
+from lab.chaos.life.oracle import Lived, Outcome, Stored, distance, judged, lineage
+from lab.chaos.life.play import Player, stored
+from lab.chaos.life.report import Tried, counted, repeat
+from lab.jobs.training.warm import Warm, warm_process
+
+SIZE, STEPS = 4, 4  # records of an epoch, each of two steps; two epochs
+
+WELL = Lived(
+    number=1,
+    steps=STEPS,
+    records=SIZE,
+    before=Stored(),
+    after=Stored(STEPS, any=True),
+    succeeded=True,
+    stopped="",
+    still=False,
+    said=(),
+    left=(),
+    asks="",
+    storage_failed=False,
+)
+STATE = {"model": [0.5, 1.0]}
+
+
+def lines(first: int = 1, last: int = STEPS, life: int = 1, round: int = 1) -> list[dict[str, Any]]:
+    """The lines of a life that does some steps of two records each."""
+    said: list[dict[str, Any]] = [{"begins": first - 1}]
+    for step in range(first, last + 1):
+        place = {"step": step, "epoch": (step - 1) // 2, "round": round}
+        at = (step - 1) % 2 * 2
+        said += [{**place, "records": [at]}, {**place, "records": [at + 1]}, {"done": step, "round": round}]
+    said += [{"end": STATE}] if last == STEPS else []
+    return [{**line, "life": life, "at": 100.0 * life + index} for index, line in enumerate(said)]
+
+
+def test_a_case_is_drawn_from_its_seed_and_number_alone() -> None:
+    assert drawn(3, 17) == drawn(3, 17)
+    assert str(drawn(3, 17)) != str(drawn(4, 17))
+    every = [drawn(3, number) for number in range(240)]
+    for block in range(0, 240, 12):
+        assert len({case.training.name for case in every[block : block + 12]}) == 12
+    assert {name for case in every for name in case.troubles} == troubles.NAMED.keys()
+    for case in every:
+        assert len(case.lives) <= case.training.most
+        assert [life.stop is None for life in case.lives] == [False] * (len(case.lives) - 1) + [True]
+        assert not case.lives[0].before
+        for life in case.lives:
+            assert all(suits(each, case.training) for each in (*life.before, *life.during))
+            assert life.stop is None or 0 < life.stop.step < case.training.arguments.steps
+
+
+GHOST = [*lines(), {**lines()[1], "records": [1]}]  # of a worker without records of its own
+TWICE = [*lines(), {**lines()[1], "records": [3]}]
+ANEW = [{**line, "at": line["at"] + 50} for line in lines(1, 2, round=2)]
+AGAIN = [*lines(), *({**line, "pid": 2} for line in lines() if "done" in line), *ANEW]
+STOPPED = replace(WELL, succeeded=False, stopped="SIGTERM", after=Stored(2, any=True))
+SECOND = replace(WELL, number=2, before=STOPPED.after)
+REFUSED = replace(
+    WELL, succeeded=False, after=Stored(), asks="place|storage", said=("the place is away: mount it",)
+)
+BOTH = [*lines(1, 2), *lines(3, life=2)]
+
+
+@pytest.mark.parametrize(
+    ("lives", "said", "outcome", "why"),
+    [
+        ([WELL], lines(), Outcome.EQUAL, ""),
+        ([STOPPED, SECOND], BOTH, Outcome.EQUAL, ""),
+        ([STOPPED, SECOND], [*lines(1, 3), *lines(3, life=2)], Outcome.EQUAL, ""),  # step 3 was made again
+        ([REFUSED], [], Outcome.REFUSED, "the place is away: mount it"),
+        ([replace(REFUSED, said=("TimeoutError",))], [], Outcome.WRONG, "without a sentence"),
+        ([replace(REFUSED, asks="")], [], Outcome.WRONG, "although nothing asked for it"),
+        ([replace(REFUSED, before=Stored(2, any=True))], [], Outcome.WRONG, "step 2 cannot be read any more"),
+        ([WELL], GHOST, Outcome.EQUAL, ""),
+        ([WELL], TWICE, Outcome.WRONG, "epoch 0: 1 records came twice, 0 never"),
+        (
+            [WELL],
+            [x for x in lines() if x.get("records") != [1]],
+            Outcome.WRONG,
+            "0 records came twice, 1 never",
+        ),
+        ([WELL], [x for x in lines() if x.get("done") != 3], Outcome.WRONG, "steps [3] were never done"),
+        ([WELL], AGAIN, Outcome.WRONG, "began at step 0 after the last step was done"),
+        (
+            [WELL],
+            [*lines(), *ANEW, *lines(3, round=3)],
+            Outcome.EQUAL,
+            "",
+        ),  # a lone worker was lost at the end
+        ([replace(WELL, after=Stored(2, any=True))], lines(), Outcome.WRONG, "step 2 of 4 is the newest"),
+        ([replace(WELL, before=Stored(2, any=True))], lines(), Outcome.WRONG, "although step 2 was stored"),
+        ([replace(WELL, before=Stored(0, any=True))], lines(), Outcome.WRONG, "all checkpoints are damaged"),
+        ([replace(WELL, left=("block slot-0",))], lines(), Outcome.WRONG, "left behind: block slot-0"),
+        ([replace(WELL, still=True)], lines(), Outcome.WRONG, "stood still"),
+        ([WELL], lines()[:-1], Outcome.WRONG, "no worker wrote its result"),
+        (
+            [replace(STOPPED, after=Stored()), replace(SECOND, before=Stored())],
+            [*lines(1, 3), *lines(1, life=2)],
+            Outcome.WRONG,
+            "stopped by SIGTERM after step 3, and step 0 is stored",
+        ),
+    ],
+)
+def test_the_oracle_names_what_was_lost_doubled_or_left(
+    lives: list[Lived], said: list[dict[str, Any]], outcome: Outcome, why: str
+) -> None:
+    found, sentences = judged(lives, said, STATE)
+    assert found == outcome, sentences
+    assert why in "; ".join(sentences)
+
+
+def test_states_are_compared_bit_by_bit_unless_sums_may_have_another_order() -> None:
+    told = lines()
+    far = {"model": [0.5, 1.0 + 2**-52]}
+    assert judged([WELL], told, far)[0] == Outcome.WRONG
+    assert judged([WELL], told, far, near=1e-9)[0] == Outcome.EQUAL
+    assert judged([WELL], told, None)[0] == Outcome.EQUAL  # after other arguments
+    assert distance([1, "a"], [1, "b"]) == distance([1], [1, 2]) == float("inf")
+    assert distance([float("nan")], [float("nan")]) == 0
+
+
+def test_steps_after_the_one_at_which_a_later_life_begins_do_not_count() -> None:
+    first, second = lines(1, 4), lines(2, 3, life=2)
+    assert lineage([*first, *second]) == {1: (1, 1), 2: (2, 1), 3: (2, 1)}
+
+
+def test_of_two_leases_of_a_shard_the_larger_counts() -> None:
+    told = [{"epoch": 0, "shard": 0, "lease": 1, "record": record, "life": 1} for record in (0, 1)]
+    told += [{"epoch": 0, "shard": 0, "lease": 2, "record": record, "life": 1} for record in range(SIZE)]
+    assert judged([WELL], told, {}, shards=True) == (Outcome.EQUAL, [])
+    assert judged([WELL], told[:-1], {}, shards=True)[1] == ["epoch 0: 0 records came twice, 1 never"]
+    begun = [{"begins": 0, "life": 1, "at": 0.0}] * (WELL.nodes + 1)  # one was lost with what it had read
+    assert judged([WELL], [*begun, *told[:-1]], {}, shards=True, ahead=1)[0] == Outcome.EQUAL
+    assert judged([WELL], [*begun, *told[:-2]], {}, shards=True, ahead=1)[0] == Outcome.WRONG
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place whose files go through the faulty functions, on a node called here."""
+    monkeypatch.setenv(faults.FOLDER, str(tmp_path))
+    monkeypatch.setenv(names.NODE, "here")
+    monkeypatch.setattr(faults, "LATE", 0.0)
+    (tmp_path / "saved").mkdir()
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reads", "writes"),
+    [
+        ("timeout", errno.ETIMEDOUT, errno.ETIMEDOUT),
+        ("missing", errno.ENOENT, errno.ENOENT),
+        ("readonly", 0, errno.EROFS),
+        ("full", 0, errno.ENOSPC),
+        ("slow", 0, 0),
+    ],
+)
+def test_storage_fails_as_it_is_told_to_and_only_there(
+    storage: Path, kind: str, reads: int, writes: int
+) -> None:
+    (storage / "old").write_bytes(b"old")
+
+    def tried(*call: Any) -> int:
+        try:
+            with faults.opened(*call) as file:
+                if call[1] == "wb":
+                    file.write(b"x" * 2 * faults.ROOM)
+        except OSError as error:
+            return error.errno or -1
+        return 0
+
+    for node, counts in (("", True), ("here", True), ("there", False)):
+        (storage.parent / "storage").write_text(json.dumps({"kind": kind, "node": node}))
+        assert tried(storage / "old", "rb") == reads * counts
+        assert tried(storage / "new", "wb") == writes * counts
+        assert tried(storage.parent / "elsewhere", "wb") == 0
+        listed = faults.guarded("listdir", writes=False)
+        if reads and counts:
+            with pytest.raises(OSError, match=os.strerror(reads)):
+                listed(storage)
+        else:
+            assert "old" in listed(storage)
+    assert (storage.parent / "saving").exists()
+
+
+def test_a_clock_jumps_on_the_node_that_is_named(storage: Path) -> None:
+    (storage.parent / "clock").write_text(json.dumps({"here": -86400}))
+    assert -86401 < faults.clock() - time.time() < -86399
+    (storage.parent / "clock").write_text(json.dumps({"there": -86400}))
+    assert abs(faults.clock() - time.time()) < 1
+
+
+def test_an_object_is_there_when_it_is_closed_and_whole(storage: Path) -> None:
+    bucket = faults.Bucket()
+    with bucket.open(f"life://{storage}/a", "wb") as file:
+        file.write(b"whole")
+        assert not bucket.exists(f"life://{storage}/a")
+    assert bucket.cat_file(f"life://{storage}/a") == b"whole"
+    (storage.parent / "storage").write_text(json.dumps({"kind": "full"}))
+    with pytest.raises(OSError, match="No space"), bucket.open(f"life://{storage}/b", "wb") as file:
+        file.write(b"x" * 2 * faults.ROOM)
+    assert os.listdir(storage) == ["a"]
+
+
+def test_a_damaged_checkpoint_is_one_that_the_library_refuses(tmp_path: Path) -> None:
+    place = Storage(str(tmp_path))
+    for step in (10, 20):
+        part = place.write(Head(step=step, round=1, part=0, parts=1), memoryview(bytes(range(256))))
+        place.commit(Manifest(step, 1, (part,)), keep=2)
+    assert stored(tmp_path) == Stored(20, any=True)
+    troubles.damage_newest(tmp_path, Random(1))
+    assert stored(tmp_path) == Stored(10, any=True)
+    troubles.damage_all(tmp_path, Random(1))
+    assert stored(tmp_path).lost
+
+
+def test_a_wrong_case_says_how_it_is_repeated_and_counts_for_each_trouble() -> None:
+    case = drawn(3, 17)
+    tried = [Tried(case, Outcome.WRONG, ("because",), 1.0), Tried(case, Outcome.EQUAL, (), 1.0)]
+    assert "because" in tried[0].line(3)
+    assert repeat(3, case) in tried[0].line(3)
+    assert repeat(3, case) not in tried[1].line(3)
+    assert counted(tried, "trouble").keys() == set(case.troubles)
+    assert counted(tried, "training")[case.training.name][Outcome.WRONG] == 1
+
+
+@pytest.mark.story
+async def test_two_lives_of_a_training_with_slow_storage_end_as_one(tmp_path: Path) -> None:
+    training = trainings.NAMED["weights"]
+    slow = troubles.NAMED["storage-slow"]
+    stop = Stop(30, signal.SIGTERM)
+    first = Begun(training.arguments, (), (slow,), stop)
+    case = Case(0, training, (first, replace(first, stop=None)), Place.OBJECTS)
+    with warm_process("lab.chaos.life.installed") as line:
+        tried = await Player(Warm(line), 3, tmp_path).play(case)
+    assert tried.outcome == Outcome.EQUAL, tried.why
