@@ -50,6 +50,7 @@ EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras",
 DOCS = ROOT / "docs" / "crd-generation.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 CLI = ROOT / "docs" / "cli.md"
 HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
@@ -62,6 +63,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         DOCS: lambda: crd_docs(DOCS),
         CONCEPTS: lambda: concepts(CONCEPTS),
         ARCHITECTURE: lambda: architecture(ARCHITECTURE),
+        CONTRIBUTING: lambda: architecture(CONTRIBUTING),
         METRICS: metrics_docs,
         ALERTS: alert_docs,
         CLI: lambda: cli_docs(CLI),
