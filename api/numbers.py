@@ -32,6 +32,6 @@ Wait = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 """How long a request may wait for its response, in seconds."""
 
 
-def measured(value: object) -> float:
+def decode_metric(value: object) -> float:
     """Decode a number of another process that came in no message: of metrics. Raises ValueError."""
     return msgspec.convert(value, Measured)

@@ -28,7 +28,7 @@ from elasticjob.brain.server import Routes, Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
 from elasticjob.brain.sharing import Measures, Sharing
-from elasticjob.brain.store import Store, opened
+from elasticjob.brain.store import Store, open_store
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
@@ -61,21 +61,21 @@ async def run(settings: Settings, page: Page) -> None:
 
     Raises LeadershipLost when another replica may plan: the process must end at once.
     """
-    async with opened(settings.database) as store, aiohttp.ClientSession() as session:
+    async with open_store(settings.database) as store, aiohttp.ClientSession() as session:
         if not settings.cluster:
-            async with served(settings, store, CollectorRegistry(), page(settings, store, None, session)):
-                await _stopped()
+            async with serving(settings, store, CollectorRegistry(), page(settings, store, None, session)):
+                await _wait_for_signal()
             return
         found = await config.load(settings.kubeconfig, settings.context)
         async with Client(found, user_agent=NAME) as client:
             operator = compose(client, settings, store, session)
             routes = page(settings, store, operator, session)
-            async with served(settings, store, operator.metrics.registry, routes):
+            async with serving(settings, store, operator.metrics.registry, routes):
                 await operator.run()
 
 
 @asynccontextmanager
-async def served(
+async def serving(
     settings: Settings, store: Store, registry: CollectorRegistry, pages: Routes | None = None
 ) -> AsyncIterator[Server]:
     """Serve masters and readers."""
@@ -170,7 +170,7 @@ def _its_job(plan: ScalePlan) -> list[Key]:
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
-async def _stopped() -> None:
+async def _wait_for_signal() -> None:
     """Return at SIGTERM or SIGINT."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

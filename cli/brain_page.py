@@ -21,8 +21,8 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.objects.views import NODE, POD
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.page.masters import Masters, Way
-from elasticjob.page.pages import Pages, Shown
-from elasticjob.page.remembered import Remembered
+from elasticjob.page.pages import Pages, Views
+from elasticjob.page.remembered import FromMemory
 from elasticjob.page.seen import Past
 from elasticjob.page.series import Point
 from elasticjob.page.watch import Caches, Watch
@@ -47,9 +47,9 @@ def page(
 
     Logs of pods are for readers with a token, unless Brain listens on this machine alone.
     """
-    shown: Shown
+    shown: Views
     if operator is None:
-        shown = Remembered(StoredJobs(store, SystemClock()), SystemClock())
+        shown = FromMemory(StoredJobs(store, SystemClock()), SystemClock())
     else:
         shown = watch_of(operator, settings, store, session)
     logs = settings.reading_token_file is not None or settings.host in LOOPBACK

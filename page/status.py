@@ -44,7 +44,7 @@ class Done(Message, frozen=True, kw_only=True):
     loss: Finite | None = None
 
 
-class Found(Message, frozen=True, kw_only=True):
+class Finding(Message, frozen=True, kw_only=True):
     """A verdict about workers or nodes."""
 
     at: Time
@@ -95,7 +95,7 @@ class Status(Message, frozen=True, kw_only=True, rename="camel"):
         default_factory=dict
     )
     restarts: Count = 0
-    findings: Annotated[tuple[Found, ...], msgspec.Meta(max_length=256)] = ()
+    findings: Annotated[tuple[Finding, ...], msgspec.Meta(max_length=256)] = ()
     slow: tuple[Text, ...] = ()
     check: Text | None = None
     rounds: Annotated[tuple[Round, ...], msgspec.Meta(max_length=4096)] = ()

@@ -15,7 +15,7 @@ from elasticjob.kube.webhook.review import Reader, Review
 T = TypeVar("T")
 
 
-def guarded(
+def guard(
     validate: Callable[[Review[T]], Sequence[Problem]],
 ) -> Callable[[Review[T], Reader], Awaitable[Sequence[Problem]]]:
     """Return `validate`, which also refuses templates that name what was made for another job."""

@@ -59,7 +59,7 @@ _BUILDING: Final = threading.Lock()
 _DECODERS: Final[dict[object, Callable[[bytes | str], Any]]] = {}
 
 
-def typed(text: bytes | str, type_: type[T]) -> T:
+def decode_as(text: bytes | str, type_: type[T]) -> T:
     """Return JSON as a type. Raises msgspec.DecodeError or ValidationError, and what msgspec else raises.
 
     Threads may call it. msgspec looks at the fields of a type at its first use, and two threads that do so

@@ -109,6 +109,6 @@ class Role(Range, frozen=True, kw_only=True):
         return self.auto and self.count is None
 
     @property
-    def given(self) -> Resources:
+    def template_resources(self) -> Resources:
         """The resources that the user's template sets."""
         return Resources.parse(self.resource)

@@ -64,7 +64,7 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
     from elasticjob.client.errors import about
     from elasticjob.controllers.logs import configure
     from elasticjob.kube.clock import SystemClock
-    from elasticjob.page.local import served
+    from elasticjob.page.local import serving
     from elasticjob.page.masters import Masters, Way
     from elasticjob.page.pages import Pages
     from elasticjob.page.watch import scope_of, watching
@@ -75,10 +75,10 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
             chosen = namespace or await scope_of(client.kube)
         where = f"namespace {chosen}" if chosen else "all namespaces"
         server = client.kube.config.server
-        masters, refused = Masters(client.kube, session, Way(way)), Refused(server)
+        masters, refused = Masters(client.kube, session, Way(way)), Refusals(server)
         async with (
             watching(client.kube, masters, SystemClock(), chosen, heed=refused) as watch,
-            served(Pages(watch), port) as url,
+            serving(Pages(watch), port) as url,
         ):
             say(f"{server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
             if browser:
@@ -87,7 +87,7 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
                 await refused.wait()
 
 
-class Refused:
+class Refusals:
     """Waits for a refusal: nobody may look at the page, which says what is away, for hours."""
 
     def __init__(self, server: str) -> None:

@@ -69,7 +69,7 @@ RELEASED = 64
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
     given, roles, bounds = job.spec.roles, job.spec.training_roles, job.spec.world
-    wanted = sum(given[role].wanted for role in roles)
+    wanted = sum(given[role].initial for role in roles)
     restarts = max((given[role].restart_count for role in roles), default=0)
     forgive = job.spec.run_policy.forgive_restarts_after_seconds
     return Spec(

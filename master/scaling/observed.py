@@ -18,7 +18,7 @@ def placed_of(
 ) -> Placed:
     """Return what should run now, and what plans tell; the master's own have names that `plan.key` makes."""
     plans = tuple(plans)
-    unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.finished))
+    unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.is_terminal))
     names = tuple(sorted(plan.metadata.name for plan in unfinished))
     prefix = key(job, mark, 1).removesuffix("1")
     own = [plan for plan in plans if plan.metadata.name.startswith(prefix)]

@@ -25,7 +25,7 @@ from elasticjob.api.v1alpha1.checks.common import (
     LONGEST_NAME,
     is_controller,
     is_label,
-    parsed,
+    parse_amounts,
     resource_name_problems,
     resource_problems,
 )
@@ -316,7 +316,7 @@ def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
 def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
     """The job at its minimum size must fit resourceLimits; otherwise it could never run."""
     yield from resource_problems("spec.resourceLimits", job.spec.resource_limits)
-    limits, needs = parsed(job.spec.resource_limits), least_needs(job)
+    limits, needs = parse_amounts(job.spec.resource_limits), least_needs(job)
     if limits is None or needs is None:
         return
     total = sum(needs.values(), Resources({}))

@@ -12,7 +12,7 @@ from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.checks.common import (
     is_label,
     label_problems,
-    parsed,
+    parse_amounts,
     resource_name_problems,
     resource_problems,
 )
@@ -57,7 +57,7 @@ def container_problems(path: str, container: Manifest, image_is_known: bool) -> 
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     yield from resource_problems(f"{path}.resources.requests", requests)
     yield from resource_problems(f"{path}.resources.limits", limits)
-    wanted, most = parsed(requests), parsed(limits)
+    wanted, most = parse_amounts(requests), parse_amounts(limits)
     for excess in wanted.over(most) if wanted is not None and most is not None else ():
         yield Problem(
             f"{path}.resources.requests[{excess.name}]",

@@ -49,7 +49,7 @@ def _config(job: ElasticJob, role: str, index: int) -> Mapping[str, object]:
     own = {role: index + 1}
     cluster = {
         each: [
-            _address(job, each, place) for place in range(max(job.spec.roles[each].wanted, own.get(each, 0)))
+            _address(job, each, place) for place in range(max(job.spec.roles[each].initial, own.get(each, 0)))
         ]
         for each in TASKS
         if each in job.spec.roles and each != EVALUATOR

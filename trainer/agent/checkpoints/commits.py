@@ -28,7 +28,7 @@ import msgspec
 from msgspec import structs
 
 from elasticjob.api.rpc.address import host_port
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
@@ -288,7 +288,7 @@ class Keeper:
             async with self._session.post(f"{url_of(first)}{WRITTEN}", data=body) as answer:
                 if not answer.ok:
                     raise OSError(f"{first.node}: {(await answer.text())[:1000]}")
-                return None if answer.status == 204 else typed(await answer.read(), bool)
+                return None if answer.status == 204 else decode_as(await answer.read(), bool)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Gone(
                 f"{first.node}, which commits it, cannot be reached: {str(error) or 'timeout'}"

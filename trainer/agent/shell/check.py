@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from elasticjob.api.rpc.check import Check, Next, Part, Peer
-from elasticjob.api.rpc.message import Message, typed
+from elasticjob.api.rpc.message import Message, decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Terms
 from elasticjob.trainer.agent.processes import tether
@@ -146,7 +146,7 @@ async def read(reader: asyncio.StreamReader) -> Result:
     line = await reader.readline()
     if not line:
         raise EOFError("it ended")
-    return typed(line, Result)
+    return decode_as(line, Result)
 
 
 def worst(results: Sequence[Result]) -> Result:
