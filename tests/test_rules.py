@@ -24,8 +24,14 @@ from hypothesis import given, settings
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.rpc.nodes import Hang, Order, Progress, WorkerPlace
 from elasticjob.cli.doctor.finding import Finding
+from elasticjob.cli.doctor.seen import Cluster, OneJob
 from elasticjob.controllers.dijob.decide import Terms
+from elasticjob.controllers.dijob.seen import Seen as DijobSeen
+from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
+from elasticjob.controllers.jobresource.decide import Seen as NodesSeen
+from elasticjob.controllers.jobresource.request import Seen as RequestSeen
 from elasticjob.controllers.kueue import decide as queues
+from elasticjob.controllers.kueue.decide import Seen as QueueSeen
 from elasticjob.controllers.passes.plan import (
     Apply,
     Create,
@@ -36,6 +42,7 @@ from elasticjob.controllers.passes.plan import (
     Plan,
     Resize,
 )
+from elasticjob.controllers.scaleplan.decide import Seen as PlanSeen
 from elasticjob.master.health import ends
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.invariants import invariants
@@ -44,6 +51,8 @@ from elasticjob.trainer.agent.actions import Step
 from elasticjob.trainer.agent.decide import decide
 from elasticjob.trainer.agent.group import AskedToLeave, Ended, Group, Ordered, Said, WarmReady, observe
 from elasticjob.trainer.link.channel import Advance, Behind, Boundary, Broken, Hello, Ready
+from lab.build.jobs import NOW
+from lab.virtual.master import START, Played, failure, finish, join, leave, plain, pod, report, watch
 from tests.cli.doctor import test_doctor
 from tests.controllers.dijob import test_dijob
 from tests.controllers.elasticjob import test_decide as of_jobs
@@ -51,8 +60,6 @@ from tests.controllers.jobresource import test_decide as of_nodes
 from tests.controllers.jobresource import test_request
 from tests.controllers.kueue import test_decide as of_queues
 from tests.controllers.scaleplan import test_decide as of_plans
-from tests.kit.controllers.build import NOW
-from tests.kit.master.turns import START, Played, failure, finish, join, leave, plain, pod, report, watch
 from tests.master.health.test_ends import RULE as IGNORE
 from tests.master.health.test_ends import end
 from tests.trainer.agent.test_decide import formed, orders, restarting, training
@@ -139,7 +146,7 @@ def groups(chance: Random) -> Iterator[Group]:
             kill=True,
         )
         ordered = orders(version, chance.choice(list(Order)), round_, "b").orders
-        events = [
+        events: list[Any] = [
             Said(slot, Hello()),
             Said(slot, Ready(port=5000)),
             Said(
@@ -164,14 +171,14 @@ def groups(chance: Random) -> Iterator[Group]:
 
 
 TABLES: dict[str, Situations] = {
-    "elasticjob.cli.doctor.cluster": rows(test_doctor, test_doctor.Cluster),
-    "elasticjob.cli.doctor.job": rows(test_doctor, test_doctor.OneJob),
-    "elasticjob.controllers.dijob.decide": rows(test_dijob, test_dijob.Seen),
-    "elasticjob.controllers.elasticjob.decide": rows(of_jobs, of_jobs.Seen),
-    "elasticjob.controllers.jobresource.decide": rows(of_nodes, of_nodes.Seen),
-    "elasticjob.controllers.jobresource.request": rows(test_request, test_request.Seen),
-    "elasticjob.controllers.kueue.decide": rows(of_queues, of_queues.Seen),
-    "elasticjob.controllers.scaleplan.decide": rows(of_plans, of_plans.Seen),
+    "elasticjob.cli.doctor.cluster": rows(test_doctor, Cluster),
+    "elasticjob.cli.doctor.job": rows(test_doctor, OneJob),
+    "elasticjob.controllers.dijob.decide": rows(test_dijob, DijobSeen),
+    "elasticjob.controllers.elasticjob.decide": rows(of_jobs, JobSeen),
+    "elasticjob.controllers.jobresource.decide": rows(of_nodes, NodesSeen),
+    "elasticjob.controllers.jobresource.request": rows(test_request, RequestSeen),
+    "elasticjob.controllers.kueue.decide": rows(of_queues, QueueSeen),
+    "elasticjob.controllers.scaleplan.decide": rows(of_plans, PlanSeen),
     "elasticjob.master.handlers.dispatch": jobs,
     "elasticjob.master.health.ends": lambda chance: (
         replace(ends.history(job), nodes=chance.randrange(3)) for job in jobs(chance)

@@ -19,10 +19,10 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Phase
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.brain.page.seen import Cluster, Fleet, Master, One, Past, Standing
-from elasticjob.brain.page.series import Point, json_value
-from elasticjob.brain.page.status import NodeStatus, Round, Status
 from elasticjob.kube.objects.views import Event, Node, Pod
+from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
+from elasticjob.page.series import Point, json_value
+from elasticjob.page.status import NodeStatus, Round, Status
 
 View = dict[str, Any]
 

@@ -7,11 +7,11 @@ import asyncio
 import aiohttp
 import pytest
 
-from elasticjob.brain.page.masters import Masters, Way
-from elasticjob.brain.page.status import LARGEST
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.views import POD, Pod
+from elasticjob.page.masters import Masters, Way
+from elasticjob.page.status import LARGEST
 from lab.build.objects import status as refused
 from tests.kit.kube.stub import Answer, Stub, answer, stream
 

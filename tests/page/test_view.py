@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from elasticjob.brain.page.seen import Cluster, Fleet, Master, One, Past, Standing
-from elasticjob.brain.page.series import Point
-from elasticjob.brain.page.status import Status, status_of
-from elasticjob.brain.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, NODE, POD, Event, Node, Pod
+from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
+from elasticjob.page.series import Point
+from elasticjob.page.status import Status, status_of
+from elasticjob.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
 from lab.build.jobs import LONG_AGO, NOW, at, job, plan, role
 
 HERE: Final = Cluster(server="https://here", ready=True)

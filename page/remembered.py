@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import msgspec
 
-from elasticjob.brain.page.seen import Cluster, Fleet, One, Standing
-from elasticjob.brain.page.view import fleet, one
-from elasticjob.brain.page.watch import Memory, NoSuchPod
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import Unreachable
+from elasticjob.page.seen import Cluster, Fleet, One, Standing
+from elasticjob.page.view import fleet, one
+from elasticjob.page.watch import Memory, NoSuchPod
 
 NOWHERE = Cluster(server="no cluster: jobs that masters have told of", brain=Standing())
 

@@ -16,11 +16,11 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import make_mocked_request
 
-from elasticjob.brain.page.files import FOLDER, files
-from elasticjob.brain.page.local import LARGEST, Gate, serving
-from elasticjob.brain.page.pages import Pages
-from elasticjob.brain.page.watch import NoSuchPod
 from elasticjob.kube.errors import Unreachable
+from elasticjob.page.files import FOLDER, files
+from elasticjob.page.local import LARGEST, Gate, serving
+from elasticjob.page.pages import Pages
+from elasticjob.page.watch import NoSuchPod
 
 HOSTILE: Final = "</script><img src=x onerror=alert(1)>"
 

@@ -12,12 +12,12 @@ import aiohttp
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.brain.page.status import LARGEST, Status, status_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.errors import ApiError, Forbidden, Unreachable
 from elasticjob.kube.http.bodies import read_bounded
 from elasticjob.kube.objects.views import POD, Pod
+from elasticjob.page.status import LARGEST, Status, status_of
 
 SECONDS: Final = 5.0
 """The longest time of a request."""

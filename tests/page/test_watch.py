@@ -16,8 +16,6 @@ import aiohttp
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.brain.page.masters import Masters, Way
-from elasticjob.brain.page.watch import MOST_LOOKS, NoSuchPod, Watch, scope_of, watching
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
@@ -26,6 +24,8 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, ROLE, ROLE_BINDING
+from elasticjob.page.masters import Masters, Way
+from elasticjob.page.watch import MOST_LOOKS, NoSuchPod, Watch, scope_of, watching
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.served import Served
 from lab.troubles.switch import Switch

@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import pytest
 
-from elasticjob.brain.page.series import Point, Series, json_value
+from elasticjob.page.series import Point, Series, json_value
 
 
 @pytest.mark.parametrize(

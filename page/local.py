@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from elasticjob.brain.page.pages import HEADERS, Pages
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
+from elasticjob.page.pages import HEADERS, Pages
 
 log = logging.getLogger("elasticjob.page")
 

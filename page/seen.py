@@ -9,9 +9,9 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.brain.page.series import Point
-from elasticjob.brain.page.status import Status
 from elasticjob.kube.objects.views import Event, Node, Pod
+from elasticjob.page.series import Point
+from elasticjob.page.status import Status
 
 
 @dataclass(frozen=True)

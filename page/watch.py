@@ -23,11 +23,6 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.brain.page.masters import Masters
-from elasticjob.brain.page.seen import Cluster, Fleet, Master, One, Past, Standing
-from elasticjob.brain.page.series import Point, Series
-from elasticjob.brain.page.status import Status
-from elasticjob.brain.page.view import SPARK, fleet, one
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Heed, Informer, patient
 from elasticjob.kube.client.client import Client
@@ -37,6 +32,11 @@ from elasticjob.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, NODE, POD, Event, Node, Pod
+from elasticjob.page.masters import Masters
+from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
+from elasticjob.page.series import Point, Series
+from elasticjob.page.status import Status
+from elasticjob.page.view import SPARK, fleet, one
 
 PULSE: Final = 3.0
 """Seconds between two looks whether the API server answers."""

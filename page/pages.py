@@ -15,9 +15,9 @@ from typing import Final, Protocol
 import msgspec
 from aiohttp import web
 
-from elasticjob.brain.page.files import INDEX, Body, body_of, files
-from elasticjob.brain.page.watch import NoSuchPod
 from elasticjob.kube.errors import KubeError
+from elasticjob.page.files import INDEX, Body, body_of, files
+from elasticjob.page.watch import NoSuchPod
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 

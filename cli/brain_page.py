@@ -1,4 +1,4 @@
-"""What Brain remembers of jobs, as its page shows it: read from the store, at most every few seconds."""
+"""The page of a Brain: the jobs that it remembers, and, where it has a cluster, those that it watches."""
 
 from __future__ import annotations
 
@@ -7,15 +7,29 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final, TypeVar, cast
 
+import aiohttp
 from sqlalchemy import Row
 
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain.history import Sample
-from elasticjob.brain.page.seen import Past
-from elasticjob.brain.page.series import Point
+from elasticjob.brain.server import Routes
+from elasticjob.brain.settings import Settings
 from elasticjob.brain.store import NoSuchJob, Store
-from elasticjob.kube.clock import Clock
+from elasticjob.kube.clock import Clock, SystemClock
+from elasticjob.kube.controller.passes import Passes
+from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.kube.operator.operator import Operator
+from elasticjob.page.masters import Masters, Way
+from elasticjob.page.pages import Pages, Views
+from elasticjob.page.remembered import FromMemory
+from elasticjob.page.seen import Past
+from elasticjob.page.series import Point
+from elasticjob.page.watch import Caches, Watch
 
 T = TypeVar("T")
+
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 MOST_JOBS: Final = 500
 MOST_SAMPLES: Final = 500
@@ -26,8 +40,41 @@ JOB_FIELDS: Final = ("uid", "namespace", "name", "phase", "strategy", "mode", "b
 POD_FIELDS: Final = ("uid", "name", "role", "machine", "phase", "reason", "began", "ended", "log")
 
 
+def page(
+    settings: Settings, store: Store, operator: Operator | None, session: aiohttp.ClientSession
+) -> Routes:
+    """Return the page's requests; an operator feeds and runs what it shows, on standbys too.
+
+    Logs of pods are for readers with a token, unless Brain listens on this machine alone.
+    """
+    shown: Views
+    if operator is None:
+        shown = FromMemory(StoredJobs(store, SystemClock()), SystemClock())
+    else:
+        shown = watch_of(operator, settings, store, session)
+    logs = settings.reading_token_file is not None or settings.host in LOOPBACK
+    return Pages(shown, logs=logs).routes
+
+
+def watch_of(operator: Operator, settings: Settings, store: Store, session: aiohttp.ClientSession) -> Watch:
+    """Return what a page with a cluster shows, which the operator runs."""
+    watch = Watch(
+        operator.client,
+        Caches(
+            operator.cache(ELASTICJOB), operator.cache(SCALEPLAN), operator.cache(POD), operator.cache(NODE)
+        ),
+        Masters(operator.client, session, Way.DIRECT),
+        operator.clock,
+        passes=Passes("page", operator.clock, operator.metrics),
+        namespace=settings.namespace,
+        memory=StoredJobs(store, operator.clock),
+    )
+    operator.add(watch)
+    return watch
+
+
 class StoredJobs:
-    """The jobs in the store. Its methods raise DatabaseAway."""
+    """The jobs in the store, read at most every few seconds. Its methods raise DatabaseAway."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
