@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob.api.v1alpha1 import crds
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
+from elasticjob.api import crds
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.objects.kinds import Manifest
 from hack.generate import __main__ as generate

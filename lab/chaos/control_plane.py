@@ -37,7 +37,7 @@ from elasticjob.cli.story.example import load
 from elasticjob.cli.story.processes import Process, main_of, of_job, of_pod, workers_of
 from elasticjob.cli.story.seen import Pod, Seen
 from elasticjob.cli.story.steps import Step, gaps
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 
 EPOCHS = 25
 SPAN = 8.0
@@ -139,7 +139,7 @@ def verdict(seen: Seen, steps: Sequence[Step], left: Sequence[Process]) -> tuple
 async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcome:
     """Run one job through its kills and return the result."""
     record = here.state / f"steps-{number}.jsonl"
-    example = load().named(f"chaos-{number}").recording(record).training(EPOCHS)
+    example = load().rename(f"chaos-{number}").recording(record).training(EPOCHS)
     key, began, planned = example.key, time.monotonic(), strikes(seed, number)
     witness = Witness()
     async with following(here.client, key, record, witness.look) as watched:
@@ -164,18 +164,18 @@ async def play(here: Laptop, number: int, seed: int, console: Console) -> Outcom
         )
 
 
-async def until(watched: Watched, true: Callable[[Seen], bool], within: float) -> bool:
+async def until(watched: JobView, true: Callable[[Seen], bool], within: float) -> bool:
     """Return whether `true` became true of the job in time."""
     try:
         async with asyncio.timeout(within):
             while not true(watched.seen):
-                await watched.changed()
+                await watched.change()
     except TimeoutError:
         return False
     return True
 
 
-async def strike_all(here: Laptop, watched: Watched, planned: Sequence[Strike], console: Console) -> None:
+async def strike_all(here: Laptop, watched: JobView, planned: Sequence[Strike], console: Console) -> None:
     """Kill as planned; a job that is over is left alone."""
     began = time.monotonic()
     for strike in planned:
@@ -189,7 +189,7 @@ async def strike_all(here: Laptop, watched: Watched, planned: Sequence[Strike], 
         console.print(f"    {time.monotonic() - began:4.1f} s  {message}", style="dim", highlight=False)
 
 
-async def kill_operator(here: Laptop, watched: Watched, strike: Strike) -> str:
+async def kill_operator(here: Laptop, watched: JobView, strike: Strike) -> str:
     """Kill the operator, and start it again after a while."""
     pid = await here.operator.kill()
     await asyncio.sleep(strike.away)
@@ -197,18 +197,18 @@ async def kill_operator(here: Laptop, watched: Watched, strike: Strike) -> str:
     return f"killed the operator ({pid}), away for {strike.away:.1f} s"
 
 
-async def kill_master(here: Laptop, watched: Watched, strike: Strike) -> str:
+async def kill_master(here: Laptop, watched: JobView, strike: Strike) -> str:
     """Kill the master's process."""
     masters = [pod for pod in watched.seen.pods if "master" in pod.role]
     return kill(strike, watched.seen, masters, main_of)
 
 
-async def kill_agent(here: Laptop, watched: Watched, strike: Strike) -> str:
+async def kill_agent(here: Laptop, watched: JobView, strike: Strike) -> str:
     """Kill an agent; its workers have to die with it."""
     return kill(strike, watched.seen, watched.seen.workers, main_of)
 
 
-async def kill_worker(here: Laptop, watched: Watched, strike: Strike) -> str:
+async def kill_worker(here: Laptop, watched: JobView, strike: Strike) -> str:
     """Kill a worker process."""
     return kill(strike, watched.seen, watched.seen.workers, lambda tree: next(iter(workers_of(tree)), None))
 
@@ -224,7 +224,7 @@ def kill(
     return f"found no {strike.victim} to kill"
 
 
-Kill = Callable[[Laptop, Watched, Strike], Awaitable[str]]
+Kill = Callable[[Laptop, JobView, Strike], Awaitable[str]]
 KILLS: Mapping[Victim, Kill] = {
     Victim.OPERATOR: kill_operator,
     Victim.MASTER: kill_master,
@@ -233,7 +233,7 @@ KILLS: Mapping[Victim, Kill] = {
 }
 
 
-async def keep_evidence(here: Laptop, watched: Watched, number: int, wrong: Sequence[str]) -> None:
+async def keep_evidence(here: Laptop, watched: JobView, number: int, wrong: Sequence[str]) -> None:
     """Save the state of a failed round."""
     folder = Path("chaos-evidence") / f"round-{number}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ from elasticjob.cli.story.example import FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import lost
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode, machine_capacity
 from elasticjob.kube.client.client import Client
@@ -67,7 +67,7 @@ class Drained:
 
 def example(name: str, record: Path, *, spares: int = 0) -> Example:
     """Return the job: as many workers as it may have, on machines of which each has room for one."""
-    made = load().named(name).recording(record).training(1_000_000)
+    made = load().rename(name).recording(record).training(1_000_000)
     job: Manifest = deepcopy(made.job)
     job["spec"]["envs"]["PYTHONPATH"] = {"value": str(FILE.parents[2])}
     worker = job["spec"]["replicaSpecs"]["worker"]
@@ -88,14 +88,14 @@ async def machines(state: Path) -> AsyncIterator[Laptop]:
         yield Laptop(cluster.kubeconfig, client, state, operator)
 
 
-async def until(watched: Watched, true: Callable[[Seen], bool]) -> None:
+async def until(watched: JobView, true: Callable[[Seen], bool]) -> None:
     """Wait until `true` is true of the job. TimeoutError after PATIENCE."""
     async with asyncio.timeout(PATIENCE):
         while not true(watched.seen):
-            await watched.changed()
+            await watched.change()
 
 
-async def drain(here: Laptop, watched: Watched, chance: random.Random) -> Drained:
+async def drain(here: Laptop, watched: JobView, chance: random.Random) -> Drained:
     """Drain a random machine of the job, as `kubectl drain` does, and wait until all is as before."""
     key, began = watched.key, time.monotonic()
     running = [pod for pod in await pods(here, watched) if pod.status.phase == "Running"]
@@ -117,7 +117,7 @@ async def drain(here: Laptop, watched: Watched, chance: random.Random) -> Draine
     return Drained(machine, tuple(pod.metadata.name for pod in leaving), time.monotonic() - began)
 
 
-async def pods(here: Laptop, watched: Watched) -> list[Pod]:
+async def pods(here: Laptop, watched: JobView) -> list[Pod]:
     """Return the pods of the job that have not ended."""
     found = await here.client.list(POD, watched.key.namespace)
     prefix = f"{watched.key.name}-"
@@ -131,7 +131,7 @@ def age(pod: Pod) -> tuple[float, str]:
     return created.timestamp() if created else 0.0, pod.metadata.name
 
 
-async def evict(here: Laptop, watched: Watched, pod: Pod) -> None:
+async def evict(here: Laptop, watched: JobView, pod: Pod) -> None:
     """Evict a pod once the job's budget allows it; devcluster keeps no budgets itself."""
     name, namespace = pod.metadata.name, watched.key.namespace
     async with asyncio.timeout(PATIENCE):
@@ -145,7 +145,7 @@ async def evict(here: Laptop, watched: Watched, pod: Pod) -> None:
         return
 
 
-async def may_leave(here: Laptop, watched: Watched) -> bool:
+async def may_leave(here: Laptop, watched: JobView) -> bool:
     """Return whether more workers are ready than the budget keeps, as the disruption controller counts."""
     resource = await here.client.get(JOBRESOURCE, watched.key.name, watched.key.namespace)
     ready = [pod for pod in await pods(here, watched) if "-worker-" in pod.metadata.name and is_ready(pod)]
@@ -159,7 +159,7 @@ def is_ready(pod: Pod) -> bool:
     return ready and pod.metadata.deletion_timestamp is None
 
 
-async def lose(here: Laptop, watched: Watched, chance: random.Random) -> float:
+async def lose(here: Laptop, watched: JobView, chance: random.Random) -> float:
     """Kill an agent with its worker; return the seconds until all workers train again."""
     await until(watched, lambda seen: len(seen.workers) == WORKERS + 1 and seen.world == WORKERS)
     await asyncio.sleep(8)  # the node that was made again is warm

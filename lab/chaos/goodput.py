@@ -45,7 +45,7 @@ from elasticjob.cli.story.example import ENDLESS, FILE, Example, load
 from elasticjob.cli.story.processes import main_of, of_pod, workers_of
 from elasticjob.cli.story.seen import Seen, is_suspended
 from elasticjob.cli.story.stage import Real
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import POD
 
@@ -94,7 +94,7 @@ class Scene:
 
     here: Laptop
     job: Example
-    watched: Watched
+    watched: JobView
     wanted: Wanted
     chance: random.Random
 
@@ -116,7 +116,7 @@ class Scene:
         """Wait until `true` is true of the job. TimeoutError after PATIENCE."""
         async with asyncio.timeout(PATIENCE):
             while not true(self.watched.seen):
-                await self.watched.changed()
+                await self.watched.change()
 
     async def trains(self) -> None:
         """Wait until as many workers as are wanted make steps."""
@@ -308,7 +308,7 @@ async def play(here: Laptop, seed: int, number: int) -> Outcome:
 
 def example(name: str, record: Path) -> Example:
     """Return the job, which trains on and on and often saves."""
-    made = load().named(name).recording(record).training(ENDLESS)
+    made = load().rename(name).recording(record).training(ENDLESS)
     job = deepcopy(made.job)
     job["spec"]["envs"]["PYTHONPATH"] = {"value": str(FILE.parents[2])}
     worker = job["spec"]["replicaSpecs"]["worker"]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.model import Declaration

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.cache.cache import Cache
