@@ -111,7 +111,7 @@ bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes dra
 	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m lab.chaos.control_plane
+	$(BIN)/python -m lab chaos --jobs digits $(FLAGS)
 
 chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
@@ -121,13 +121,13 @@ chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each
 	$(BIN)/python -m lab.chaos.training $(FLAGS)
 	$(BIN)/python -m lab.chaos.store
 	$(BIN)/python -m lab.chaos.checkpoints
-	$(BIN)/python -m lab.chaos.goodput
+	$(BIN)/python -m lab chaos --jobs account
 
 life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
 	$(BIN)/python -m lab.chaos.life $(FLAGS)
 
-drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
-	$(BIN)/python -m lab.chaos.drains $(FLAGS)
+drains: $(DEV) # 100 random drains of one training: no step is lost; then agents lost beside a spare (half an hour; FLAGS="--times 10")
+	$(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)
 
 soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane

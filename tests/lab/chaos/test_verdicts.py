@@ -12,8 +12,9 @@ from elasticjob.cli.story.processes import Process
 from elasticjob.cli.story.seen import Condition, Pod, Seen
 from elasticjob.cli.story.steps import Step
 from lab.chaos.checkpoints import Blow, in_memory, problems, trained_alone
-from lab.chaos.control_plane import twins, verdict
-from lab.chaos.goodput import Outcome, Wanted, account_of
+from lab.jobs.digits import Wanted, account_of
+from lab.truths.pods import twins
+from lab.truths.training import adds_up, are_contiguous, is_complete, left
 
 COMPLETE = Seen(conditions=(Condition("Complete", True, "Succeeded", "all workers ended well"),))
 STEPS = [Step(at=float(n), round=1, step=n, world=2) for n in range(1, 5)]
@@ -69,18 +70,16 @@ def pod(name: str, phase: str = "Running", *, leaving: bool = False) -> Pod:
     ],
 )
 def test_two_live_pods_of_one_place_are_wrong(pods: tuple[Pod, ...], are_twins: bool) -> None:
-    assert bool(twins(pods)) is are_twins
+    assert bool(twins((each.place, each.name) for each in pods if each.alive)) is are_twins
 
 
 def test_verdict_names_each_broken_promise() -> None:
-    left = Process(42, 1, 42, {"POD_NAME": "a-0"}, "python train.py")
-    assert verdict(COMPLETE, STEPS, ()) == ()
-    assert verdict(COMPLETE, [], ()) == ("no step was counted",)
-    assert verdict(Seen(phase="Running"), [STEPS[0], STEPS[2]], [left]) == (
-        "round 1 counted step 3, expected 2",
-        "the job is not Complete within 120 s: Running: ",
-        "process 42 of pod a-0 is left: python train.py",
-    )
+    process = Process(42, 1, 42, {"POD_NAME": "a-0"}, "python train.py")
+    assert is_complete(COMPLETE) == are_contiguous(STEPS) == left([]) == []
+    assert are_contiguous([]) == ["no step was counted"]
+    assert are_contiguous([STEPS[0], STEPS[2]]) == ["round 1 counted step 3, expected 2"]
+    assert is_complete(Seen(phase="Running")) == ["the job is not Complete within 120 s: Running: "]
+    assert left([process]) == ["process 42 of pod a-0 is left: python train.py"]
 
 
 def test_goodput_at_rare_faults_is_what_saves_and_faults_leave() -> None:
@@ -98,7 +97,8 @@ def test_wanted_workers_are_counted_over_time(
     assert Wanted(changes).seconds(until) == expected
 
 
-def test_an_outcome_is_as_far_off_as_its_account() -> None:
+def test_an_account_is_off_where_seconds_are_missing() -> None:
     account = account_of({"productiveSeconds": 90.0, "badputSeconds": {"init": 9.0, "data": 0.0}})
     assert account == {"productive": 90.0, "init": 9.0}
-    assert Outcome(["worker killed"], 100.0, account).deviation == pytest.approx(-0.01)
+    assert adds_up(sum(account.values()), 99.5) == []
+    assert adds_up(sum(account.values()), 101.0) == ["the account is off by -1.98% of 101.0 s"]
