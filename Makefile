@@ -118,10 +118,7 @@ chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kil
 	$(BIN)/python -m lab.chaos.queue $(FLAGS)
 
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m lab.chaos.training $(FLAGS)
-	$(BIN)/python -m lab.chaos.store
-	$(BIN)/python -m lab.chaos.checkpoints
-	$(BIN)/python -m lab chaos --jobs account
+	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
 
 life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
 	$(BIN)/python -m lab.chaos.life $(FLAGS)

@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
-from lab.jobs import digits
+from lab.jobs import bare, digits
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
 from lab.troubles import kills, machines, sizes, storage
-from lab.truths import pods, training
+from lab.truths import model, pods, records, saves, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
 GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
@@ -34,9 +34,9 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-TRUTHS: Final = by_name(pods.TRUTHS, training.TRUTHS)
+TRUTHS: Final = by_name(pods.TRUTHS, training.TRUTHS, records.TRUTHS, model.TRUTHS, saves.TRUTHS)
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

@@ -1,20 +1,17 @@
-"""The conditions after a case: by the lines of its workers, the ends of its lives, and the checkpoints.
-
-The lineage of the state that survives: of each step, the attempt of the newest life and round that did it.
-"""
+"""The conditions after a case: by the lines of its workers, the ends of its lives, and the checkpoints."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby, pairwise
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
-Line = dict[str, Any]
+from lab.truths.model import distance
+from lab.truths.records import Line, leased, lineage, missing, records
+
 NEXT: Final = re.compile(
     r"\b(give|use|start|free|mount|set|remove|restore|run|keep|try|make|move|delete|pass|put|add|check|wait|see"
     r"|rename|choose|lower|raise|begin|train)\b"
@@ -112,18 +109,6 @@ def result(lines: Sequence[Line], expected: Line | None, near: float) -> list[st
     return wrong
 
 
-def distance(one: Sequence[Any], other: Sequence[Any]) -> float:
-    """Return the largest difference of two states: of their numbers; infinite if it is of anything else."""
-    if len(one) != len(other):
-        return math.inf
-    pairs = ((a, b) for a, b in zip(one, other, strict=True) if a != b and not (a != a and b != b))
-    numbers = (float, int)
-    return max(
-        (abs(a - b) if isinstance(a, numbers) and isinstance(b, numbers) else math.inf for a, b in pairs),
-        default=0.0,
-    )
-
-
 def of_a_life(life: Lived, lines: Sequence[Line]) -> list[str]:
     """Return what is wrong with one life."""
     begun = [line["begins"] for line in lines if "begins" in line]
@@ -182,70 +167,3 @@ def names_it(life: Lived) -> bool:
 def own(lines: Iterable[Line], number: int) -> list[Line]:
     """Return the lines of a life."""
     return [line for line in lines if line["life"] == number]
-
-
-def lineage(lines: Iterable[Line]) -> dict[int, tuple[int, int]]:
-    """Return the life and round of each step of the state that survives.
-
-    A life that begins at a step makes all later ones anew, which may be fewer after other arguments.
-    """
-    newest: dict[int, tuple[int, int]] = {}
-    all_ = sorted(lines, key=lambda line: line["life"])
-    for _, life in groupby(all_, key=lambda line: line["life"]):
-        said = [*life]
-        if begun := [line["begins"] for line in said if "begins" in line]:
-            newest = {step: by for step, by in newest.items() if step <= min(begun)}
-        for line in said:
-            if "done" in line:
-                newest[line["done"]] = max(newest.get(line["done"], (0, 0)), (line["life"], line["round"]))
-    return newest
-
-
-def missing(lines: Sequence[Line], steps: int) -> list[str]:
-    """Return a sentence if steps are missing in the lineage."""
-    gone = sorted(set(range(1, steps + 1)) - lineage(lines).keys())
-    return [f"steps {gone[:5]} were never done ({len(gone)} in all)"] if gone else []
-
-
-def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
-    """Return a sentence for each epoch whose records did not come once each.
-
-    A worker without records of its own may be given another's in the same step, which do not count.
-    """
-    newest = lineage(lines)
-    steps: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for line in lines:
-        if "records" in line and newest.get(line["step"]) == (line["life"], line["round"]):
-            steps[line["epoch"], line["step"]].update(line["records"])
-    taken: dict[int, Counter[int]] = defaultdict(Counter)
-    for (epoch, _), once_each in steps.items():
-        taken[epoch].update(once_each)
-    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], sizes)]
-
-
-def once(epoch: int, times: Counter[int], sizes: set[int]) -> list[str]:
-    """Return a sentence if the records of an epoch, one of `sizes`, did not come once each."""
-    twice = sum(count > 1 for count in times.values())
-    never = min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
-    return [f"epoch {epoch}: {twice} records came twice, {never} never"] if twice or never else []
-
-
-def leased(lines: Iterable[Line], size: int, lost: int) -> list[str]:
-    """Return a sentence for each epoch whose records did not come once each: those of the largest leases.
-
-    Up to `lost` records may be missing: a worker had read them, and was lost.
-    """
-    newest: dict[tuple[int, int], int] = {}
-    told = [line for line in lines if "record" in line]
-    for line in told:
-        shard = (line["epoch"], line["shard"])
-        newest[shard] = max(newest.get(shard, 0), line["lease"])
-    taken: dict[int, Counter[int]] = defaultdict(Counter)
-    for line in told:
-        if line["lease"] == newest[line["epoch"], line["shard"]]:
-            taken[line["epoch"]][line["record"]] += 1
-    missing = sum(size - len(times) for times in taken.values())
-    doubled = any(count > 1 for times in taken.values() for count in times.values())
-    if missing <= lost and not doubled:
-        return []
-    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], {size})]

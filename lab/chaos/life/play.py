@@ -17,10 +17,11 @@ from elasticjob.trainer.checkpoint.storage import Storage
 from lab.chaos.life.cases import Begun, Case, Place
 from lab.chaos.life.faults import SCHEME
 from lab.chaos.life.job import Ended, Life, living
-from lab.chaos.life.oracle import Line, Lived, Outcome, Stored, judged
+from lab.chaos.life.oracle import Lived, Outcome, Stored, judged
 from lab.chaos.life.report import Tried
 from lab.chaos.life.trainings import Arguments, Training
 from lab.jobs.training.warm import Warm
+from lab.truths.records import Line
 
 PREFIX: Final = "elasticjob-life-"
 

@@ -19,10 +19,12 @@ from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from lab.chaos.life import faults, trainings, troubles
 from lab.chaos.life.cases import Begun, Case, Place, Stop, drawn, suits
-from lab.chaos.life.oracle import Lived, Outcome, Stored, distance, judged, lineage
+from lab.chaos.life.oracle import Lived, Outcome, Stored, judged
 from lab.chaos.life.play import Player, stored
 from lab.chaos.life.report import Tried, counted, repeat
 from lab.jobs.training.warm import Warm, warm_process
+from lab.truths.model import distance
+from lab.truths.records import lineage
 
 SIZE, STEPS = 4, 4  # records of an epoch, each of two steps; two epochs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+import math
 from typing import Any
 
 import pytest
@@ -11,19 +11,16 @@ from benchmarks.training.sheet import goodput
 from elasticjob.cli.story.processes import Process
 from elasticjob.cli.story.seen import Condition, Pod, Seen
 from elasticjob.cli.story.steps import Step
-from lab.chaos.checkpoints import Blow, in_memory, problems, trained_alone
+from lab.jobs.bare import Blow, in_memory
 from lab.jobs.digits import Wanted, account_of
+from lab.truths.model import differs, one_loss, sharded_alone
 from lab.truths.pods import twins
+from lab.truths.records import missing, records
+from lab.truths.saves import newest_save
 from lab.truths.training import adds_up, are_contiguous, is_complete, left
 
 COMPLETE = Seen(conditions=(Condition("Complete", True, "Succeeded", "all workers ended well"),))
 STEPS = [Step(at=float(n), round=1, step=n, world=2) for n in range(1, 5)]
-
-
-@cache
-def ends() -> list[dict[str, Any]]:
-    """The last lines of two workers; made when a test needs them, since that takes torch."""
-    return [{"parameters": trained_alone(3), "steps": 3, "at": 9.0} for _ in range(2)]
 
 
 def begins(step: int, at: float, world: int = 2) -> dict[str, Any]:
@@ -40,14 +37,31 @@ def begins(step: int, at: float, world: int = 2) -> dict[str, Any]:
     ],
 )
 def test_lives_begin_no_earlier_than_what_was_saved(blow: Blow, life: dict[str, Any], sentence: str) -> None:
-    found = problems([life, *ends()], [blow])
-    assert [each[: len(sentence)] for each in found] == ([sentence] if sentence else [])
+    wrong = newest_save([life, *2 * [{"parameters": []}]], [blow], 2)
+    assert [each[: len(sentence)] for each in wrong] == ([sentence] if sentence else [])
+    assert newest_save([{"parameters": []}], [], 2) == ["1 workers ended with parameters"]
 
 
 def test_two_losses_of_a_step_and_other_parameters_are_told() -> None:
-    lines = [{"step": 1, "loss": loss, "at": loss} for loss in (1.0, 2.0)]
-    found = problems([*lines, {**ends()[0], "steps": 2}], [])
-    assert [sentence.partition(" ")[0] for sentence in found] == ["step", "1", "parameters"]
+    assert one_loss([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 1.0}]) == []
+    assert one_loss([{"step": 1, "loss": loss} for loss in (1.0, 2.0)])[0].startswith("step 1 has several")
+    end = {"parameters": sharded_alone(3), "steps": 3}
+    assert differs([end], lambda line: sharded_alone(line["steps"])) == []
+    assert differs([end], lambda line: sharded_alone(2))[0].startswith("parameters differ by")
+    assert differs([{**end, "parameters": [math.nan]}], lambda line: [0.0]) != []
+    assert differs([], lambda line: []) == ["no worker ended with parameters"]
+
+
+def test_a_record_that_is_missing_or_came_twice_and_a_step_that_was_not_done_are_told() -> None:
+    """Step 2 is made again in round 2, which has the other records."""
+    lines = [
+        {"step": step, "epoch": 0, "round": round, "records": [record]}
+        for step, round, record in ((1, 1, 0), (2, 1, 0), (2, 2, 1))
+    ]
+    done = [{"done": 1, "round": 1}, {"done": 2, "round": 1}, {"done": 2, "round": 2}]
+    assert records([*lines, *done], {2}) == missing(done, 2) == []
+    assert records([*lines, *done[:2]], {2}) == ["epoch 0: 1 records came twice, 1 never"]
+    assert missing(done, 3) == ["steps [3] were never done (1 in all)"]
 
 
 def test_the_copy_of_the_slowest_rank_counts() -> None:
