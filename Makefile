@@ -128,7 +128,7 @@ drains: $(DEV) # 100 random drains of one training: no step is lost; then agents
 
 soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m lab.chaos.soak
+	$(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
 	$(BIN)/python -m lab.fuzz $(FLAGS)

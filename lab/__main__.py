@@ -14,16 +14,17 @@ import typer
 from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
-from lab.jobs import bare, digits
+from lab.jobs import bare, crowd, digits
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, sizes, storage
+from lab.troubles import kills, machines, network, sizes, storage
 from lab.truths import model, pods, records, saves, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
 GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "kills": kills.TROUBLES,
     "machines": machines.TROUBLES,
+    "network": network.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -34,7 +35,7 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
 TRUTHS: Final = by_name(pods.TRUTHS, training.TRUTHS, records.TRUTHS, model.TRUTHS, saves.TRUTHS)
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -61,6 +62,7 @@ def chaos(
     stories: Annotated[int, typer.Option(help="How many; 0: the job's own length.")] = 0,
     times: Annotated[int, typer.Option(help="How many troubles in a story.")] = 0,
     minutes: Annotated[float, typer.Option(help="No story, and no trouble, begins later.")] = 0.0,
+    size: Annotated[int, typer.Option(help="How many jobs, of those that are many.")] = 0,
     first: Annotated[int, typer.Option(help="The number of the first story or trouble.")] = 0,
     keep: Annotated[Path, typer.Option(help="A folder for what shows a fault.")] = Path("chaos-evidence"),
 ) -> None:
@@ -80,6 +82,7 @@ def chaos(
             stories=stories or own.stories,
             troubles=times or own.troubles,
             minutes=minutes or own.minutes,
+            size=size or own.size,
             first=first,
         )
         weights = weighted(job, troubles)

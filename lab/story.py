@@ -56,6 +56,8 @@ class Length:
     stories: int = 1
     troubles: int = 0
     minutes: float = 0.0
+    size: int = 0
+    """How many jobs, of those that are many."""
     first: int = 0
     at_once: int = 1
 
@@ -67,9 +69,9 @@ class Story:
     seed: int
     number: int
     length: Length
-    look: Look
     say: Say
     keep: Path | None = None
+    look: Look = lambda scene: None
 
 
 class Scene(Protocol):
@@ -144,7 +146,7 @@ async def play(
             async def in_turn() -> None:
                 for number in numbers:
                     outcome = Outcome(job.name, number)
-                    story = Story(seed, number, length, lambda scene: None, say, keep)
+                    story = Story(seed, number, length, say, keep)
                     await tell(job, place, story, troubles, truths, outcome)
                     say(str(outcome))
                     outcomes.append(outcome)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -11,6 +13,8 @@ from elasticjob.cli.laptop.laptop import Laptop, laptop, operator_of
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode, machine_capacity
 from elasticjob.kube.client.client import Client
+from lab.clusters.plane.controlplane import APISERVER, ControlPlane
+from lab.jobs.crowd import Plane
 from lab.story import Cluster, Job
 
 MACHINES: Final = ("m1", "m2", "m3", "m4")
@@ -41,8 +45,31 @@ async def processes(folder: Path, job: Job) -> AsyncIterator[Path]:
     yield folder
 
 
+@asynccontextmanager
+async def plane(folder: Path, job: Job) -> AsyncIterator[Plane]:
+    """Start a real control plane, whose API server can be killed."""
+    # programs end with the thread that started them: one thread, to the end, does all that
+    hand, loop = ThreadPoolExecutor(1, "control-plane"), asyncio.get_running_loop()
+    control = ControlPlane(folder / "plane")
+
+    def die_and_come_back() -> None:
+        control.kill(APISERVER)
+        control.start(APISERVER)
+
+    async def crash() -> None:
+        await loop.run_in_executor(hand, die_and_come_back)
+
+    with hand:
+        try:
+            await loop.run_in_executor(hand, control.start)
+            yield Plane(control.config(), folder, crash)
+        finally:
+            await loop.run_in_executor(hand, control.stop)
+
+
 CLUSTERS: Final[Mapping[str, Cluster]] = {
     "devcluster": devcluster,
     "machines": machines,
     "processes": processes,
+    "plane": plane,
 }

@@ -184,7 +184,7 @@ class Lineage(Bare):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.epochs = 1 + self.story.length.troubles * 5 // 6  # long enough for all kills
+        self.epochs = max(40, self.story.length.troubles * 5 // 6)  # a node that comes back still joins
         self.steps = self.epochs * 63
         self.alone = lambda end: lineage_alone(self.epochs)
         (self.written / "slowly").touch()

@@ -1,9 +1,9 @@
-"""The observed jobs and their objects, and checks of them; violations are returned as sentences."""
+"""Jobs are as their specs say, nothing is left of those that are gone, and the operator leaks nothing."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,9 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
     Pod,
 )
+from lab.jobs.gauges import Sample, growth
+from lab.story import Truth
+from lab.truths import pods
 
 OWNED: tuple[Kind[Any], ...] = (
     JOBRESOURCE,
@@ -43,6 +46,7 @@ OWNED: tuple[Kind[Any], ...] = (
 """All kinds of objects that the operator creates for a job."""
 KINDS: tuple[Kind[Any], ...] = (ELASTICJOB, *OWNED)
 OVER = ("Succeeded", "Failed")
+PLACE = (LABEL_JOB, LABEL_ROLE, LABEL_INDEX)
 
 
 @dataclass(frozen=True)
@@ -81,17 +85,11 @@ def leftovers(world: World) -> Iterator[str]:
                 yield f"{kind} {meta.name} has lost its owner"
 
 
-def twins(world: World) -> Iterator[str]:
-    """A sentence for each place in a job with two live pods, which must never happen."""
-    places: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for pod in world.pods:
-        if is_alive(pod):
-            labels = pod.metadata.labels
-            place = (labels.get(each, "") for each in (LABEL_JOB, LABEL_ROLE, LABEL_INDEX))
-            places[controller_uid(pod.metadata), *place].append(pod.metadata.name)
-    for names in places.values():
-        if len(names) > 1:
-            yield f"one place is held by {' and '.join(sorted(names))}"
+def twins(world: World) -> list[str]:
+    """A sentence for each place in a job with two live pods."""
+    alive = [pod.metadata for pod in world.pods if is_alive(pod)]
+    places = ([controller_uid(about), *(about.labels.get(each, "") for each in PLACE)] for about in alive)
+    return pods.twins(zip(map("/".join, places), (about.name for about in alive), strict=True))
 
 
 def is_alive(pod: Pod) -> bool:
@@ -128,3 +126,52 @@ def _difference(job: ElasticJob, pods: list[Pod]) -> str:
     if job.status.observed_generation != job.metadata.generation:
         return "does not say that its newest spec was seen"
     return ""
+
+
+CONVERGED_WITHIN = 5.0
+GROWN_BY = 0.1
+"""The share by which memory may be larger in the last third than in the middle one."""
+
+
+def leaks(before: Sample, after: Sample) -> list[str]:
+    """Return the resources held after the last job that were not held before the first."""
+    pairs = {
+        "tasks": (before.tasks - before.inbound, after.tasks - after.inbound),
+        "open files": (before.files - before.inbound, after.files - after.inbound),
+        "connections": (before.connections, after.connections),
+        "threads": (before.threads, after.threads),
+    }
+    slack = {"threads": 32}  # the executor's, which are made when first needed and kept
+    return [
+        f"{after_} {name} at the end, {before_} at the start"
+        for name, (before_, after_) in pairs.items()
+        if after_ > before_ + slack.get(name, 0)
+    ]
+
+
+def broken(metrics: Mapping[str, float]) -> list[str]:
+    """Return which runs broke as no fault excuses."""
+    panics = metrics.get("controller_runtime_reconcile_panics_total", 0)
+    terminal = metrics.get("controller_runtime_terminal_reconcile_errors_total", 0)
+    wrong = [f"{panics:.0f} runs broke unexpectedly"] if panics else []
+    return wrong + ([f"{terminal:.0f} runs gave up"] if terminal else [])
+
+
+def slow(seconds: float) -> list[str]:
+    """Return a sentence if it took long until all was as specified."""
+    return [f"it took {seconds:.1f} s until all was as specified"] if seconds > CONVERGED_WITHIN else []
+
+
+def grown(samples: Sequence[Sample]) -> list[str]:
+    """Return a sentence if memory grew while jobs came and went."""
+    middle, last = growth(samples)
+    grew = last > middle * (1 + GROWN_BY)
+    return [f"memory grew from {middle:.0f} to {last:.0f} MiB in the last third"] if grew else []
+
+
+TRUTHS = (
+    Truth("as-specified", lambda crowd: [*crowd.late, *slow(crowd.converged_in)]),
+    Truth("one-pod", moments=lambda crowd: twins(crowd.eyes.look())),
+    Truth("no-leaks", lambda crowd: [*leaks(*crowd.empty), *broken(crowd.metrics)]),
+    Truth("no-growth", lambda crowd: grown(crowd.stormy)),
+)

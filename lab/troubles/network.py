@@ -1,13 +1,13 @@
-"""The faults of a soak: seeded random episodes between the operator and the server."""
+"""Episodes of faults between the operator and the API server, and the death of the server itself."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from random import Random
+from typing import Final
 
 from elasticjob.kube.testing import (
     CutAfter,
@@ -23,9 +23,7 @@ from elasticjob.kube.testing import (
     html,
 )
 from elasticjob.kube.testing.faults import PASSED
-
-CALM = (0.5, 4.0)
-"""Seconds between two episodes."""
+from lab.story import Trouble
 
 Crash = Callable[[], Awaitable[None]]
 """Kills the API server and brings it back."""
@@ -33,23 +31,13 @@ Crash = Callable[[], Awaitable[None]]
 
 @dataclass
 class Weather:
-    """`run()` plays episodes until it is cancelled; `clear()` ends the active faults."""
+    """The line to an API server, for episodes of faults."""
 
     proxy: FaultProxy
-    chance: random.Random
+    chance: Random
     crash: Crash | None = None
     pace: float = 1.0
     """Factor of every pause."""
-    saw: Counter[str] = field(default_factory=Counter)
-
-    async def run(self) -> None:
-        while True:
-            # the moment is meant to be random: nothing announces bad weather
-            await self.last(*CALM)
-            names = [name for name in EPISODES if name != "crash" or self.crash]
-            name = self.chance.choices(names, weights=[EPISODES[each][0] for each in names])[0]
-            self.saw[name] += 1
-            await EPISODES[name][1](self)
 
     @property
     def faults(self) -> int:
@@ -63,6 +51,7 @@ class Weather:
         self.proxy.cut_connections()
 
     async def last(self, shortest: float, longest: float) -> None:
+        """Let some time pass: a random one is the point, nothing announces bad weather."""
         await asyncio.sleep(self.chance.uniform(shortest, longest) * self.pace)
 
     @contextmanager
@@ -137,16 +126,27 @@ async def crashed(weather: Weather) -> None:
 
 
 Episode = Callable[[Weather], Awaitable[None]]
-EPISODES: Mapping[str, tuple[int, Episode]] = {
-    "connections cut": (3, cut),
-    "429, 500, 503": (3, busy),
-    "pages of a proxy": (2, proxied),
-    "delays": (2, slow),
-    "streams torn": (2, torn),
-    "writes lost or refused": (2, lossy),
-    "answers stalled": (2, stalled),
-    "versions too old": (1, forgetful),
-    "partition": (2, partitioned),
+EPISODES: Final[Mapping[str, tuple[int, Episode]]] = {
+    "cut": (3, cut),
+    "busy": (3, busy),
+    "proxied": (2, proxied),
+    "slow": (2, slow),
+    "torn": (2, torn),
+    "lossy": (2, lossy),
+    "stalled": (2, stalled),
+    "forgetful": (1, forgetful),
+    "partitioned": (2, partitioned),
     "crash": (1, crashed),
 }
 """The episodes, with relative frequencies."""
+
+
+def _row(name: str, episode: Episode) -> Trouble:
+    async def act(weather: Weather) -> str:
+        await episode(weather)
+        return name
+
+    return Trouble(name, Weather, act)
+
+
+TROUBLES: Final = tuple(_row(name, episode) for name, (_, episode) in EPISODES.items())

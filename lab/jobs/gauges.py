@@ -1,10 +1,9 @@
-"""Resources of the operator's process: memory, files, connections, tasks; and plots over time."""
+"""Resources of the operator's process: memory, files, connections, tasks; and a plot over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 
 import aiohttp
@@ -12,7 +11,6 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 MIB = 1 << 20
-WIDTH, HEIGHT, MARGIN = 900, 160, 60
 
 
 @dataclass(frozen=True)
@@ -81,37 +79,3 @@ def line(values: Sequence[float], width: int = 100) -> str:
     shown = [max(values[low:high]) for low, high in pairwise(edges)]
     top = max([*shown, 1e-9])
     return "".join(BLOCKS[round(value / top * (len(BLOCKS) - 1))] for value in shown)
-
-
-def svg(samples: Sequence[Sample], title: str, ended: float) -> str:
-    """Memory above, jobs that are not as specified below, over the seconds; a line where faults ended."""
-    last = max((sample.at for sample in samples), default=1.0)
-    panels = {
-        "resident memory, MiB": [sample.mib for sample in samples],
-        "jobs not as specified": [float(sample.wrong) for sample in samples],
-    }
-    drawn = [_panel(n, name, values, samples, last, ended) for n, (name, values) in enumerate(panels.items())]
-    size = f'width="{WIDTH + 2 * MARGIN}" height="{len(panels) * (HEIGHT + MARGIN) + MARGIN}"'
-    style = 'font-family="sans-serif" font-size="12"'
-    head = f'<text x="{MARGIN}" y="24" font-size="15">{escape(title)}</text>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{head}{"".join(drawn)}</svg>\n'
-
-
-def _panel(
-    number: int, name: str, values: Sequence[float], samples: Sequence[Sample], last: float, ended: float
-) -> str:
-    top, low = max([*values, 1.0]), MARGIN + number * (HEIGHT + MARGIN) + HEIGHT
-
-    def x(at: float) -> float:
-        return MARGIN + at / last * WIDTH
-
-    moments = zip((x(sample.at) for sample in samples), values, strict=True)
-    points = " ".join(f"{at:.1f},{low - value / top * HEIGHT:.1f}" for at, value in moments)
-    frame = f'<path d="M{MARGIN} {low - HEIGHT}V{low}H{MARGIN + WIDTH}" fill="none" stroke="#888"/>'
-    mark = f'<path d="M{x(ended):.1f} {low - HEIGHT}V{low}" stroke="#c44" stroke-dasharray="4"/>'
-    labels = f'<text x="{MARGIN + 6}" y="{low - HEIGHT + 12}">{name}</text>'
-    labels += f'<text x="{MARGIN - 6}" y="{low - HEIGHT + 4}" text-anchor="end">{top:.0f}</text>'
-    labels += f'<text x="{MARGIN - 6}" y="{low}" text-anchor="end">0</text>'
-    labels += f'<text x="{MARGIN + WIDTH}" y="{low + 16}" text-anchor="end">{last:.0f} s</text>'
-    line_ = f'<polyline points="{points}" fill="none" stroke="#36c" stroke-width="1.5"/>'
-    return frame + mark + labels + line_

@@ -1,27 +1,50 @@
-"""Simulated users, whose jobs come and go, and a simulated kubelet."""
+"""Jobs that come and go in hundreds, with pretended pods, and their operator behind a line that fails."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.cli.laptop.laptop import OperatorProcess
+from elasticjob.controllers.install import install
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
-from lab.chaos.soak.world import KINDS, OVER, OWNED, World, is_alive, is_over, role_of
+from elasticjob.kube.testing import FaultProxy
+from lab.jobs.gauges import Sample, growth, held, line, metrics_of
+from lab.story import Draws, Job, Length, Story, Weights
+from lab.troubles.network import EPISODES, Crash, Weather
+from lab.truths.status import (
+    KINDS,
+    OVER,
+    OWNED,
+    World,
+    is_alive,
+    is_over,
+    leaks,
+    leftovers,
+    role_of,
+    unfinished,
+)
 
 LARGEST = 3
 STARTS_WITHIN = 0.3
@@ -135,6 +158,8 @@ class Users:
     made: int = 0
     did: dict[str, int] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
+    leave: bool = False
+    """Whether they are to go."""
 
     async def fill(self) -> None:
         """Apply jobs until the target number is reached."""
@@ -244,5 +269,210 @@ def job(name: str, workers: int) -> Manifest:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def make_namespace(client: Client, name: str) -> None:
-    await client.create(NAMESPACE, {"metadata": {"name": name}})
+NAME = "soak"
+BETWEEN_DEEDS = (0.05, 0.4)
+CALM = (0.5, 4.0)
+"""Seconds between two episodes."""
+EACH = 1.0
+"""Seconds between two samples."""
+LOOK = 0.05
+"""Seconds between two looks at the world while it is waited for."""
+PATIENCE, SETTLED_WITHIN = 120.0, 45.0
+
+
+@dataclass(frozen=True)
+class Plane:
+    """An API server, by an administrator's rights, and how it is killed."""
+
+    config: Config
+    folder: Path
+    crash: Crash | None = None
+
+
+@dataclass
+class Crowd(Weather):
+    """All that takes part; `late` has sentences about what did not come in time."""
+
+    operator: OperatorProcess = field(kw_only=True)
+    session: aiohttp.ClientSession = field(kw_only=True)
+    eyes: Eyes = field(kw_only=True)
+    users: Users = field(kw_only=True)
+    story: Story = field(kw_only=True)
+    faults_wanted: int = 1
+    """How many requests have a fault before the weather is fine, also on a machine too busy to make many."""
+    samples: list[Sample] = field(default_factory=list)
+    stormy: list[Sample] = field(default_factory=list)
+    """Those while there were faults."""
+    empty: tuple[Sample, ...] = ()
+    """Before the first job, and after the last."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    converged_in: float = 0.0
+    late: list[str] = field(default_factory=list)
+    figures: dict[str, object] = field(default_factory=dict)
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def evidence(self) -> list[Path]:
+        """The operator's log."""
+        return [self.operator.log]
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start
+
+    async def sample(self) -> Sample:
+        """Look at the operator now."""
+        world = self.eyes.look()
+        rss, files, connections, inbound, threads = held(self.operator.pid)
+        self.metrics = await metrics_of(self.session, self.operator.url)
+        tasks = int(self.metrics.get("elasticjob_kube_tasks", 0))
+        wrong = sum(1 for _ in unfinished(world))
+        now = Sample(self.now(), rss, files, connections, inbound, threads, tasks, len(world.jobs), wrong)
+        self.samples.append(now)
+        return now
+
+    async def watch(self) -> None:
+        """Sample for ever, and have what must never be seen looked for."""
+        while True:
+            await self.sample()
+            self.story.look(self)
+            await asyncio.sleep(EACH)
+
+    async def until_none(self, what: Callable[[World], Iterable[str]], name: str) -> float:
+        """Return the seconds until `what` returns nothing; its last results count as violations."""
+        began = self.now()
+        while wrong := list(what(self.eyes.look())):
+            if self.now() - began > PATIENCE:
+                self.late += [f"after {PATIENCE:.0f} s {each}" for each in wrong[:20]]
+                break
+            await asyncio.sleep(LOOK)
+        took = self.now() - began
+        self.figures[name] = f"{took:.2f} s"
+        return took
+
+    async def draws(self, troubles: Weights) -> Draws:
+        """Fill the cluster with jobs, then yield weather while users are at work, for some minutes."""
+        await self.users.fill()
+        await self.until_none(unfinished, "all jobs running, first time")
+        weights = {
+            trouble: weight for trouble, weight in troubles.items() if trouble.name != "crash" or self.crash
+        }
+        began, length = self.now(), self.story.length.minutes * 60
+        working = asyncio.create_task(self._work())
+        try:
+            while self.now() - began < length or self.faults < self.faults_wanted:
+                await self.last(*CALM)
+                (trouble,) = self.chance.choices([*weights], weights=[*weights.values()])
+                yield trouble
+        finally:
+            self.users.leave = True
+            await working
+            self.clear()
+        self.stormy = [each for each in self.samples if each.at >= began]
+
+    async def _work(self) -> None:
+        """Let users act until the weather is fine; they come when they like."""
+        while not self.users.leave:
+            await self.users.act()
+            await asyncio.sleep(self.users.chance.uniform(*BETWEEN_DEEDS) * self.pace)
+
+    async def finish(self) -> None:
+        """Wait until all is as specified, delete all jobs, and wait until nothing is left."""
+        self.converged_in = await self.until_none(unfinished, "all as specified after the last fault")
+        await self.until_none(leftovers, "… and leftovers collected")
+        await self.users.delete_all()
+        await self.until_none(anything, "all jobs deleted, nothing left")
+        self.empty = (*self.empty, await self.settled(*self.empty))
+        before, after, (middle, last) = *self.empty, growth(self.stormy)
+        mib = (before.mib, middle, last, after.mib)
+        metrics = {name.removesuffix("_total"): value for name, value in self.metrics.items()}
+        self.figures |= {
+            "requests": _listed(self.proxy.counts),
+            "users": _listed(Counter(self.users.did)),
+            "MiB: empty, middle, last third, empty": ", ".join(f"{each:.0f}" for each in mib),
+            **{name: f"{getattr(before, name)}, {getattr(after, name)}" for name in HELD},
+            **{name: f"{metrics[name]:.0f}" for name in METRICS if name in metrics},
+            "memory": line([sample.mib for sample in self.samples]),
+            "wrong": line([float(sample.wrong) for sample in self.samples]),
+        }
+
+    async def settled(self, before: Sample | None = None) -> Sample:
+        """Return a sample once the resources have returned to `before`, or else have settled."""
+        if before is None:
+            await asyncio.sleep(2 * EACH)  # the operator counts its tasks twice a second
+            return await self.sample()
+        until = self.now() + SETTLED_WITHIN
+        while True:
+            now = await self.sample()
+            if self.now() > until or not leaks(before, now):
+                return now
+            await asyncio.sleep(EACH)
+
+
+HELD = ("tasks", "connections", "inbound", "files", "threads")
+METRICS = (
+    "controller_runtime_reconcile_errors",
+    "workqueue_retries",
+    "rest_client_requests",
+    "elasticjob_kube_watch_reconnects",
+    "elasticjob_kube_gate_timeouts",
+)
+
+
+def anything(world: World) -> Iterable[str]:
+    """A sentence for each object that there is of any job."""
+    yield from (f"{name} is there" for name in world.jobs)
+    yield from leftovers(world)
+
+
+def _listed(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counted.most_common())
+
+
+@asynccontextmanager
+async def crowded(plane: Plane, story: Story, *, pace: float = 1.0, faults: int = 1) -> AsyncIterator[Crowd]:
+    """Run the operator behind a proxy, and pretended pods; it must be the same process at the end."""
+    chance, config = random.Random(story.seed), plane.config
+    async with (
+        Client(config, user_agent=NAME) as client,
+        FaultProxy(config, seed=story.seed) as proxy,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+    ):
+        await install(client)
+        await client.create(NAMESPACE, {"metadata": {"name": NAME}})
+        eyes = Eyes(client, NAME)
+        users = Users(client, eyes, chance, story.length.size)
+        operator = OperatorProcess(
+            proxy.write_kubeconfig(plane.folder / "proxy.kubeconfig"), plane.folder / "operator.log"
+        )
+        # the same weather however busy the machine
+        weather = (proxy, random.Random(story.seed), plane.crash, pace)
+        crowd = Crowd(
+            *weather, faults, operator=operator, session=session, eyes=eyes, users=users, story=story
+        )
+        try:
+            await operator.start()
+            await operator.ready()
+            async with eyes.open(), asyncio.TaskGroup() as tasks:
+                crowd.empty = (await crowd.settled(),)
+                kubelet = Kubelet(client, eyes, chance)
+                beside = [tasks.create_task(each) for each in (kubelet.run(), crowd.watch())]
+                yield crowd
+                for task in beside:
+                    task.cancel()
+        finally:
+            await operator.stop()
+
+
+JOBS = (
+    Job(
+        "crowd",
+        "hundreds of jobs come and go while the line to the API server fails; nothing is left, nothing leaks",
+        ("plane",),
+        crowded,
+        Crowd,
+        {name: weight for name, (weight, _) in EPISODES.items()},
+        ("as-specified", "one-pod", "no-leaks", "no-growth"),
+        Length(minutes=10.0, size=200),
+    ),
+)
