@@ -115,7 +115,7 @@ chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
 
 chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
-	$(BIN)/python -m lab.chaos.queue $(FLAGS)
+	$(BIN)/python -m lab chaos --jobs queued $(FLAGS)
 
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)

@@ -22,19 +22,19 @@ _COLOURED: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 def as_text(words: str) -> str:
     """Return a text that may have several lines."""
-    return _TEXT.sub(_escaped, words)
+    return _TEXT.sub(_escape, words)
 
 
 def as_line(words: str) -> str:
     """Return one line."""
-    return _LINE.sub(_escaped, words)
+    return _LINE.sub(_escape, words)
 
 
 def as_log(words: str) -> str:
     """Return a line of a program's log, in its own colours and with its bars of progress."""
-    found = _PROGRAMS.sub(lambda each: each[0] if _COLOURED.fullmatch(each[0]) else _escaped(each), words)
+    found = _PROGRAMS.sub(lambda each: each[0] if _COLOURED.fullmatch(each[0]) else _escape(each), words)
     return f"{found}\x1b[0m" if "\x1b" in found else found
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode()

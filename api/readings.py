@@ -42,7 +42,7 @@ def version(text: str) -> int:
     return int(text) if len(text) <= VERSION_DIGITS and text.isascii() and text.isdecimal() else 0
 
 
-def decoded(text: str | None, reader: JsonReader[T]) -> T | None:
+def decode(text: str | None, reader: JsonReader[T]) -> T | None:
     """Return the JSON in a text; None for any other text."""
     try:
         return reader.decode(text or "")
@@ -61,7 +61,7 @@ def moment(text: str | None) -> datetime | None:
 
 def counts(text: str | None) -> dict[str, int]:
     """Return the numbers from 0 on in a JSON object, by name; {} for any other text."""
-    found = decoded(text, _COUNTS) or {}
+    found = decode(text, _COUNTS) or {}
     most = 10**MOST_DIGITS
     return {name: each for name, each in found.items() if type(each) is int and 0 <= each < most}
 

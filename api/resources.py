@@ -72,7 +72,7 @@ class Amount:
 
     def __str__(self) -> str:
         """The shortest string that parses to the same amount, rounded up to 1e-9."""
-        return _spelled(self.value, _FINE)
+        return _spell(self.value, _FINE)
 
     def _same(self, other: Self) -> Self:
         if type(other) is not type(self):
@@ -95,7 +95,7 @@ class Bytes(Amount):
 
     def __str__(self) -> str:
         """The largest binary suffix that leaves a whole number; fractions of a byte are rounded up."""
-        return _spelled(ceil(self.value), _BINARY)
+        return _spell(ceil(self.value), _BINARY)
 
 
 class Devices(Amount):
@@ -139,7 +139,7 @@ class Resources(Mapping[str, Amount]):
     @classmethod
     def parse(cls, manifest: Mapping[str, Raw] | None) -> Self:
         """Return the amounts in a manifest; MalformedQuantity names the resource."""
-        return cls({name: _named(name, raw) for name, raw in (manifest or {}).items()})
+        return cls({name: _by_name(name, raw) for name, raw in (manifest or {}).items()})
 
     def manifest(self) -> dict[str, str]:
         """Return the amounts as they are written in a manifest."""
@@ -205,7 +205,7 @@ def pod_requests(pod: Mapping[str, Any]) -> Resources:
     return together.most(before) + Resources.parse(pod.get("overhead"))
 
 
-def _named(name: str, raw: Raw) -> Amount:
+def _by_name(name: str, raw: Raw) -> Amount:
     try:
         return unit(name).parse(raw)
     except MalformedQuantity as error:
@@ -239,7 +239,7 @@ def _billionths(value: Fraction) -> Fraction:
     return Fraction(ceil(value * 10**9), 10**9)
 
 
-def _spelled(value: Fraction | int, suffixes: tuple[tuple[str, Fraction], ...]) -> str:
+def _spell(value: Fraction | int, suffixes: tuple[tuple[str, Fraction], ...]) -> str:
     if not value:
         return "0"
     rounded = _billionths(Fraction(value))

@@ -11,7 +11,7 @@ import msgspec
 from elasticjob.api.rpc.brain import AskSizes, Sizes, TellStatistics
 from elasticjob.api.rpc.message import Empty
 from elasticjob.api.sizes.facts import Mode, Placement, Stage
-from elasticjob.brain.store import Kept, Store
+from elasticjob.brain.store import Record, Store
 from elasticjob.sizing.algorithm import Algorithm, Decider
 from elasticjob.sizing.decide import Decision, decide
 from elasticjob.sizing.facts import Event, Facts
@@ -38,7 +38,7 @@ class Answers:
         for _ in range(TRIES):
             history = await self._store.history(job.uid, now, asked.stage)
             facts = history.facts(
-                job.but(mode=Mode.CLUSTER), await self._placed(asked.placed), now, settled=asked.settled
+                job.but(mode=Mode.CLUSTER), await self._fit(asked.placed), now, settled=asked.settled
             )
             decision = decide(facts, event, Decider.BRAIN, self._algorithms)
             kept = kept_of(decision, event, facts)
@@ -46,19 +46,19 @@ class Answers:
                 return Sizes.of(decision.change)
         return Sizes(reason="the sizes of this job are being decided elsewhere: ask again")
 
-    async def _placed(self, placed: Placement) -> Placement:
+    async def _fit(self, placed: Placement) -> Placement:
         """Desired sizes; where no free capacity is known, a node gets no more than the largest machine."""
         if placed.machine is not None or (largest := await self._store.largest_machine()) is None:
             return placed
         return placed.but(machine=largest.manifest())
 
 
-def kept_of(decision: Decision, event: Event, facts: Facts, plan: str = "") -> Kept:
+def kept_of(decision: Decision, event: Event, facts: Facts, plan: str = "") -> Record:
     """Return a decision as it is kept, with the numbers that a person needs to follow it."""
     change = decision.change
     sizes: dict[str, Any] = msgspec.to_builtins(Sizes.of(change))
     inputs = {**_inputs(facts), "without a proposal": list(decision.without)}
-    return Kept(facts.now, event.value, change.algorithm, change.reason, inputs, sizes, plan)
+    return Record(facts.now, event.value, change.algorithm, change.reason, inputs, sizes, plan)
 
 
 def _inputs(facts: Facts) -> dict[str, Any]:

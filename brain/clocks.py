@@ -45,7 +45,7 @@ class Clocks:
         return known
 
 
-def timed(asked: Any, ahead: timedelta, now: datetime) -> Any:
+def by_our_clock(asked: Any, ahead: timedelta, now: datetime) -> Any:
     """Return a request with the times of its records by Brain's clock, which none is ahead of."""
     records = tuple(
         msgspec.structs.replace(each, at=_within(each.at, ahead, now))

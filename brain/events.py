@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.facts import Sample
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.measures import TRAIN, newest, shares
 from elasticjob.sizing.rules import memory
@@ -50,7 +50,7 @@ def _is_in_trouble(facts: Facts) -> bool:
     return hot or crowded or memory.runs_out(facts) or (facts.settled and is_slower(facts.samples))
 
 
-def settled(samples: tuple[Sample, ...], counts: Mapping[str, int], pace: Pace) -> bool:
+def is_steady(samples: tuple[Sample, ...], counts: Mapping[str, int], pace: Pace) -> bool:
     """Whether the job has trained at its present size for long enough: all workers that there should be."""
     if not samples:
         return False
@@ -58,7 +58,7 @@ def settled(samples: tuple[Sample, ...], counts: Mapping[str, int], pace: Pace) 
     return (not wanted or samples[-1].workers == wanted) and _at_this_size(samples) >= pace.settle
 
 
-def judged(samples: tuple[Sample, ...], pace: Pace) -> int:
+def size_of_verdict(samples: tuple[Sample, ...], pace: Pace) -> int:
     """Return the present number of workers once its speed has been compared with that of fewer, else 0."""
     return samples[-1].workers if samples and _at_this_size(samples) >= pace.settle + pace.idle else 0
 

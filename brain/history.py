@@ -11,11 +11,11 @@ from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.sizing import demand
 from elasticjob.sizing.facts import Event, Facts, Killed, Pace, Past
 
-__all__ = ["Event", "History", "Killed", "Past", "Planned", "Sample", "Stage", "Use"]
+__all__ = ["Decision", "Event", "History", "Killed", "Past", "Sample", "Stage", "Use"]
 
 
 @dataclass(frozen=True)
-class Planned:
+class Decision:
     """A decision of Brain: its time, what roles got, its ScalePlan (if it has one) and how that ended."""
 
     at: datetime
@@ -37,7 +37,7 @@ class History:
     samples: tuple[Sample, ...] = ()
     past: tuple[Past, ...] = ()
     killed: tuple[Killed, ...] = ()
-    planned: tuple[Planned, ...] = ()
+    planned: tuple[Decision, ...] = ()
     decisions: int = 0
     """How many decisions have been made for it."""
 

@@ -25,15 +25,15 @@ from elasticjob.brain.monitor import sources
 from elasticjob.brain.monitor.sources import Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
 from elasticjob.brain.page.masters import Masters, Way
-from elasticjob.brain.page.pages import Pages, Shown
-from elasticjob.brain.page.remembered import Remembered
+from elasticjob.brain.page.pages import Pages, Views
+from elasticjob.brain.page.remembered import FromMemory
 from elasticjob.brain.page.watch import Caches, Watch
 from elasticjob.brain.plans import Plans
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
 from elasticjob.brain.sharing import Measures, Sharing
-from elasticjob.brain.store import Store, opened
+from elasticjob.brain.store import Store, open_store
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
@@ -58,22 +58,22 @@ async def run(settings: Settings) -> None:
 
     Raises LeadershipLost when another replica may plan: the process must end at once.
     """
-    async with opened(settings.database) as store:
+    async with open_store(settings.database) as store:
         if not settings.cluster:
-            async with served(settings, store, CollectorRegistry()):
-                await _stopped()
+            async with serving(settings, store, CollectorRegistry()):
+                await _wait_for_signal()
             return
         found = await config.load(settings.kubeconfig, settings.context)
         async with Client(found, user_agent=NAME) as client, aiohttp.ClientSession() as session:
             operator = compose(client, settings, store, session)
             watch = shown_of(operator, settings, store, session)
-            async with served(settings, store, operator.metrics.registry, watch):
+            async with serving(settings, store, operator.metrics.registry, watch):
                 await operator.run()
 
 
 @asynccontextmanager
-async def served(
-    settings: Settings, store: Store, registry: CollectorRegistry, shown: Shown | None = None
+async def serving(
+    settings: Settings, store: Store, registry: CollectorRegistry, shown: Views | None = None
 ) -> AsyncIterator[Server]:
     """Serve masters and readers.
 
@@ -83,7 +83,7 @@ async def served(
     access = Access(settings.key_file, settings.reading_token_file)
     now = SystemClock().now
     async with AsyncExitStack() as stack:
-        shown = shown or Remembered(StoredJobs(store, SystemClock()), SystemClock())
+        shown = shown or FromMemory(StoredJobs(store, SystemClock()), SystemClock())
         pages = Pages(shown, logs=settings.reading_token_file is not None or settings.host in LOOPBACK)
         server = Server(
             store, answers, access, now, registry, pages=pages, host=settings.host, port=settings.port
@@ -193,7 +193,7 @@ def _its_job(plan: ScalePlan) -> list[Key]:
     return [Key(plan.metadata.namespace, plan.spec.owner_job)]
 
 
-async def _stopped() -> None:
+async def _wait_for_signal() -> None:
     """Return at SIGTERM or SIGINT."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

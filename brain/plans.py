@@ -22,11 +22,11 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan, plan_manifest
 from elasticjob.api.v1alpha1.sizing import facts_of, placement_of
 from elasticjob.brain.answers import kept_of
-from elasticjob.brain.events import Pace, event_of, judged, settled
+from elasticjob.brain.events import Pace, event_of, is_steady, size_of_verdict
 from elasticjob.brain.fulfilment.speeds import remaining
 from elasticjob.brain.history import History
 from elasticjob.brain.monitor.objects import TRAINING
-from elasticjob.brain.store import Kept, NoSuchJob, Store
+from elasticjob.brain.store import NoSuchJob, Record, Store
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.controller.controller import Result
@@ -86,18 +86,18 @@ class Plans:
             facts_of(job),
             placed,
             now,
-            settled=settled(history.samples, placed.sizes, self.pace),
-            judged=judged(history.samples, self.pace),
+            settled=is_steady(history.samples, placed.sizes, self.pace),
+            judged=size_of_verdict(history.samples, self.pace),
         )
         began = job.status.start_time
         return replace(facts, remaining=remaining(job, now), total=eta - began if eta and began else None)
 
-    async def carry_out(self, job: ElasticJob, kept: Kept, after: int, now: datetime) -> bool:
+    async def carry_out(self, job: ElasticJob, kept: Record, after: int, now: datetime) -> bool:
         """Keep a decision that was made when a job had `after` of them, and write its plan.
 
         False if there has been another decision since.
         """
-        if (taken := self._taken(job)) > after:  # they were decided with a database that is lost
+        if (taken := self._highest(job)) > after:  # they were decided with a database that is lost
             await self.store.number_after(job.metadata.uid, taken)
             after = taken
         kept = replace(kept, plan=plan_name(job, after + 1))
@@ -106,7 +106,7 @@ class Plans:
         await self._write(job, replace(kept, number=number), now)
         return True
 
-    def _taken(self, job: ElasticJob) -> int:
+    def _highest(self, job: ElasticJob) -> int:
         """The highest number in the name of a plan of this job."""
         prefix = plan_name(job, 1).removesuffix("1")
         names = (plan.metadata.name for plan in self.plans.list(job.metadata.namespace))
@@ -121,10 +121,10 @@ class Plans:
             await self._write(job, kept, now)
         elif last.outcome == WRITTEN:
             plan = self.plans.get(Key(job.metadata.namespace, last.plan))
-            if plan and plan.status.phase and plan.status.phase.finished:
-                await self.store.decided(job.metadata.uid, last.number, plan.status.phase.value)
+            if plan and plan.status.phase and plan.status.phase.is_terminal:
+                await self.store.note_end(job.metadata.uid, last.number, plan.status.phase.value)
 
-    async def _write(self, job: ElasticJob, kept: Kept, now: datetime) -> None:
+    async def _write(self, job: ElasticJob, kept: Record, now: datetime) -> None:
         """Write the plan of a decision, unless that is out of date."""
         outcome = LATE
         if now - kept.at < OUT_OF_DATE:
@@ -136,7 +136,7 @@ class Plans:
             else:
                 told = {"job": str(job.key), "plan": kept.plan, "why": kept.reason}
                 log.info("ScalePlan written", extra=told)
-        await self.store.decided(job.metadata.uid, kept.number, outcome)
+        await self.store.note_end(job.metadata.uid, kept.number, outcome)
 
 
 def is_ours(job: ElasticJob) -> bool:
@@ -155,7 +155,7 @@ def plan_name(job: ElasticJob, number: int) -> str:
     return f"{job.metadata.name}-brain-{job.metadata.uid[:5]}-{number}"
 
 
-def manifest(job: ElasticJob, kept: Kept) -> Manifest:
+def manifest(job: ElasticJob, kept: Record) -> Manifest:
     """Return the ScalePlan of a decision."""
     change = msgspec.convert(kept.sizes, Sizes).change
     change = replace(change, reason=kept.reason, algorithm=kept.algorithm)

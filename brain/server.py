@@ -26,7 +26,7 @@ from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
-from elasticjob.brain.clocks import Clocks, timed
+from elasticjob.brain.clocks import Clocks, by_our_clock
 from elasticjob.brain.page.pages import Pages
 from elasticjob.brain.store import DatabaseAway, NoSuchJob, Store
 from elasticjob.kube.http.door import Bounds
@@ -75,7 +75,7 @@ class Server:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            app = web.Application(client_max_size=LARGEST, middlewares=[self._timed, _told])
+            app = web.Application(client_max_size=LARGEST, middlewares=[self._time, _problems])
             app.router.add_post(PREFIX + "brain/{verb}", self._ask)
             for path, handler in self._pages.items():
                 app.router.add_get(path, self._reading(handler))
@@ -100,7 +100,7 @@ class Server:
         }
 
     @web.middleware
-    async def _timed(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _time(self, request: web.Request, handler: Any) -> web.StreamResponse:
         """Measure how long a request takes, whatever becomes of it."""
         began = asyncio.get_running_loop().time()
         answer: web.StreamResponse = await handler(request)
@@ -130,7 +130,7 @@ class Server:
         try:
             now = self._now()
             ahead = self._clocks.ahead(given.job.uid, request.headers.get("Date", ""), now)
-            answer = await self._answers.answer(timed(given, ahead, now), now)
+            answer = await self._answers.answer(by_our_clock(given, ahead, now), now)
         except MalformedQuantity as error:
             return _problem(400, "malformed", "Malformed body", f"brain/{verb}: {error}")
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
@@ -232,7 +232,7 @@ def _problem(status: int, code: str, title: str, detail: str) -> web.Response:
 
 
 @web.middleware
-async def _told(request: web.Request, handler: Any) -> web.StreamResponse:
+async def _problems(request: web.Request, handler: Any) -> web.StreamResponse:
     """Errors of aiohttp as problem+json too; our own are logged, and say nothing of the inside."""
     try:
         answer: web.StreamResponse = await handler(request)

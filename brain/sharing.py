@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.brain.fulfilment.observed import Objects, observed
-from elasticjob.brain.fulfilment.offers import Trained
+from elasticjob.brain.fulfilment.observed import Objects, observe
+from elasticjob.brain.fulfilment.offers import Candidate
 from elasticjob.brain.fulfilment.planners import Row
-from elasticjob.brain.fulfilment.speeds import trained
+from elasticjob.brain.fulfilment.speeds import with_speeds
 from elasticjob.brain.fulfilment.state import Delta, Job, Plan, Waiting
 from elasticjob.brain.plans import Plans
-from elasticjob.brain.store import Kept, NoSuchJob
+from elasticjob.brain.store import NoSuchJob, Record
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.recorder import Recorder, reference
 from elasticjob.kube.clock import Clock
@@ -109,7 +109,7 @@ class Sharing:
         """Plan once, and write what changes."""
         now, jobs = self.now(), {str(job.key): job for job in self.plans.jobs.list()}
         plans = self.plans.plans.list()
-        cluster, seen = observed(
+        cluster, seen = observe(
             Objects(
                 self.machines.list(),
                 self.pods.list(),
@@ -121,11 +121,11 @@ class Sharing:
             self.passes,
         )
         speeds = await self.plans.store.speeds() if self.planner.speeds else {}
-        known = list[Trained]()
+        known = list[Candidate]()
         for each in seen:
             with self.passes.over(f"speeds of {each.key}"):
                 job = jobs[each.key]
-                known.append(trained(each, speeds.get(job.metadata.uid, {}), job, now))
+                known.append(with_speeds(each, speeds.get(job.metadata.uid, {}), job, now))
         with self.measures.seconds.time():
             plan = self.planner.plan(cluster, known, self.settle, now)
         for delta in plan.deltas:
@@ -156,7 +156,7 @@ class Sharing:
             return  # its last plan is not written yet: the pass over the job does that, or gives it up
         sizes = {"groups": {WORKER: {"count": delta.after}}}
         inputs = {"before": delta.before, "after": delta.after}
-        kept = Kept(now, EVENT, self.planner.name, delta.reason, inputs, sizes)
+        kept = Record(now, EVENT, self.planner.name, delta.reason, inputs, sizes)
         if await self.plans.carry_out(job, kept, history.decisions, now):
             direction = "added" if delta.after > delta.before else "taken"
             self.measures.steps.labels(direction).inc(abs(delta.after - delta.before))

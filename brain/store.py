@@ -33,10 +33,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from elasticjob.api.numbers import MOST
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import MOST
 from elasticjob.api.sizes.facts import JobFacts
-from elasticjob.brain.history import History, Killed, Past, Planned, Sample, Stage, Use
+from elasticjob.brain.history import Decision, History, Killed, Past, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
 from elasticjob.kube.errors import Unreachable
@@ -129,7 +129,7 @@ class SeenMachine:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Record:
     """A decision as it is kept; `plan` names its ScalePlan, "" for an answer to a master."""
 
     at: datetime
@@ -170,7 +170,7 @@ def database_errors() -> Counter:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
+async def open_store(url: str) -> AsyncIterator[Store]:
     """Open the database at `url` (sqlite:///file, postgresql://…) with today's tables; one that is away gets
     them when it is back. Raises NoDatabase."""
     engine = engine_of(url)
@@ -220,7 +220,7 @@ def _set_up(connection: Any, _: object) -> None:
 
 
 class Store:
-    """See the module; `opened` makes one."""
+    """See the module; `open_store` makes one."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -232,13 +232,13 @@ class Store:
 
     async def tell(self, job: JobFacts, records: Sequence[Sample], now: datetime) -> None:
         """Keep what a master tells."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await self._know(connection, job, now)
             await self._add_samples(connection, job.uid, records)
 
     async def add_samples(self, uid: str, found: Iterable[Sample]) -> None:
         """Keep samples of a known job. Raises NoSuchJob."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             if await connection.scalar(select(jobs.c.uid).where(jobs.c.uid == uid)) is None:
                 raise NoSuchJob(f"no job of uid {uid} is known")
             await self._add_samples(connection, uid, found)
@@ -252,7 +252,7 @@ class Store:
         }
         changed["ended"] = func.coalesce(jobs.c.ended, new.excluded.ended)
         changed["completed"] = or_(jobs.c.completed, new.excluded.completed)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
 
     async def see_pod(self, seen: SeenPod) -> None:
@@ -262,10 +262,10 @@ class Store:
             name: new.excluded[name] for name in ("machine", "phase", "cores", "bytes")
         }
         changed["ended"] = func.coalesce(pods.c.ended, new.excluded.ended)
-        changed["reason"] = _first_said(pods.c.reason, new.excluded.reason)
-        changed["log"] = _first_said(new.excluded.log, pods.c.log)
+        changed["reason"] = _first_text(pods.c.reason, new.excluded.reason)
+        changed["log"] = _first_text(new.excluded.log, pods.c.log)
         try:
-            async with self._connected() as connection:
+            async with self._transaction() as connection:
                 await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
         except IntegrityError as error:
             raise NoSuchJob(f"no job of uid {seen.job} is known") from error
@@ -277,13 +277,13 @@ class Store:
         changed: dict[str, Any] = {
             name: new.excluded[name] for name in row if name not in ("uid", "name", "began")
         }
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed))
 
     async def end_all_but(self, table: Table, uids: Iterable[str], now: datetime) -> int:
         """End what a full list of the cluster does not have any more; return how many."""
         known = set(uids)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             open_ = await connection.scalars(select(table.c.uid).where(table.c.ended.is_(None)))
             gone = [uid for uid in open_ if uid not in known]
             for piece in _pieces(gone):
@@ -295,7 +295,7 @@ class Store:
         named = and_(table.c.name == key.name, table.c.uid != uid, table.c.ended.is_(None))
         if key.namespace:
             named = and_(named, table.c.namespace == key.namespace)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(update(table).where(named).values(ended=now))
 
     # what is read
@@ -305,7 +305,7 @@ class Store:
     ) -> History:
         """Return what is known of a job and, with `past`, of jobs like it; what its roles have is the
         caller's to add. Raises NoSuchJob."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             job = (await connection.execute(select(jobs).where(jobs.c.uid == uid))).first()
             if job is None:
                 raise NoSuchJob(f"no job of uid {uid} is known")
@@ -315,8 +315,8 @@ class Store:
                 stage=stage,
                 samples=await self._looked_at(connection, uid, now),
                 past=await self._past(connection, job, now) if past else (),
-                killed=(await self._killed(connection, [uid]))[uid],
-                planned=await self._planned(connection, uid),
+                killed=(await self._kills(connection, [uid]))[uid],
+                planned=await self._plans(connection, uid),
                 decisions=job.decisions,
             )
 
@@ -324,7 +324,7 @@ class Store:
         """Return the newest job of a name; what a master only says comes last. Raises NoSuchJob."""
         asked = select(jobs).where(jobs.c.namespace == namespace, jobs.c.name == name)
         order = (jobs.c.owner == "", jobs.c.began.desc())
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             found = (await connection.execute(asked.order_by(*order).limit(1))).first()
         if found is None:
             raise NoSuchJob(f"no job {namespace}/{name} is known")
@@ -333,12 +333,12 @@ class Store:
     async def newest_jobs(self, most: int, running: bool = False) -> Sequence[Row[Any]]:
         """Return the newest jobs, or those that run."""
         asked = select(jobs).order_by(jobs.c.began.desc()).limit(most)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             return (await connection.execute(asked.where(jobs.c.ended.is_(None)) if running else asked)).all()
 
     async def samples_of(self, uid: str, most: int) -> tuple[Sample, ...]:
         """Return the newest samples of a job, oldest first."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             return await self._samples(connection, uid, most)
 
     async def speeds(self) -> Mapping[str, Mapping[int, float]]:
@@ -347,21 +347,21 @@ class Store:
         asked = select(samples.c.job, samples.c.workers, func.avg(samples.c.samples))
         asked = asked.where(samples.c.job.in_(running), samples.c.samples > 0, SOUND)
         found: dict[str, dict[int, float]] = {}
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             for job, workers, speed in await connection.execute(
                 asked.group_by(samples.c.job, samples.c.workers)
             ):
                 found.setdefault(job, {})[workers] = speed
         return found
 
-    async def decisions_of(self, uid: str, most: int = 100) -> tuple[Kept, ...]:
+    async def decisions_of(self, uid: str, most: int = 100) -> tuple[Record, ...]:
         """Return the newest decisions of a job, oldest first."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             return await self._decisions(connection, uid, most)
 
     async def pods_of(self, uid: str) -> Sequence[Row[Any]]:
         """Return the pods of a job, oldest first."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             return (
                 await connection.execute(select(pods).where(pods.c.job == uid).order_by(pods.c.began))
             ).all()
@@ -370,13 +370,13 @@ class Store:
         """Return the most cores and the most memory of any machine that is ready; None if none is known."""
         asked = select(func.max(machines.c.cores), func.max(machines.c.bytes))
         asked = asked.where(machines.c.ended.is_(None), machines.c.ready)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             cores, size = (await connection.execute(asked)).one()
         return Resources.parse({"cpu": cores, "memory": size}) if cores and size else None
 
     async def counts(self) -> Mapping[str, int]:
         """Return how many rows each table has."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             return {
                 table.name: await connection.scalar(select(func.count()).select_from(table)) or 0
                 for table in metadata.sorted_tables
@@ -384,19 +384,19 @@ class Store:
 
     async def answers(self) -> None:
         """Return if the database does."""
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(text("SELECT 1"))
 
     # decisions
 
-    async def keep(self, uid: str, kept: Kept, after: int) -> int | None:
+    async def keep(self, uid: str, kept: Record, after: int) -> int | None:
         """Keep a decision that was made when a job had `after` of them; return its number.
 
         None if there has been another one since: this one was made from what is no longer so.
         """
         counted = update(jobs).where(jobs.c.uid == uid, jobs.c.decisions == after).values(decisions=after + 1)
         row = {**_row(kept), "job": uid, "number": after + 1}
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             if (await connection.execute(counted)).rowcount != 1:
                 return None
             await connection.execute(self._insert(decisions).values(**row))
@@ -406,13 +406,13 @@ class Store:
         """Have the next decision of a job get a number above `taken`, which is in the name of a plan that was
         decided with a database that is lost."""
         lower = and_(jobs.c.uid == uid, jobs.c.decisions < taken)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(update(jobs).where(lower).values(decisions=taken))
 
-    async def decided(self, uid: str, number: int, outcome: str) -> None:
+    async def note_end(self, uid: str, number: int, outcome: str) -> None:
         """Note how the ScalePlan of a decision ended."""
         one = and_(decisions.c.job == uid, decisions.c.number == number)
-        async with self._connected() as connection:
+        async with self._transaction() as connection:
             await connection.execute(update(decisions).where(one).values(outcome=outcome))
 
     async def sweep(self, retention: Retention, now: datetime) -> int:
@@ -430,7 +430,7 @@ class Store:
     async def _sweep(self, table: Table, found: Select[Any]) -> int:
         key, swept = next(iter(table.primary_key.columns)), 0
         while True:
-            async with self._connected() as connection:
+            async with self._transaction() as connection:
                 some = [row[0] for row in await connection.execute(found.limit(PIECE))]
                 if some:
                     await connection.execute(delete(table).where(key.in_(some)))
@@ -441,7 +441,7 @@ class Store:
     # the statements
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction. Raises DatabaseAway."""
         async with AsyncExitStack() as stack:
             try:
@@ -449,7 +449,7 @@ class Store:
                 connection = await stack.enter_async_context(self._engine.connect())
             except CANNOT_CONNECT as error:
                 self.errors.inc()
-                raise DatabaseAway(_said(error)) from error
+                raise DatabaseAway(_driver_message(error)) from error
             try:
                 async with connection.begin():
                     yield connection
@@ -458,7 +458,7 @@ class Store:
                     self.errors.inc()
                 if not _may_come_back(error):
                     raise
-                raise DatabaseAway(_said(error)) from error
+                raise DatabaseAway(_driver_message(error)) from error
 
     async def _upgrade(self) -> None:
         async with self._upgrading:
@@ -528,7 +528,7 @@ class Store:
         rows = (await connection.execute(asked.order_by(jobs.c.ended.desc()).limit(4 * ALIKE))).all()
         chosen = ([row for row in rows if row.same] or rows)[:ALIKE]
         uids = [row.uid for row in chosen]
-        taken, killed = await self._newest(connection, uids), await self._killed(connection, uids)
+        taken, killed = await self._newest(connection, uids), await self._kills(connection, uids)
         return tuple(
             Past(row.uid, row.name, row.ended, row.completed, taken[row.uid], killed[row.uid])
             for row in reversed(chosen)
@@ -546,7 +546,7 @@ class Store:
             found[row.job].append(_sample(row))
         return {uid: tuple(taken) for uid, taken in found.items()}
 
-    async def _killed(
+    async def _kills(
         self, connection: AsyncConnection, uids: Sequence[str]
     ) -> Mapping[str, tuple[Killed, ...]]:
         """The pods of each of some jobs that were killed for memory."""
@@ -556,26 +556,26 @@ class Store:
             found[row.job].append(Killed(row.name, row.role, row.ended, row.bytes))
         return {uid: tuple(killed) for uid, killed in found.items()}
 
-    async def _planned(self, connection: AsyncConnection, uid: str) -> tuple[Planned, ...]:
+    async def _plans(self, connection: AsyncConnection, uid: str) -> tuple[Decision, ...]:
         return tuple(planned_of(kept) for kept in await self._decisions(connection, uid, 16))
 
-    async def _decisions(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Kept, ...]:
+    async def _decisions(self, connection: AsyncConnection, uid: str, most: int) -> tuple[Record, ...]:
         asked = (
             select(decisions).where(decisions.c.job == uid).order_by(decisions.c.number.desc()).limit(most)
         )
-        names = Kept.__dataclass_fields__
+        names = Record.__dataclass_fields__
         return tuple(
-            Kept(**{name: getattr(row, name) for name in names})
+            Record(**{name: getattr(row, name) for name in names})
             for row in reversed((await connection.execute(asked)).all())
         )
 
 
-def planned_of(kept: Kept) -> Planned:
+def planned_of(kept: Record) -> Decision:
     """Return a decision as algorithms see it."""
     groups = kept.sizes.get("groups", {})
     counts = {role: group["count"] for role, group in groups.items() if group.get("count") is not None}
     resources = {role: Resources.parse(group.get("resource")) for role, group in groups.items()}
-    return Planned(kept.at, kept.algorithm, counts, resources, kept.number, kept.plan, kept.outcome)
+    return Decision(kept.at, kept.algorithm, counts, resources, kept.number, kept.plan, kept.outcome)
 
 
 def _sample(row: Row[Any]) -> Sample:
@@ -591,7 +591,7 @@ def _may_come_back(error: BaseException | None) -> bool:
     return isinstance(error, OSError | TimeoutError | PoolTimeout | OperationalError) or state[:2] in PASSING
 
 
-def _said(error: Exception) -> str:
+def _driver_message(error: Exception) -> str:
     """The words of the driver: SQLAlchemy adds the statement."""
     return str(getattr(error, "orig", None) or error) or type(error).__name__
 
@@ -605,11 +605,11 @@ def _row(seen: Any) -> dict[str, Any]:
     return {name: getattr(seen, name) for name in seen.__dataclass_fields__}
 
 
-def _told(new: postgresql.Insert, names: Iterable[str]) -> dict[str, Any]:
+def _message(new: postgresql.Insert, names: Iterable[str]) -> dict[str, Any]:
     return {name: new.excluded[name] for name in names}
 
 
-def _first_said(one: Any, other: Any) -> Any:
+def _first_text(one: Any, other: Any) -> Any:
     """The first of two texts that is not empty."""
     return case((one != "", one), else_=other)
 

@@ -25,10 +25,10 @@ TokenFile = Annotated[
 SECONDS = 10.0
 
 
-def asked(url: str, token_file: Path | None, path: str) -> Any:
+def ask_brain(url: str, token_file: Path | None, path: str) -> Any:
     """Return Brain's answer. Raises Failure."""
     headers = {"Authorization": f"Bearer {_token(token_file)}"} if token_file else {}
-    return asyncio.run(_asked(url.rstrip("/") + path, headers))
+    return asyncio.run(_ask(url.rstrip("/") + path, headers))
 
 
 def _token(file: Path) -> str:
@@ -40,7 +40,7 @@ def _token(file: Path) -> str:
         raise Failure(f"{file} cannot be read: {why}", next_step=step, code=Exit.USAGE) from error
 
 
-async def _asked(url: str, headers: dict[str, str]) -> Any:
+async def _ask(url: str, headers: dict[str, str]) -> Any:
     import aiohttp
 
     from elasticjob.kube.http.words import in_words
@@ -69,7 +69,7 @@ def sizes(decided: dict[str, Any]) -> str:
         " ".join([role, *_count(group), *_amounts(group)])
         for role, group in decided.get("groups", {}).items()
     ]
-    nodes = [f"{name} {_joined(each)}" for name, each in decided.get("nodes", {}).items()]
+    nodes = [f"{name} {_join(each)}" for name, each in decided.get("nodes", {}).items()]
     return "; ".join([*groups, *nodes])
 
 
@@ -81,5 +81,5 @@ def _amounts(group: dict[str, Any]) -> list[str]:
     return [f"{name} {amount}" for name, amount in group.get("resource", {}).items()]
 
 
-def _joined(resource: dict[str, str]) -> str:
+def _join(resource: dict[str, str]) -> str:
     return " ".join(f"{name} {amount}" for name, amount in resource.items())

@@ -229,13 +229,13 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     )
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     for row in COMMANDS:
-        loaded, settings = load(row) if row.name == named else listed, row.settings
+        loaded, settings = load(row) if row.name == named else placeholder, row.settings
         if isinstance(loaded, ModuleNotFoundError):
             loaded, settings = raising(loaded), ANYTHING
         if isinstance(loaded, Group):
-            app.add_typer(grouped(loaded, row), name=row.name, rich_help_panel=row.panel)
+            app.add_typer(group(loaded, row), name=row.name, rich_help_panel=row.panel)
             continue
-        function = guarded(loaded, row) if row.name == named else loaded
+        function = guard(loaded, row) if row.name == named else loaded
         summary = None if row.name == named else row.summary
         app.command(
             row.name,
@@ -247,11 +247,11 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def grouped(group: Group, row: Row) -> typer.Typer:
+def group(group: Group, row: Row) -> typer.Typer:
     """Return a command with all of its own."""
     app = typer.Typer(help=group.help, no_args_is_help=True, rich_markup_mode="rich")
     for name, command in group.commands.items():
-        app.command(name)(guarded(command, row))
+        app.command(name)(guard(command, row))
     return app
 
 
@@ -274,7 +274,7 @@ def raising(error: Exception) -> Command:
     return fails
 
 
-def not_installed(row: Row, error: ModuleNotFoundError) -> Failure:
+def missing_package(row: Row, error: ModuleNotFoundError) -> Failure:
     """Return the error of a command that imports a package that is not installed: which, and how to have it.
 
     Raises `error` itself for a module of our own, which is missing for another reason.
@@ -288,11 +288,11 @@ def not_installed(row: Row, error: ModuleNotFoundError) -> Failure:
     )
 
 
-def listed() -> None:
+def placeholder() -> None:
     """A placeholder for a command that was not chosen: it is listed and never called."""
 
 
-def guarded(command: Command, row: Row) -> Command:
+def guard(command: Command, row: Row) -> Command:
     """Return `command` with expected errors shown as one line on stderr, and exit codes as in `Exit`.
 
     An integer that the command returns is its exit code. Other exceptions keep their traceback.
@@ -305,8 +305,8 @@ def guarded(command: Command, row: Row) -> Command:
         except KeyboardInterrupt:
             raise typer.Exit(Exit.INTERRUPTED) from None
         except ModuleNotFoundError as error:
-            fail(not_installed(row, error))
-        except expected() as error:
+            fail(missing_package(row, error))
+        except expected_errors() as error:
             fail(error)
         raise typer.Exit(code if isinstance(code, int) else Exit.DONE)
 
@@ -319,7 +319,7 @@ def fail(error: Exception) -> NoReturn:
     raise typer.Exit(code_of(error)) from None
 
 
-def expected() -> tuple[type[Exception], ...]:
+def expected_errors() -> tuple[type[Exception], ...]:
     """Return the expected error classes, shown without traceback: those that are imported."""
     roots = {"elasticjob.kube.errors": "KubeError", "elasticjob.client.errors": "ClientError"}
     loaded = [getattr(sys.modules[name], root) for name, root in roots.items() if name in sys.modules]

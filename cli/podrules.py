@@ -61,7 +61,7 @@ class OperatorsRules:
         told = {names.ASKED: names.written(sizes), names.ASKED_AT: str(job.metadata.generation)}
         return SCALEPLAN.convert(plan), told
 
-    def folded(
+    def fold(
         self, job: ElasticJob, resource: JobResource, plan: ScalePlan
     ) -> tuple[Manifest, tuple[str, ...]]:
         """Return the new sizes and resources, within bounds and limits. Raises ValueError."""

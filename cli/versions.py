@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
         "commit": commit(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        **{package: installed(package) for package in PACKAGES},
+        **{package: version_of(package) for package in PACKAGES},
     }
 
 
@@ -28,7 +28,7 @@ def commit() -> str:
     return written.read_text().strip() if written.exists() else "checkout"
 
 
-def installed(package: str) -> str:
+def version_of(package: str) -> str:
     """Return the version of an installed package, or 'not installed'."""
     try:
         return metadata.version(package)

@@ -14,17 +14,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.client import errors
 from elasticjob.client.code import Code, of_function, of_script
 from elasticjob.client.described import Description, about_the_job
-from elasticjob.client.following import followed
+from elasticjob.client.following import follow_cache
 from elasticjob.client.goals import Goal, goal, has_ended, state
-from elasticjob.client.logs import Ended, Line, follow, lines
-from elasticjob.client.logs import Wanted as Which
-from elasticjob.client.objects import Objects, Options, Wanted, meant_otherwise, objects
+from elasticjob.client.logs import End, Line, follow, lines
+from elasticjob.client.logs import Selection as Which
+from elasticjob.client.objects import JobOptions, Objects, Options, meant_otherwise, objects
 from elasticjob.client.trouble import Trouble
 from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
@@ -140,7 +141,7 @@ class Client:
 
     async def follow_logs(
         self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
-    ) -> AsyncGenerator[Line | Ended, None]:
+    ) -> AsyncGenerator[Line | End, None]:
         """Yield the same, then each line as it comes and the end of each node, until the job has finished."""
         key = self._key(name, namespace)
         with errors.about(_of(key)):
@@ -167,12 +168,15 @@ class Client:
         must hold its own imports. Everything else is in `Options`. The ConfigMap is deleted with the job.
         Raises Unusable, AlreadyThere, Refused, Denied.
         """
-        code, wanted = code_of(script, function=function, arguments=arguments, files=files), Wanted(**options)
+        code, wanted = (
+            code_of(script, function=function, arguments=arguments, files=files),
+            JobOptions(**options),
+        )
         if warning := meant_otherwise(wanted):
             warnings.warn(warning, FutureWarning, stacklevel=2)
         return await self.create(self.prepare(code, wanted, namespace=namespace))
 
-    def prepare(self, code: Code, wanted: Wanted, *, namespace: str = "") -> Objects:
+    def prepare(self, code: Code, wanted: JobOptions, *, namespace: str = "") -> Objects:
         """Return the objects that `submit` would create. Raises Unusable, Refused."""
         return objects(code, wanted, namespace=self.namespace(namespace), unique=letters())
 
@@ -186,7 +190,7 @@ class Client:
             except kube.ApiError as error:
                 await self.kube.delete(CONFIG_MAP, code.metadata.name, key.namespace, uid=code.metadata.uid)
                 if isinstance(error, kube.AlreadyExists):
-                    raise _taken(key) from error
+                    raise _take(key) from error
                 raise
             owner = {"metadata": {"ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)]}}
             await self.kube.merge_patch(CONFIG_MAP, code.metadata.name, owner, key.namespace)
@@ -197,7 +201,7 @@ class Client:
             return await self.kube.create(CONFIG_MAP, manifest)
         except kube.AlreadyExists as error:
             if await self.kube.find(ELASTICJOB.untyped(), job.name, job.namespace) is not None:
-                raise _taken(job) from error
+                raise _take(job) from error
             name = manifest["metadata"]["name"]
             raise errors.AlreadyThere(
                 f"ConfigMap {name} exists, without its job",
@@ -273,7 +277,7 @@ class Client:
             async with asyncio.timeout(timeout):
                 async with contextlib.aclosing(self.follow(name, namespace=namespace)) as states:
                     async for last in states:
-                        if _reached(wanted, last, key):
+                        if _is_reached(wanted, last, key):
                             return _fitting(last)
         except TimeoutError as error:
             waited = f"{timeout:g} s" if timeout is not None else "its time"
@@ -295,7 +299,7 @@ class Client:
         yield (first := await self.manifest(name, namespace=namespace))
         cache = Cache(ELASTICJOB.untyped(), key.namespace, fields=f"metadata.name={name}")
         with errors.about(_of(key)):
-            async with followed(self.kube, cache, self._trouble()) as states:
+            async with follow_cache(self.kube, cache, self._trouble()) as states:
                 async for _ in states:
                     found = cache.get(key)
                     if found is None or found["metadata"]["uid"] != first["metadata"]["uid"]:
@@ -310,7 +314,7 @@ class Client:
         yield await self.manifests(namespace=namespace, all_namespaces=all_namespaces, labels=labels)
         cache = Cache(ELASTICJOB.untyped(), place, labels=labels)
         with errors.about(_jobs_of(place)):
-            async with followed(self.kube, cache, self._trouble()) as states:
+            async with follow_cache(self.kube, cache, self._trouble()) as states:
                 async for _ in states:
                     yield cache.list()
 
@@ -361,7 +365,7 @@ def letters(count: int = 5) -> str:
     return "".join(secrets.choice(LETTERS) for _ in range(count))
 
 
-def _reached(wanted: Goal, job: Manifest, key: Key) -> bool:
+def _is_reached(wanted: Goal, job: Manifest, key: Key) -> bool:
     if wanted.holds(job):
         return True
     if has_ended(job) and not wanted.deletion:
@@ -392,7 +396,7 @@ def _fitting(job: Manifest) -> ElasticJob:
         raise errors.ClientError(message, object=of, next_step=errors.OTHER_VERSION) from error
 
 
-def _taken(key: Key) -> errors.AlreadyThere:
+def _take(key: Key) -> errors.AlreadyThere:
     return errors.AlreadyThere(
         f"{_of(key)} exists",
         object=_of(key),

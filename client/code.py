@@ -163,7 +163,7 @@ def _source(function: Callable[..., Any]) -> tuple[str, str]:
         names = ", ".join(function.__code__.co_freevars)
         raise _unfit(name, f"is a closure over {names}: make it an argument, or define it inside")
     try:
-        source = _dedented(inspect.getsource(function))
+        source = _dedent(inspect.getsource(function))
     except (OSError, SyntaxError) as error:
         raise _unfit(
             name, "has no source that can be read: write it into a file or a notebook's cell"
@@ -185,7 +185,7 @@ def _unfit(name: str, why: str) -> Unusable:
     return Unusable(f"{name} {what}", object="function", next_step=step)
 
 
-def _dedented(source: str) -> str:
+def _dedent(source: str) -> str:
     """Return the source at the left margin; where that would change a string, below an `if`."""
     if not source[0].isspace():
         return source

@@ -80,7 +80,7 @@ def _lines(all_: Description) -> Iterator[str]:
     yield from _section(
         "Findings", (f"{moment(one.time)}  {one.reason}: {one.message}{one.times}" for one in _findings(job))
     )
-    yield from _section("Events", (told(event) for event in all_.events))
+    yield from _section("Events", (describe_event(event) for event in all_.events))
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _findings(job: ElasticJob) -> Sequence[Finding]:
     return job.status.training.findings if job.status.training else ()
 
 
-def told(event: Event) -> str:
+def describe_event(event: Event) -> str:
     """Return an event in one line."""
     at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
     times = f" (×{event.count})" if event.count > 1 else ""

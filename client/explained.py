@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from elasticjob.api.escapes import as_line
 from elasticjob.api.v1alpha1.elasticjob import FINISHED
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.client.described import Description, moment, pod_state, told
+from elasticjob.client.described import Description, describe_event, moment, pod_state
 from elasticjob.kube.objects.views import Pod
 
 FEW = 10
@@ -16,7 +16,7 @@ WELL = frozenset({"Running", "Completed", "Succeeded"})
 """States of pods that need no explanation."""
 
 
-def explained(known: Description) -> list[str]:
+def reasons_in_lines(known: Description) -> list[str]:
     """Return the reasons in lines: the state, the sizes and who chose them, and what is wrong."""
     return [as_line(each) for each in (*_state(known), *_sizes(known), *_trouble(known))]
 
@@ -54,7 +54,7 @@ def _plan(plan: ScalePlan) -> Iterator[str]:
 
 def _trouble(known: Description) -> Iterator[str]:
     training = known.job.status.training
-    yield from _titled(
+    yield from _title(
         "Found by the master",
         (
             f"{one.reason}{one.times}{' (over)' if one.until else ''}: {one.message}"
@@ -63,15 +63,15 @@ def _trouble(known: Description) -> Iterator[str]:
     )
     if training and training.badput_seconds:
         lost = sorted(training.badput_seconds.items(), key=lambda pair: -pair[1])
-        yield from _titled(
+        yield from _title(
             "Seconds of workers that were lost", (f"{cause}: {seconds}" for cause, seconds in lost)
         )
     if known.job.status.phase not in FINISHED:
-        yield from _titled(
+        yield from _title(
             "Pods that do not run", (_pod(pod) for pod in known.pods if pod_state(pod) not in WELL)
         )
-    warnings = [told(event) for event in known.events if event.type == "Warning"]
-    yield from _titled("Warnings", warnings[-FEW:])
+    warnings = [describe_event(event) for event in known.events if event.type == "Warning"]
+    yield from _title("Warnings", warnings[-FEW:])
 
 
 def _pod(pod: Pod) -> str:
@@ -79,7 +79,7 @@ def _pod(pod: Pod) -> str:
     return f"{pod.metadata.name}: {pod_state(pod)}{f', {why}' if why else ''}"
 
 
-def _titled(title: str, lines: Iterable[str]) -> Iterator[str]:
+def _title(title: str, lines: Iterable[str]) -> Iterator[str]:
     found = list(lines)
     if found:
         yield f"{title}:"

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def followed(client: Client, cache: Cache[T], heed: Heed) -> AsyncIterator[AsyncIterator[Cache[T]]]:
+async def follow_cache(client: Client, cache: Cache[T], heed: Heed) -> AsyncIterator[AsyncIterator[Cache[T]]]:
     """Keep `cache` equal to the server; the iterator yields it at first and after each change, in step.
 
     The iterator raises what `heed` raises of the errors meanwhile.

@@ -111,7 +111,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _at(path: str, wanted: str | None) -> Callable[[Manifest], bool]:
-    steps = _parsed(path)
+    steps = _parse(path)
 
     def holds(job: Manifest) -> bool:
         found = value_at(job, steps)
@@ -123,7 +123,7 @@ def _at(path: str, wanted: str | None) -> Callable[[Manifest], bool]:
 Step = str | int | tuple[str, str]
 
 
-def _parsed(path: str) -> tuple[Step, ...]:
+def _parse(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     place = 0
     while place < len(path):
@@ -140,7 +140,7 @@ def _parsed(path: str) -> tuple[Step, ...]:
 
 def value_at(found: Any, steps: tuple[Step, ...] | str) -> Any:
     """Return the value at a path, such as .status.phase; None where there is none."""
-    for step in _parsed(steps) if isinstance(steps, str) else steps:
+    for step in _parse(steps) if isinstance(steps, str) else steps:
         match step, found:
             case str(), dict():
                 found = found.get(step)

@@ -15,14 +15,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from elasticjob.api.readings import number
-from elasticjob.api.v1alpha1.common import (
-    LABEL_INDEX,
-    LABEL_JOB,
-    LABEL_RELAUNCH,
-    LABEL_ROLE,
-    MASTER,
-    MASTER_ALIAS,
-)
+from elasticjob.api.roles import MASTER, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.kube.cache.cache import Cache
@@ -71,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Ended:
+class End:
     """The end of a node's main container."""
 
     source: Source
@@ -79,7 +73,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """Which logs: `nodes` are names such as worker, worker-1 or master (empty: all that train)."""
 
     nodes: Sequence[str] = ()
@@ -96,13 +90,13 @@ class Wanted:
         )
 
 
-async def lines(client: Client, key: Key, wanted: Wanted = Wanted()) -> list[Line]:
+async def lines(client: Client, key: Key, wanted: Selection = Selection()) -> list[Line]:
     """Return what the present pods of a job have logged, oldest first. Raises NotFound.
 
     Of a pod whose machine does not answer, a line says so; where none answers, that is raised.
     """
     await client.get(ELASTICJOB, key.name, key.namespace)
-    pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _started(pod)]
+    pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _is_started(pod)]
     room = asyncio.Semaphore(AT_ONCE)
 
     async def read(pod: Pod) -> list[Line] | ServerError | Unreachable:
@@ -113,15 +107,15 @@ async def lines(client: Client, key: Key, wanted: Wanted = Wanted()) -> list[Lin
                 return error
             return found if wanted.tail is None else found[-wanted.tail :] if wanted.tail else []
 
-    return answered(pods, await asyncio.gather(*map(read, pods)))
+    return answer(pods, await asyncio.gather(*map(read, pods)))
 
 
-def answered(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | Unreachable]) -> list[Line]:
+def answer(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | Unreachable]) -> list[Line]:
     """Return the lines of all logs; raises the error of one if no log was read."""
     errors = [each for each in logs if isinstance(each, ServerError | Unreachable)]
     if errors and len(errors) == len(logs):
         raise errors[0]
-    return merged(
+    return merge(
         [Line(0, source_of(pod), f"(the log cannot be read: {log})")]
         if isinstance(log, ServerError | Unreachable)
         else log
@@ -130,8 +124,8 @@ def answered(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | 
 
 
 async def follow(
-    client: Client, key: Key, wanted: Wanted = Wanted(), *, heed: Heed
-) -> AsyncGenerator[Line | Ended]:
+    client: Client, key: Key, wanted: Selection = Selection(), *, heed: Heed
+) -> AsyncGenerator[Line | End]:
     """Yield a job's logs so far, then each line as it comes, until the job has finished or is gone.
 
     Raises what `heed` raises of the errors meanwhile.
@@ -150,7 +144,7 @@ async def follow(
         await asyncio.gather(task, return_exceptions=True)  # `next` has told its error
 
 
-def merged(logs: Iterable[Sequence[Line]]) -> list[Line]:
+def merge(logs: Iterable[Sequence[Line]]) -> list[Line]:
     """Return the lines of several logs in one order; a log keeps its own, whatever its timestamps say."""
     placed: list[tuple[int, int, int, Line]] = []
     for number_of_log, log in enumerate(logs):
@@ -187,7 +181,7 @@ def nanoseconds(stamp: str) -> int:
     return int(moment.timestamp()) * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)
 
 
-def parsed(raw: bytes, source: Source) -> Line:
+def parse(raw: bytes, source: Source) -> Line:
     """Return a line with its timestamp; a piece of a long line has none, and comes at time 0."""
     text = raw.decode("utf-8", "replace").rstrip("\r\n")
     stamp, _, rest = text.partition(" ")
@@ -223,15 +217,15 @@ class _Following:
 
     client: Client
     key: Key
-    wanted: Wanted
+    wanted: Selection
     heard: dict[str, int]
     """The time of the last line of each pod, by its uid: a deleted pod's name may be taken again."""
     heed: Heed
-    _queue: asyncio.Queue[Line | Ended] = field(default_factory=lambda: asyncio.Queue(BUFFERED))
+    _queue: asyncio.Queue[Line | End] = field(default_factory=lambda: asyncio.Queue(BUFFERED))
     _readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _change: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def next(self, running: asyncio.Task[None]) -> Line | Ended | None:
+    async def next(self, running: asyncio.Task[None]) -> Line | End | None:
         """Return what was read next; None at the end. Raises what ended `run`."""
         if not self._queue.empty():
             return self._queue.get_nowait()
@@ -266,7 +260,7 @@ class _Following:
                     if (
                         pod.metadata.uid not in self._readers
                         and self.wanted.has(source_of(pod))
-                        and _started(pod)
+                        and _is_started(pod)
                     ):
                         self._readers[pod.metadata.uid] = tasks.create_task(self._read(pod))
                 job = jobs.get(self.key)
@@ -291,7 +285,7 @@ class _Following:
                     self.heed(error)
             now = await self._now(pod)
             if now is None or _is_over(now):
-                await self._queue.put(Ended(source, _end(now)))
+                await self._queue.put(End(source, _end(now)))
                 return
             await asyncio.sleep(PAUSE)
 
@@ -324,7 +318,7 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
     return found or group
 
 
-async def _read(client: Client, pod: Pod, wanted: Wanted) -> AsyncGenerator[Line]:
+async def _read(client: Client, pod: Pod, wanted: Selection) -> AsyncGenerator[Line]:
     """Yield the log of a pod so far; nothing where its container has none yet, or is gone."""
     try:
         async with aclosing(_stream(client, pod, tail=wanted.tail, previous=wanted.previous)) as found:
@@ -360,16 +354,16 @@ async def _stream(
     async with aclosing(chunks):
         async for chunk in chunks:
             for raw in cut.take(chunk):
-                yield parsed(raw, source)
+                yield parse(raw, source)
     for raw in cut.end():
-        yield parsed(raw, source)
+        yield parse(raw, source)
 
 
 async def _pods(client: Client, key: Key) -> list[Pod]:
     return await client.list(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}")
 
 
-def _started(pod: Pod) -> bool:
+def _is_started(pod: Pod) -> bool:
     status = main_status(pod)
     return status is not None and (_ran(status) or pod.status.phase in ("Succeeded", "Failed"))
 

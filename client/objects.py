@@ -11,8 +11,9 @@ from typing import Final, TypedDict
 from pydantic import ValidationError
 
 from elasticjob import __version__
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob
 from elasticjob.client.code import Code
 from elasticjob.client.errors import Refused, Unusable
@@ -31,7 +32,7 @@ LONGEST_KEY: Final = 200
 
 
 class Options(TypedDict, total=False):
-    """Everything of a job but its code; the defaults are those of `Wanted`."""
+    """Everything of a job but its code; the defaults are those of `JobOptions`."""
 
     name: str
     workers: Workers
@@ -54,7 +55,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JobOptions:
     """What a job is to be like."""
 
     name: str = ""
@@ -99,7 +100,7 @@ class Wanted:
             object.__setattr__(self, field, getattr(self, field) or {})
 
 
-def meant_otherwise(wanted: Wanted) -> str:
+def meant_otherwise(wanted: JobOptions) -> str:
     """Return a warning of an option that meant something else in the release before, "" without one."""
     if not wanted.queue or wanted.gang:
         return ""
@@ -117,7 +118,7 @@ class Objects:
     code: Manifest
 
 
-def objects(code: Code, wanted: Wanted, *, namespace: str, unique: str) -> Objects:
+def objects(code: Code, wanted: JobOptions, *, namespace: str, unique: str) -> Objects:
     """Return the objects of a job; `unique` ends the name of one that has none.
 
     Raises Unusable for options that make no sense, Refused with the field of the ElasticJob for those that a
@@ -171,7 +172,7 @@ def _key(path: str, number: int) -> str:
     return f"{number}-{re.sub('[^-._a-zA-Z0-9]', '_', path)[-LONGEST_KEY:]}"
 
 
-def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:
+def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: JobOptions) -> Manifest:
     scheduling = _if(gang=wanted.gang, queue=wanted.queue, priorityClassName=wanted.priority_class)
     policy = _if(
         activeDeadlineSeconds=wanted.deadline_seconds,
@@ -188,7 +189,7 @@ def _spec(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) 
     }
 
 
-def _worker(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:
+def _worker(config_map: str, code: Code, keys: Mapping[str, str], wanted: JobOptions) -> Manifest:
     pod = _pod(config_map, code, keys, wanted)
     return role_spec({"spec": pod}, **sizes(wanted.workers), restartCount=wanted.restarts)
 
@@ -198,7 +199,7 @@ def role_spec(template: Manifest, **fields: object) -> Manifest:
     return {**_if(**fields), "template": template}
 
 
-def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: Wanted) -> Manifest:
+def _pod(config_map: str, code: Code, keys: Mapping[str, str], wanted: JobOptions) -> Manifest:
     source: Manifest = {"name": config_map}
     if any(path != key for path, key in keys.items()):
         source["items"] = [{"key": key, "path": path} for path, key in keys.items()]
@@ -236,7 +237,7 @@ def _processes(gpus: int) -> list[str]:
     return ["--nproc-per-node", str(gpus)] if gpus > 1 else []
 
 
-def _installer(wanted: Wanted, mount: Manifest) -> Manifest:
+def _installer(wanted: JobOptions, mount: Manifest) -> Manifest:
     return {
         "name": "packages",
         "image": wanted.image,
@@ -265,7 +266,7 @@ another version from the image first (`--prefix`).
 """
 
 
-def _resources(wanted: Wanted) -> Manifest:
+def _resources(wanted: JobOptions) -> Manifest:
     requests = _if(cpu=wanted.cpu, memory=wanted.memory)
     limits = _if(memory=wanted.memory) | ({"nvidia.com/gpu": str(wanted.gpus)} if wanted.gpus else {})
     return _if(requests=requests, limits=limits)

@@ -35,20 +35,20 @@ class Trouble:
     def __call__(self, error: KubeError | None) -> None:
         """Take note of an error, or (None) of an answer. Raises the errors that end the waiting."""
         if error is None:
-            self._answered()
+            self._success()
         elif is_passing(error):
-            self._failed(error)
+            self._failure(error)
         elif (is_refusal(error) or isinstance(error, NotFound)) and self._now() - self._last > SETTLING:
             raise error
 
-    def _failed(self, error: KubeError) -> None:
+    def _failure(self, error: KubeError) -> None:
         self._last = now = self._now()
         self._since = now if self._since is None else self._since
         if now - self._since >= AWAY and not self._told:
             self._told = True
             self._tell(f"the API server at {self._server} does not answer, and is asked again: {error}")
 
-    def _answered(self) -> None:
+    def _success(self) -> None:
         if self._told:
             self._tell(f"the API server at {self._server} answers again")
         self._since, self._told = None, False

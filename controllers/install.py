@@ -12,7 +12,7 @@ MANAGER: Final = "elasticjob-install"
 async def install(client: Client) -> None:
     """Apply all CRDs and return once they are served. Raises Unreachable where that takes over a minute."""
     # Imported here because an operator that does not install its CRDs never needs their generator.
-    from elasticjob.api.v1alpha1.crds import manifests
+    from elasticjob.api.crds import manifests
     from elasticjob.kube.crd import installing
 
     await installing.install(client, manifests(), MANAGER)

@@ -22,7 +22,7 @@ from elasticjob.kube.objects.kinds import Key
 
 LABELS: Final = ("job_namespace", "framework")
 JOB: Final = ("job_namespace", "job_name")
-ENDS: Final = tuple(phase for phase in PlanPhase if phase.finished)
+ENDS: Final = tuple(phase for phase in PlanPhase if phase.is_terminal)
 BESIDE: Final = ("Training", "Gang")
 """Conditions whose transitions are no change of the phase."""
 WAITS: Final = (1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.model import Declaration
 from hack.crd_docs import cell, table

@@ -60,7 +60,7 @@ def judged(folder: Path) -> Iterator[tuple[str, str, str]]:
 def _judged(found: Outcome) -> Iterator[tuple[str, str, str]]:
     if not found.system:
         return
-    if found.refused:
+    if found.is_refusal:
         why = found.refusal or "; ".join(map(str, found.problems))
         yield found.system, "refused", f"{_place(found.source)} {why}"
     else:

@@ -93,7 +93,7 @@ def schema_bytes(detail: Detail) -> int:
 
 def test_template_job(detail: Detail) -> Manifest:
     """Return ElasticJob's definition."""
-    from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+    from elasticjob.api.crds import DECLARATIONS, manifest
 
     return manifest(DECLARATIONS[0], detail)
 

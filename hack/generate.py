@@ -26,7 +26,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.kube.crd.compatibility import changes
 from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem

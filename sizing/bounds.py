@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elasticjob.api.resources import Amount, Bytes, Cores, Resources
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.sizes.change import Change, Group
-from elasticjob.api.sizes.need import told
-from elasticjob.api.v1alpha1.common import PS, WORKER
+from elasticjob.api.sizes.need import describe
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import MIB
 
@@ -63,7 +63,7 @@ def within(facts: Facts, change: Change) -> Change:
         found = facts.need(kept.groups, kept.nodes).within(limits, now, facts.roles)
         if not (over := found.over(limits, now)):
             return _cut(facts, change, kept, {role: nodes.count for role, nodes in found.roles.items()})
-    return Change(reason=f"{change.reason}; but the job would need {told(over)}")
+    return Change(reason=f"{change.reason}; but the job would need {describe(over)}")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _count(facts: Facts, role: str, count: int | None, cuts: list[str]) -> int |
 
 def _free(facts: Facts, role: str, resource: Resources) -> Resources:
     """The resources that are not the user's: a role's that has placed ones of a plan may change again."""
-    given = facts.roles[role].given
+    given = facts.roles[role].template_resources
     if role == PS:
         trusted = {n: a for n, a in given.items() if n not in TRUSTED_PS or a.value >= TRUSTED_PS[n].value}
         given = Resources(trusted)

@@ -127,7 +127,7 @@ class Facts:
 
     def resource(self, role: str) -> Resources:
         """Return what each node of a role should get now, but for exceptions."""
-        return self.roles[role].given | Resources.parse(self.placed.resources.get(role))
+        return self.roles[role].template_resources | Resources.parse(self.placed.resources.get(role))
 
     def resource_of(self, role: str, node: str) -> Resources:
         """Return what a node should get now."""

@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import Final
 
 from elasticjob.api.resources import Amount, Bytes, Cores, Resources
+from elasticjob.api.roles import CHIEF, PS, WORKER
 from elasticjob.api.sizes.facts import Sample, Use
-from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
 
 MIB: Final = 2**20
 GIB: Final = 2**30

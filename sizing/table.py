@@ -10,8 +10,8 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Final
 
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.sizes.facts import Stage
-from elasticjob.api.v1alpha1.common import PS, WORKER
 from elasticjob.sizing.algorithm import Algorithm, Decider, Propose
 from elasticjob.sizing.facts import Event
 from elasticjob.sizing.rules import beside, cores, growth, history, memory, model, pending, servers, start

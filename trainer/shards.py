@@ -34,7 +34,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Request, typed
+from elasticjob.api.rpc.message import Request, decode_as
 from elasticjob.api.rpc.shards import (
     Close,
     Consumer,
@@ -758,7 +758,7 @@ def as_sent(dataset: object) -> Dataset:
     if not isinstance(dataset, Dataset):
         raise TypeError(f"the data is a {type(dataset).__name__}: give a Dataset(name=…, size=…)")
     try:
-        return typed(msgspec.json.encode(dataset, enc_hook=_plain), Dataset)
+        return decode_as(msgspec.json.encode(dataset, enc_hook=_plain), Dataset)
     except UNREADABLE as error:
         raise ValueError(f"dataset {dataset.name!r}: {error}") from error
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from elasticjob.api.v1alpha1.checks.belongings import foreign
+from elasticjob.api.belongings import foreign
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import Object, ObjectMeta
@@ -15,7 +15,7 @@ from elasticjob.kube.webhook.review import Reader, Review
 T = TypeVar("T")
 
 
-def guarded(
+def guard(
     validate: Callable[[Review[T]], Sequence[Problem]],
 ) -> Callable[[Review[T], Reader], Awaitable[Sequence[Problem]]]:
     """Return `validate`, which also refuses templates that name what was made for another job."""

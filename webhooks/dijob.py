@@ -9,7 +9,7 @@ from elasticjob.api.diengine.checks import config_problems, problems, template_a
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
-from elasticjob.webhooks.belongings import guarded
+from elasticjob.webhooks.belongings import guard
 from elasticjob.webhooks.repeated import refuse_repeated
 
 
@@ -46,5 +46,5 @@ def warn_config(review: Review[AggregatorConfig]) -> Sequence[str]:
     ]
 
 
-WEBHOOK = Webhook(DIJOB, mutate=mutate, validate=guarded(validate), warn=warn)
-CONFIG_WEBHOOK = Webhook(AGGREGATORCONFIG, validate=guarded(validate_config), warn=warn_config)
+WEBHOOK = Webhook(DIJOB, mutate=mutate, validate=guard(validate), warn=warn)
+CONFIG_WEBHOOK = Webhook(AGGREGATORCONFIG, validate=guard(validate_config), warn=warn_config)

@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import JsonPatchOperation, Review, Webhook
-from elasticjob.webhooks.belongings import guarded
+from elasticjob.webhooks.belongings import guard
 from elasticjob.webhooks.repeated import refuse_repeated
 
 
@@ -52,6 +52,6 @@ def left_to_the_optimizer(review: Review[ElasticJob]) -> Iterator[Problem]:
             yield Problem(f"spec.replicaSpecs[{role}].replicas", why)
 
 
-WEBHOOK = Webhook(ELASTICJOB, mutate=mutate, validate=guarded(validate), warn=warn)
+WEBHOOK = Webhook(ELASTICJOB, mutate=mutate, validate=guard(validate), warn=warn)
 WITHOUT_BRAIN = replace(WEBHOOK, warn=partial(warn, brain=False))
 """The same of an operator that knows no Brain."""

@@ -14,11 +14,11 @@ def missing_labels(review: Review[Any], wanted: Mapping[str, str]) -> list[JsonP
     if not present:
         return [{"op": "add", "path": "/metadata/labels", "value": dict(wanted)}] if wanted else []
     return [
-        {"op": "add", "path": f"/metadata/labels/{_escaped(name)}", "value": value}
+        {"op": "add", "path": f"/metadata/labels/{_escape(name)}", "value": value}
         for name, value in wanted.items()
         if name not in present
     ]
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")

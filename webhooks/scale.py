@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from elasticjob.api.v1alpha1.common import GROUP, VERSION, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import GROUP, VERSION
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.keeping import outlook

@@ -9,7 +9,7 @@ from elasticjob.api.paddle.convert import notes, problems
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import Review, Webhook
-from elasticjob.webhooks.belongings import guarded
+from elasticjob.webhooks.belongings import guard
 
 CONVERT: Final = (
     "elasticjob convert makes an ElasticJob of this manifest, and says what becomes of each field"
@@ -29,4 +29,4 @@ def warn(review: Review[TrainingJob]) -> Sequence[str]:
     return [*found, CONVERT] if found else []
 
 
-WEBHOOK = Webhook(TRAININGJOB, validate=guarded(validate), warn=warn)
+WEBHOOK = Webhook(TRAININGJOB, validate=guard(validate), warn=warn)

@@ -43,7 +43,7 @@ def unknown_fields(path: str, value: Any, type_name: str) -> Iterator[Problem]:
 def without_unknown(value: Any, type_name: str) -> tuple[Any, list[tuple[tuple[str | int, ...], str]]]:
     """Return `value` without what unknown_fields finds, and the steps to each of those, with the advice."""
     found: list[tuple[tuple[str | int, ...], str]] = []
-    return _known((), value, {"$ref": REFERENCE + type_name}, found), found
+    return _look_up((), value, {"$ref": REFERENCE + type_name}, found), found
 
 
 def repeated_keys(path: str, value: Any, type_name: str) -> Iterator[Problem]:
@@ -51,19 +51,19 @@ def repeated_keys(path: str, value: Any, type_name: str) -> Iterator[Problem]:
 
     A custom resource may have each once. Pods themselves take some lists with repeated members, such as env.
     """
-    return _repeated(path, value, {"$ref": REFERENCE + type_name})
+    return _repeats(path, value, {"$ref": REFERENCE + type_name})
 
 
-def _repeated(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
-    schema = _resolved(schema)
+def _repeats(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
+    schema = _resolve(schema)
     if isinstance(value, dict):
         fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
         for name, item in value.items():
-            yield from _repeated(f"{path}.{name}", item, fields.get(name, others))
+            yield from _repeats(f"{path}.{name}", item, fields.get(name, others))
     elif isinstance(value, list):
         seen = set[str]()
         for index, item in enumerate(value):
-            yield from _repeated(f"{path}[{index}]", item, schema.get("items", {}))
+            yield from _repeats(f"{path}[{index}]", item, schema.get("items", {}))
             if key := _key(item, schema.get(KEYS, ())):
                 if key in seen:
                     yield Problem(f"{path}[{index}]", f"{key} is there twice: leave one out")
@@ -79,7 +79,7 @@ def _key(item: Any, keys: Iterable[str]) -> str:
 
 
 def _unknown(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
-    schema = _resolved(schema)
+    schema = _resolve(schema)
     fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -94,23 +94,23 @@ def _unknown(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Probl
                 yield from _unknown(f"{path}[{name}]", item, others)
 
 
-def _known(
+def _look_up(
     steps: tuple[str | int, ...],
     value: Any,
     schema: Mapping[str, Any],
     found: list[tuple[tuple[str | int, ...], str]],
 ) -> Any:
-    schema = _resolved(schema)
+    schema = _resolve(schema)
     fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
     if isinstance(value, list):
         items = schema.get("items", {})
-        return [_known((*steps, at), item, items, found) for at, item in enumerate(value)]
+        return [_look_up((*steps, at), item, items, found) for at, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     unknown = value.keys() - fields if fields else set()
     found += [((*steps, name), f"unknown field{_advice(name, fields)}") for name in value if name in unknown]
     return {
-        name: _known((*steps, name), item, fields.get(name, others), found)
+        name: _look_up((*steps, name), item, fields.get(name, others), found)
         for name, item in value.items()
         if name not in unknown
     }
@@ -121,7 +121,7 @@ def _advice(name: str, fields: Mapping[str, Any]) -> str:
     return f"; did you mean {near[0]}?" if near else f" in Kubernetes {document()['version']}: leave it out"
 
 
-def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" not in schema:
         return schema
     name = schema["$ref"].removeprefix(REFERENCE)
@@ -129,7 +129,7 @@ def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _problems(path: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
-    schema = _resolved(schema)
+    schema = _resolve(schema)
     if value is None or "type" not in schema:
         return
     word, types = WORDS[schema["type"]]

@@ -40,7 +40,7 @@ def problems(new: DIJob, old: DIJob | None = None) -> list[Problem]:
     """
     if old is not None and new.metadata.deletion_timestamp is not None:
         return []
-    begun = old is not None and old.status.phase is not None and not old.status.phase.finished
+    begun = old is not None and old.status.phase is not None and not old.status.phase.is_terminal
     moved = list(queue_stays(old, new, old.status.conditions, AFTER_ITS_START)) if old and begun else []
     moved += unreadable_limit(old, new)
     if old is not None and new.spec == old.spec:

@@ -49,7 +49,7 @@ class DIJobPhase(StrEnum):
     UNKNOWN = "Unknown"
 
     @property
-    def finished(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether the phase is terminal."""
         return self in (DIJobPhase.SUCCEEDED, DIJobPhase.FAILED)
 

@@ -47,7 +47,7 @@ def majority(machines: Iterable[Machine]) -> int:
     return common or max(counted)
 
 
-def released(gpus: int, majority: int) -> tuple[int, ...]:
+def split_of_release(gpus: int, majority: int) -> tuple[int, ...]:
     """Return the split of DI Orchestrator 0.2.2: full pods of `majority` GPUs, then the rest."""
     if majority == 0 or gpus <= majority:
         return (gpus,)
@@ -63,7 +63,7 @@ def split(gpus: int, machines: Sequence[Machine], most: int = MOST) -> Split:
     """
     common = majority(machines)
     count = -(-gpus // common) if common else 1
-    first = released(gpus, common) if count <= most else ()
+    first = split_of_release(gpus, common) if count <= most else ()
     if first and fits(first, machines):
         return Split(first)
     fewest, left = list[int](), gpus
@@ -81,10 +81,10 @@ def split(gpus: int, machines: Sequence[Machine], most: int = MOST) -> Split:
 
 def fits(pods: Iterable[int], machines: Sequence[Machine]) -> bool:
     """Whether machines have room for pods of these numbers of GPUs."""
-    return placed(pods, machines) is not None
+    return place(pods, machines) is not None
 
 
-def placed(pods: Iterable[int], machines: Sequence[Machine]) -> list[Machine] | None:
+def place(pods: Iterable[int], machines: Sequence[Machine]) -> list[Machine] | None:
     """Return the machines with such pods, the largest where least stays free; None if they do not fit."""
     left = list(machines)
     for wanted in sorted(pods, reverse=True):

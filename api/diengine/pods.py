@@ -256,7 +256,7 @@ def replacement(old: Manifest, name: str) -> Manifest:
     before, about = old["metadata"]["name"], old["metadata"]
     labels, annotations = dict(about.get("labels") or {}), dict(about.get("annotations") or {})
     if annotations.pop(WORKLOAD_OF, None):  # the place is still that of the old one
-        if before_it := readings.decoded(annotations.pop(BEFORE, None), _BEFORE):
+        if before_it := readings.decode(annotations.pop(BEFORE, None), _BEFORE):
             spec |= {"nodeSelector": before_it.node_selector, "tolerations": before_it.tolerations}
         spec["schedulingGates"] = _gates(spec)
         labels.pop(POD_SET, None)
@@ -280,7 +280,7 @@ def replacement(old: Manifest, name: str) -> Manifest:
     }
 
 
-def kept(pod: Pod) -> dict[str, str]:
+def scheduling_annotation(pod: Pod) -> dict[str, str]:
     """Return the annotation that keeps where a pod could run before it is given a place."""
     now = Before(pod.spec.node_selector, pod.spec.tolerations)
     return {BEFORE: msgspec.json.encode(now).decode()}
@@ -288,7 +288,7 @@ def kept(pod: Pod) -> dict[str, str]:
 
 def before(pod: Pod) -> Before:
     """Return where a pod could run before it was given a place."""
-    found = readings.decoded(pod.metadata.annotations.get(BEFORE), _BEFORE)
+    found = readings.decode(pod.metadata.annotations.get(BEFORE), _BEFORE)
     return found or Before(pod.spec.node_selector, pod.spec.tolerations)
 
 

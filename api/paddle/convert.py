@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elasticjob.api.paddle.trainingjob import Instance, TrainingJob, TrainingJobSpec
+from elasticjob.api.roles import MASTER, PS, WORKER
 from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
 from elasticjob.api.v1alpha1.checks.elasticjob import problems as problems_of_a_job
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
-from elasticjob.api.v1alpha1.common import MASTER, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUEUE_NAME
 from elasticjob.kube.objects.kinds import Manifest

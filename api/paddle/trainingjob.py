@@ -30,7 +30,7 @@ class TrainingJobPhase(StrEnum):
     FAILED = "failed"
 
     @property
-    def finished(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether the phase is terminal."""
         return self in (TrainingJobPhase.SUCCEEDED, TrainingJobPhase.FAILED)
 

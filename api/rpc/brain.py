@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar, Self
 
 import msgspec
 
+from elasticjob.api.numbers import Count
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import Count, Empty, Message, Request
+from elasticjob.api.rpc.message import Empty, Message, Request
 from elasticjob.api.sizes.change import LONGEST, Change, Group
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage
 from elasticjob.api.sizes.role import Quantities

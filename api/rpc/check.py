@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Index, Measured, Message, Name, Request, Wait
+from elasticjob.api.numbers import Count, Index, Measured, Name, Wait
+from elasticjob.api.rpc.message import Message, Request
 from elasticjob.api.rpc.rendezvous import Port, Slots
 
 Text = Annotated[str, msgspec.Meta(max_length=2048)]

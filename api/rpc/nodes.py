@@ -7,18 +7,8 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import (
-    Count,
-    Empty,
-    Finite,
-    Index,
-    Measured,
-    Message,
-    Name,
-    Request,
-    Wait,
-    Whole,
-)
+from elasticjob.api.numbers import Count, Finite, Index, Measured, Name, Wait, Whole
+from elasticjob.api.rpc.message import Empty, Message, Request
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 """Bytes."""

@@ -20,7 +20,8 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Index, Message, Name, Request, Wait
+from elasticjob.api.numbers import Count, Index, Name, Wait
+from elasticjob.api.rpc.message import Empty, Message, Request
 from elasticjob.api.rpc.nodes import Usage
 from elasticjob.api.rpc.shards import Position
 

@@ -29,14 +29,14 @@ def place(k: int, n: int, key: int) -> int:
     while True:
         row, column = divmod(k, columns)
         for turn in range(ROUNDS):
-            row = (row + _mixed(column, key + 2 * turn)) % rows
-            column = (column + _mixed(row, key + 2 * turn + 1)) % columns
+            row = (row + _mix(column, key + 2 * turn)) % rows
+            column = (column + _mix(row, key + 2 * turn + 1)) % columns
         k = row * columns + column
         if k < n:
             return k
 
 
-def _mixed(number: int, key: int) -> int:
+def _mix(number: int, key: int) -> int:
     """Return 64 bits that depend on all bits of both (the finisher of splitmix64)."""
     mixed = ((number + 1) * 0x9E3779B97F4A7C15 + key * 0xD1342543DE82EF95) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

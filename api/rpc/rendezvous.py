@@ -12,7 +12,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Finite, Index, Message, Name, Request, Wait
+from elasticjob.api.numbers import Count, Finite, Index, Name, Wait
+from elasticjob.api.rpc.message import Empty, Message, Request
 
 Slots = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]

@@ -13,7 +13,8 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Empty, Message, Name, Request, Wait
+from elasticjob.api.numbers import Count, Name, Wait
+from elasticjob.api.rpc.message import Empty, Message, Request
 from elasticjob.api.rpc.permutation import key_of, place
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import msgspec
 
+from elasticjob.api.numbers import Count, Measured, Nodes
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import Count, Measured, Nodes
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.role import Fact, Name, Quantities, Role, RoleName
-from elasticjob.api.v1alpha1.common import PS
 
 MOST_NODES = 4096
 MOST_ROLES = 64

@@ -53,10 +53,10 @@ class Need:
                 return found
             before = now.roles.get(role, Nodes()).count
             least = max(ranges[role].lowest, ranges[role].down(min(before, nodes.count)))
-            found = found._lowered(role, least, limits, now, ranges)
+            found = found._lower(role, least, limits, now, ranges)
         return found
 
-    def _lowered(
+    def _lower(
         self, role: str, least: int, limits: Resources, now: Need, ranges: Mapping[str, Range]
     ) -> Need:
         """The need with the largest size of a role, from `least` to the present one, that fits."""
@@ -68,16 +68,16 @@ class Need:
                 middle = range_.up(fits + 1)
                 if middle >= fails:
                     break
-            if self._sized(role, middle).over(limits, now):
+            if self._resize(role, middle).over(limits, now):
                 fails = middle
             else:
                 fits = middle
-        return self._sized(role, fits) if fits < count else self
+        return self._resize(role, fits) if fits < count else self
 
-    def _sized(self, role: str, count: int) -> Need:
+    def _resize(self, role: str, count: int) -> Need:
         return Need({**self.roles, role: replace(self.roles[role], count=count)})
 
 
-def told(over: tuple[Excess, ...]) -> str:
+def describe(over: tuple[Excess, ...]) -> str:
     """Return in words what is over limits."""
     return ", ".join(f"{excess.wanted} {excess.name} of {excess.limit}" for excess in over)

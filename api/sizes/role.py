@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
+from elasticjob.api.numbers import Count
 from elasticjob.api.resources import Resources
-from elasticjob.api.rpc.message import Count
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 RoleName = Annotated[str, msgspec.Meta(max_length=63)]
@@ -109,6 +109,6 @@ class Role(Range, frozen=True, kw_only=True):
         return self.auto and self.count is None
 
     @property
-    def given(self) -> Resources:
+    def template_resources(self) -> Resources:
         """The resources that the user's template sets."""
         return Resources.parse(self.resource)

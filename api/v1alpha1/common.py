@@ -12,20 +12,6 @@ from elasticjob.kube.crd.model import Part, Quantity
 GROUP: Final = "elastic.iml.github.io"
 VERSION: Final = "v1alpha1"
 
-WORKER: Final = "worker"
-PS: Final = "ps"
-CHIEF: Final = "chief"
-EVALUATOR: Final = "evaluator"
-MASTER: Final = "dlrover-master"
-"""The role of the job's master; users may write `master` instead."""
-MASTER_ALIAS: Final = "master"
-
-
-def is_master(role: str) -> bool:
-    """Whether a role name means the job's master."""
-    return role in (MASTER, MASTER_ALIAS)
-
-
 PARAMETER_SERVERS: Final = "ParameterServerStrategy"
 """The strategy of a job that names none and has parameter servers."""
 

@@ -11,22 +11,18 @@ from typing import Annotated, Any, Final
 from pydantic import Field, WithJsonSchema, model_validator
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
+from elasticjob.api.roles import CHIEF, MASTER, MASTER_ALIAS, WORKER, is_master
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.sizes.role import Range
 from elasticjob.api.v1alpha1.common import (
-    CHIEF,
     GROUP,
-    MASTER,
-    MASTER_ALIAS,
     MOST_ROLES,
     PARAMETER_SERVERS,
     VERSION,
-    WORKER,
     Count,
     FailureAction,
     Replicas,
     Resource,
-    is_master,
 )
 from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.kube.crd.model import (
@@ -67,7 +63,7 @@ class DistributionStrategy(StrEnum):
 OptimizeMode = Mode
 
 
-def _spelled(words: str, told: str) -> dict[str, Any]:
+def _any_spelling(words: str, told: str) -> dict[str, Any]:
     """The schema of a word in any of its spellings: readers know them, and what a user wrote is stored."""
     return {
         "type": "string",
@@ -76,11 +72,11 @@ def _spelled(words: str, told: str) -> dict[str, Any]:
     }
 
 
-_STRATEGIES: Final = _spelled(
+_STRATEGIES: Final = _any_spelling(
     "(all[-_ ]?reduce|parameter[-_ ]?server|ps|custom|local)([-_ ]?strategy)?",
     "AllreduceStrategy, ParameterServerStrategy, CustomStrategy or Local",
 )
-_MODES: Final = _spelled("manual|single[-_ ]?job|cluster", "manual, single-job or cluster")
+_MODES: Final = _any_spelling("manual|single[-_ ]?job|cluster", "manual, single-job or cluster")
 
 
 def _plain(word: object) -> str:
@@ -357,7 +353,7 @@ class ReplicaSpec(Part):
         return Range(least=least if least is not None else min(1, most if most is not None else 1), most=most)
 
     @property
-    def wanted(self) -> int:
+    def initial(self) -> int:
         """The number of nodes at first: replicas, else the minimum."""
         return self.replicas if self.replicas is not None else self.bounds.least
 
@@ -502,7 +498,7 @@ class ElasticJobSpec(Part):
         bounds = self.roles[role].bounds
         if role != WORKER or self.node_unit == 1:
             return bounds
-        chiefs = self.roles[CHIEF].wanted if CHIEF in self.roles else 0
+        chiefs = self.roles[CHIEF].initial if CHIEF in self.roles else 0
         return bounds.but(unit=self.node_unit, beside=chiefs)
 
     @property

@@ -11,12 +11,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.common import (
     GROUP,
     MOST_NODES,
     MOST_ROLES,
     VERSION,
-    WORKER,
     Count,
     NodeResource,
     ReplicaResourceSpec,

@@ -21,7 +21,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import EVALUATOR, PARAMETER_SERVERS, PS, WORKER, is_master
+from elasticjob.api.roles import EVALUATOR, PS, WORKER, is_master
+from elasticjob.api.v1alpha1.common import PARAMETER_SERVERS
 from elasticjob.kube.objects.kinds import Manifest
 
 OLDER_ROLES: Final = (
@@ -39,7 +40,7 @@ def todays_job(spec: Manifest) -> Manifest:
     if not isinstance(given, dict):
         return spec
     roles = {
-        role: _undecided(_filled(role, one, spec)) for role, one in _with_older_roles(given, spec).items()
+        role: _leave_open(_fill_in(role, one, spec)) for role, one in _with_older_roles(given, spec).items()
     }
     read: Manifest = {**spec, "replicaSpecs": roles} if roles else spec
     if PS in roles and spec.get("distributionStrategy") is None:
@@ -52,7 +53,7 @@ def todays_plan(spec: Manifest) -> Manifest:
     job, read = spec.get("ownerJob"), dict(spec)
     for field in ("createPods", "removePods", "migratePods"):
         if isinstance(spec.get(field), list):
-            read[field] = [_renamed(job, pod) for pod in spec[field]]
+            read[field] = [_rename(job, pod) for pod in spec[field]]
     if not spec.get("replicaResourceSpecs") and spec.get("replicaResourceSpec"):
         read["replicaResourceSpecs"] = spec["replicaResourceSpec"]
     return read
@@ -88,7 +89,7 @@ def command_words(line: str | None) -> list[str] | None:
         return None
 
 
-def _filled(role: str, one: Any, spec: Manifest) -> Any:
+def _fill_in(role: str, one: Any, spec: Manifest) -> Any:
     """Give the main container of a role what the EasyDL form says for all roles."""
     if is_master(role) or not (spec.get("image") or spec.get("command")):
         return one
@@ -114,7 +115,7 @@ def _with_defaults(container: Manifest, spec: Manifest) -> Manifest:
     return container | missing
 
 
-def _undecided(one: Any) -> Any:
+def _leave_open(one: Any) -> Any:
     """Leave out `replicas: 0`, unless the role may have no nodes: where minReplicas or maxReplicas is 0."""
     if not isinstance(one, dict) or one.get("replicas") != 0 or isinstance(one["replicas"], bool):
         return one
@@ -123,11 +124,11 @@ def _undecided(one: Any) -> Any:
     return {field: value for field, value in one.items() if field != "replicas"}
 
 
-def _renamed(job: Any, pod: Any) -> Any:
+def _rename(job: Any, pod: Any) -> Any:
     """Return a pod, or its name, without the word that the original system's names have."""
     if isinstance(pod, dict):
         role = {"type": pod["type"].lower()} if isinstance(pod.get("type"), str) else {}
-        return pod | role | ({"name": _renamed(job, pod["name"])} if "name" in pod else {})
+        return pod | role | ({"name": _rename(job, pod["name"])} if "name" in pod else {})
     if not isinstance(pod, str):
         return pod
     name, marked = pod.replace("_", "-"), f"{job}-edljob-"

@@ -45,7 +45,7 @@ def requests(pod: Pod) -> Resources:
     return pod_requests(spec)
 
 
-def sized(replicas: ReplicaSpec, resource: Mapping[str, str]) -> Manifest:
+def with_resource(replicas: ReplicaSpec, resource: Mapping[str, str]) -> Manifest:
     """Return the pod spec of a role's template, whose main container gets `resource`."""
     main = replicas.main_container
     given: list[Manifest] = replicas.pod.get("containers") or []

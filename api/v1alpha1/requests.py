@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
+from elasticjob.api.roles import EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceSpec, OlderReplicas
 from elasticjob.kube.objects.kinds import Manifest
 

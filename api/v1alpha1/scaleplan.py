@@ -47,7 +47,7 @@ class PlanPhase(StrEnum):
     SUPERSEDED = "Superseded"
 
     @property
-    def finished(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether the phase is terminal."""
         return self in (PlanPhase.SUCCEEDED, PlanPhase.FAILED, PlanPhase.SUPERSEDED)
 
@@ -87,7 +87,7 @@ class PodName(Part):
     """The node's number in older manifests, without effect; the name contains it."""
 
 
-def _named(value: Any) -> Any:
+def _names(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -125,7 +125,7 @@ class ScalePlanSpec(Part):
     """Single nodes to add."""
 
     remove_pods: Annotated[
-        list[Annotated[PodName, BeforeValidator(_named), WithJsonSchema(OPAQUE)]],
+        list[Annotated[PodName, BeforeValidator(_names), WithJsonSchema(OPAQUE)]],
         Field(max_length=MOST_NODES, json_schema_extra=ATOMIC),
     ] = []
     """Single nodes to remove: names of pods or nodes, or objects with a name."""

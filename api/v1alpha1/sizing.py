@@ -11,7 +11,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.placing import sized
+from elasticjob.api.v1alpha1.placing import with_resource
 
 
 def facts_of(job: ElasticJob) -> JobFacts:
@@ -74,8 +74,8 @@ def _nodes(
     single = (amounts for node, amounts in own.items() if place_of(name, (role,), node))
     return Nodes(
         count,
-        pod_requests(sized(spec, resource)),
-        tuple(pod_requests(sized(spec, {**resource, **amounts})) for amounts in single),
+        pod_requests(with_resource(spec, resource)),
+        tuple(pod_requests(with_resource(spec, {**resource, **amounts})) for amounts in single),
     )
 
 

@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.figures import Sheet, machine, number, quantile, show
-from elasticjob.brain.fulfilment.goodput import drafted
-from elasticjob.brain.fulfilment.offers import Options, Trained
+from elasticjob.brain.fulfilment.goodput import place_all
+from elasticjob.brain.fulfilment.offers import Candidate, Options
 from elasticjob.brain.fulfilment.state import CPU, Cluster, Job, Machine
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,17 +53,17 @@ def timed(random: Random, jobs: int, gpus: int, *, scarce: bool) -> tuple[float,
     """Return seconds of a plan from nothing, and of the plan after the first was carried out."""
     fresh = [job(random, index) for index in range(jobs)]
     began = perf_counter()
-    planned = drafted(cluster(gpus, [], scarce=scarce), fresh, Options(), NOW)
+    planned = place_all(cluster(gpus, [], scarce=scarce), fresh, Options(), NOW)
     first = perf_counter() - began
     kept = [settled(each, planned.places[each.job.key]) for each in fresh if random.random() < 0.9]
     new = [job(random, jobs + index) for index in range(jobs - len(kept))]
     after = cluster(gpus, kept, scarce=scarce)
     began = perf_counter()
-    drafted(after, [*kept, *new], Options(), NOW + timedelta(minutes=10))
+    place_all(after, [*kept, *new], Options(), NOW + timedelta(minutes=10))
     return first, perf_counter() - began
 
 
-def job(random: Random, index: int) -> Trained:
+def job(random: Random, index: int) -> Candidate:
     """Return a job whose speed grows as Amdahl's law says; at most 64 GPUs."""
     serial, most = random.uniform(0.001, 0.2), random.choice((1, 4, 8, 16, 32, 64))
     speeds = {size: size / (1 + serial * (size - 1)) for size in SIZES if size <= most}
@@ -76,17 +76,17 @@ def job(random: Random, index: int) -> Trained:
         machines=(),
         submitted=NOW - timedelta(seconds=random.randrange(100_000)),
     )
-    return Trained(spec, speeds, done=random.expovariate(1 / 20_000))
+    return Candidate(spec, speeds, done=random.expovariate(1 / 20_000))
 
 
-def settled(trained: Trained, places: tuple[str, ...]) -> Trained:
+def settled(trained: Candidate, places: tuple[str, ...]) -> Candidate:
     """Return a job after its plan was carried out."""
     spec = trained.job
     now = Job(spec.key, spec.least, spec.most, len(places), spec.amount, places, spec.submitted, changed=NOW)
-    return Trained(now, trained.speeds, trained.done, trained.left)
+    return Candidate(now, trained.speeds, trained.done, trained.left)
 
 
-def cluster(gpus: int, running: list[Trained], *, scarce: bool) -> Cluster:
+def cluster(gpus: int, running: list[Candidate], *, scarce: bool) -> Cluster:
     """Return machines of 8 GPUs, with few cores for each if these are scarce."""
     cores = (8 if scarce else 16) * 1000 * GPUS
     total = {GPU: GPUS, CPU: cores}

@@ -12,8 +12,8 @@ from typing import Final
 from benchmarks.cluster.traces import Application, Submission
 from benchmarks.cluster.training import Training
 from elasticjob.brain.fulfilment.efficiency import configure
-from elasticjob.brain.fulfilment.goodput import drafted
-from elasticjob.brain.fulfilment.offers import Options, Trained
+from elasticjob.brain.fulfilment.goodput import place_all
+from elasticjob.brain.fulfilment.offers import Candidate, Options
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ def _plan(running: Sequence[Training], options: Options, rules: Rules, now: floa
         each.learn()
     jobs = [trained(each, rules) for each in running]
     began = perf_counter()
-    planned = drafted(cluster(running), jobs, options, BEGIN + timedelta(seconds=now))
+    planned = place_all(cluster(running), jobs, options, BEGIN + timedelta(seconds=now))
     outcome.plans.append(perf_counter() - began)
     for each in running:
         name = each.submission.name
@@ -102,7 +102,7 @@ def _end(job: Training, outcome: Outcome) -> None:
     outcome.changes[name] = job.changes
 
 
-def trained(job: Training, rules: Rules) -> Trained:
+def trained(job: Training, rules: Rules) -> Candidate:
     """Return what a planner knows of a job."""
     at = BEGIN + timedelta(seconds=job.submission.time)
     changed = None if job.changed is None else BEGIN + timedelta(seconds=job.changed)
@@ -117,7 +117,7 @@ def trained(job: Training, rules: Rules) -> Trained:
         changed=changed,
     )
     left = float(job.application.ends[-1]) - job.progress if rules.known and job.model else None
-    return Trained(spec, speeds(job), done=job.progress, left=left)
+    return Candidate(spec, speeds(job), done=job.progress, left=left)
 
 
 def speeds(job: Training) -> dict[int, float]:

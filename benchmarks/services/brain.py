@@ -29,7 +29,7 @@ from elasticjob.api.rpc.brain import AskSizes, TellStatistics, job_token
 from elasticjob.api.rpc.message import PREFIX, Request
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
-from elasticjob.brain.store import Kept, SeenJob, SeenPod, Store, opened
+from elasticjob.brain.store import Record, SeenJob, SeenPod, Store, open_store
 from elasticjob.cli.laptop.ports import free_port
 from lab.programs import postgres
 
@@ -115,7 +115,7 @@ async def add_job(store: Store, at: int, count: int) -> bool:
         )
         await store.see_pod(pod)
     groups = {"worker": {"count": 4, "resource": {"cpu": "8", "memory": "16Gi"}}}
-    kept = Kept(NOW, "Start", "worker-from-history", "a sentence", {"samples": 4}, {"groups": groups})
+    kept = Record(NOW, "Start", "worker-from-history", "a sentence", {"samples": 4}, {"groups": groups})
     await store.keep(told.uid, kept, 0)
     return runs
 
@@ -133,7 +133,7 @@ async def fill(filled: Filled, jobs: int, count: int, at_once: int) -> float:
             if done % 1000 == 0:
                 print(f"  {done:,} of {jobs - first:,} jobs", file=sys.stderr)
 
-    async with opened(filled.url) as store:
+    async with open_store(filled.url) as store:
         await asyncio.gather(*(some(store) for _ in range(at_once)))
     filled.jobs, rows = jobs, (jobs - first) * (count + 6)
     return rows / (time.perf_counter() - began)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.shared import peers
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client.client import Client

@@ -24,7 +24,7 @@ class Cause:
 
 
 @dataclass(eq=False, slots=True)
-class Planned:
+class Entry:
     """A job in the draft; or somebody else's pending pod, which is a job of exactly one instance."""
 
     key: str
@@ -97,7 +97,7 @@ class Planned:
 class Take:
     """A step that was taken from a job, with the machines that its ranks left."""
 
-    who: Planned
+    who: Entry
     machines: list[int | None]
     cause: Cause
 
@@ -117,14 +117,14 @@ class Draft:
         self.asking = [*self.jobs, *(self._demand(each) for each in cluster.demands)]
         self.asking.sort(key=lambda each: (-each.priority, each.submitted, each.key, each.job is None))
         self.takes: list[Take] = []
-        self.grown: list[Planned] = []
+        self.grown: list[Entry] = []
         self.places: dict[str, int] = {}
         """For how many instances there would be a place, of those that wait in vain."""
         self.steps = 0
         self.changes = 0
         """Grows whenever room or a job changes."""
 
-    def cut(self, who: Planned, now: int) -> list[int | None]:
+    def cut(self, who: Entry, now: int) -> list[int | None]:
         """Drop the ranks from `now` on; return the machines that they leave."""
         self.changes += 1
         left = who.machines[now:]
@@ -133,21 +133,21 @@ class Draft:
         self.leave(who, left)
         return left
 
-    def extend(self, who: Planned, machines: Sequence[int | None]) -> None:
+    def extend(self, who: Entry, machines: Sequence[int | None]) -> None:
         """Add ranks at the top, each on a machine where it has its room, or without a place."""
         self.changes += 1
         self.steps += 1
         who.machines += machines
         who.now += len(machines)
 
-    def bind(self, who: Planned, machines: Sequence[int]) -> None:
+    def bind(self, who: Entry, machines: Sequence[int]) -> None:
         """Give the lowest ranks without a place these machines, where they have their room."""
         self.changes += 1
         for machine in machines:
             self.steps += 1
             who.machines[who.machines.index(None)] = machine
 
-    def take(self, who: Planned, cause: Cause) -> Take:
+    def take(self, who: Entry, cause: Cause) -> Take:
         """Take the highest step of a job."""
         self.steps += 1
         take = Take(who, self.cut(who, who.now - who.step), cause)
@@ -164,7 +164,7 @@ class Draft:
                 self.rooms.put(machine, take.who.need)
         self.extend(take.who, take.machines)
 
-    def find(self, who: Planned, number: int, *, soon: bool) -> list[int] | None:
+    def find(self, who: Entry, number: int, *, soon: bool) -> list[int] | None:
         """Return machines for some instances, which have their room then; None unless there is one for each.
 
         All instances of a job are alike, so that filling one machine after the other finds a place for all
@@ -180,13 +180,13 @@ class Draft:
             found.append(machine)
         return found
 
-    def leave(self, who: Planned, machines: Sequence[int | None]) -> None:
+    def leave(self, who: Entry, machines: Sequence[int | None]) -> None:
         """Take the room back that instances have on these machines."""
         for machine in machines:
             if machine is not None and machine != ELSEWHERE:
                 self.rooms.free(machine, who.need)
 
-    def _job(self, job: Job) -> Planned | None:
+    def _job(self, job: Job) -> Entry | None:
         """None if no multiple of its step is within its range: it stays as it is, and is use like others."""
         step = max(1, job.step)
         least, most = -(-max(0, job.least) // step) * step, job.most // step * step
@@ -194,25 +194,25 @@ class Draft:
             return None
         known = self.rooms.position
         machines = [None if name is None else known.get(name, ELSEWHERE) for name in job.machines[: job.now]]
-        return Planned(
+        return Entry(
             key=job.key,
             least=least,
             most=most,
             step=step,
             now=job.now,
-            need=self.rooms.need(job.amount),
+            need=self.rooms.amounts(job.amount),
             machines=machines + [None] * (job.now - len(machines)),
-            permitted=self.rooms.permitted(job.permitted),
+            permitted=self.rooms.machines_by_name(job.permitted),
             priority=job.priority,
             submitted=job.submitted,
             job=job,
         )
 
-    def _demand(self, pod: Demand) -> Planned:
-        need, permitted = self.rooms.need(pod.amount), self.rooms.permitted(pod.permitted)
-        return Planned(pod.key, 1, 1, 1, 1, need, [None], permitted, pod.priority, pod.submitted, None)
+    def _demand(self, pod: Demand) -> Entry:
+        need, permitted = self.rooms.amounts(pod.amount), self.rooms.machines_by_name(pod.permitted)
+        return Entry(pod.key, 1, 1, 1, 1, need, [None], permitted, pod.priority, pod.submitted, None)
 
-    def _size(self, who: Planned) -> tuple[list[int], int, int, str]:
+    def _size(self, who: Entry) -> tuple[list[int], int, int, str]:
         quantities = dict(who.need)
         resources = self.rooms.resources
         devices = [quantities.get(i, 0) for i in range(self.rooms.devices)]

@@ -82,9 +82,9 @@ class StepTime:
         sync = np.where(machines > 1, between, np.where(count > 1, within, 0.0))
         micro = self.micro(local)
         last = (micro**self.overlap + sync**self.overlap) ** (1 / self.overlap)
-        return np.asarray(np.asarray(extra) * micro + last * self._measured(machines, count, local))
+        return np.asarray(np.asarray(extra) * micro + last * self._ratios(machines, count, local))
 
-    def _measured(self, machines: ArrayLike, count: ArrayLike, local: ArrayLike) -> Array:
+    def _ratios(self, machines: ArrayLike, count: ArrayLike, local: ArrayLike) -> Array:
         """Return the ratio of measured to modelled time for each argument, 1 where nothing was measured."""
         machines, count, local = np.broadcast_arrays(machines, count, np.asarray(local, dtype=float))
         found = np.ones(local.shape)

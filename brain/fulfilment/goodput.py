@@ -27,7 +27,7 @@ from datetime import datetime
 from typing import Final
 
 from elasticjob.brain.fulfilment.knapsack import choose
-from elasticjob.brain.fulfilment.offers import Draft, Options, Trained, draft, offers
+from elasticjob.brain.fulfilment.offers import Candidate, Draft, Options, draft, offers
 from elasticjob.brain.fulfilment.packing import Places, Room, available, pack
 from elasticjob.brain.fulfilment.shares import Share, reason, share, waits
 from elasticjob.brain.fulfilment.state import PODS, Cluster, Delta, Job, Plan, Waiting
@@ -38,7 +38,7 @@ applied plan is made at once, until that is empty: room that one job finds too s
 
 
 @dataclass(frozen=True)
-class Planned:
+class Placement:
     """A plan with the place of every instance, and each job's share."""
 
     plan: Plan
@@ -46,12 +46,12 @@ class Planned:
     shares: Mapping[str, Share]
 
 
-def plan(cluster: Cluster, jobs: Sequence[Trained], options: Options, now: datetime) -> Plan:
+def plan(cluster: Cluster, jobs: Sequence[Candidate], options: Options, now: datetime) -> Plan:
     """Return what changes, and who waits for their minimum."""
-    return drafted(cluster, jobs, options, now).plan
+    return place_all(cluster, jobs, options, now).plan
 
 
-def drafted(cluster: Cluster, jobs: Sequence[Trained], options: Options, now: datetime) -> Planned:
+def place_all(cluster: Cluster, jobs: Sequence[Candidate], options: Options, now: datetime) -> Placement:
     """Return the plan with the place of every instance, and each job's share."""
     jobs = sorted(jobs, key=lambda each: each.job.key)
     room = available(cluster, [each.job for each in jobs])
@@ -62,14 +62,14 @@ def drafted(cluster: Cluster, jobs: Sequence[Trained], options: Options, now: da
         places = pack(room, [each.job for each in drafts], sizes)
         if all(len(places[each.key]) == sizes[each.key][0] for each in drafts):
             break
-        after = [_applied(each, places[each.key], options) for each in drafts]
+        after = [_with_places(each, places[each.key], options) for each in drafts]
         if after == [each.trained for each in drafts]:
             break
         drafts = [draft(each, len(jobs), room, options) for each in after]
-    return _told(first, places, options, now)
+    return _describe(first, places, options, now)
 
 
-def _applied(draft: Draft, places: tuple[str, ...], options: Options) -> Trained:
+def _with_places(draft: Draft, places: tuple[str, ...], options: Options) -> Candidate:
     """Return a job after a plan by which its instances have these places."""
     size = _after(draft, len(places), options)
     machines = (*places, *[None] * (size - len(places)))
@@ -83,7 +83,7 @@ def _sizes(
 
     Higher priorities choose first, from what lower ones do not have to keep.
     """
-    left = _limited(drafts, _capacity(cluster, room, options))
+    left = _limits(drafts, _capacity(cluster, room, options))
     must = _must(drafts, left, options, now)
     chosen: dict[str, list[int]] = {}
     for priority in sorted({each.job.priority for each in drafts}, reverse=True):
@@ -110,7 +110,7 @@ def _capacity(cluster: Cluster, room: Room, options: Options) -> dict[str, int]:
     return {name: max(0, free[name] - kept[name]) for name in free}
 
 
-def _limited(drafts: Sequence[Draft], capacity: Mapping[str, int]) -> dict[str, int]:
+def _limits(drafts: Sequence[Draft], capacity: Mapping[str, int]) -> dict[str, int]:
     """Return the capacities that bound the sizes.
 
     These are all of which the jobs could want more than there is, but none that keeping another one keeps.
@@ -150,7 +150,7 @@ def _since(job: Job) -> datetime:
     return job.changed or job.submitted
 
 
-def _told(drafts: Sequence[Draft], places: Places, options: Options, now: datetime) -> Planned:
+def _describe(drafts: Sequence[Draft], places: Places, options: Options, now: datetime) -> Placement:
     shares = {each.key: share(each, len(places[each.key]), now) for each in drafts}
     deltas = tuple(
         Delta(each.key, each.job.now, after, reason(each, after, shares[each.key]))
@@ -162,7 +162,7 @@ def _told(drafts: Sequence[Draft], places: Places, options: Options, now: dateti
         for each in drafts
         if (size := shares[each.key].size) < each.first
     )
-    return Planned(Plan(deltas, waiting), places, shares)
+    return Placement(Plan(deltas, waiting), places, shares)
 
 
 def _after(draft: Draft, size: int, options: Options) -> int:

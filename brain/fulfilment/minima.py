@@ -8,7 +8,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from elasticjob.brain.fulfilment import reasons
-from elasticjob.brain.fulfilment.draft import Cause, Draft, Planned, Take
+from elasticjob.brain.fulfilment.draft import Cause, Draft, Entry, Take
 from elasticjob.brain.fulfilment.passes import reprieve
 
 Extra = dict[int, list[int]]
@@ -32,7 +32,7 @@ class Minima:
                 met = True
         return met
 
-    def _meet(self, who: Planned, missing: int) -> bool:
+    def _meet(self, who: Entry, missing: int) -> bool:
         found = self.draft.find(who, missing, soon=True)
         if found is None:
             places = self._places(who, missing)
@@ -48,7 +48,7 @@ class Minima:
         self.draft.bind(who, found)
         return True
 
-    def _places(self, who: Planned, missing: int) -> int:
+    def _places(self, who: Entry, missing: int) -> int:
         """For how many instances there is a place if all that may give way do so; counted up to `missing`.
 
         Whoever gives more leaves no less room, and all instances are alike. So this is exact, and nothing is
@@ -62,7 +62,7 @@ class Minima:
                 return places
         return places
 
-    def _take(self, who: Planned, missing: int) -> list[Take]:
+    def _take(self, who: Entry, missing: int) -> list[Take]:
         """Take steps until all missing instances fit: lowest priority first, then the most fulfilled.
 
         Only jobs are asked that hold something on a machine where one more instance could fit.

@@ -11,11 +11,12 @@ from math import ceil
 from typing import Final, Protocol
 
 from elasticjob.api.resources import Resources, pod_requests
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode, Phase
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import by_age
-from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
+from elasticjob.api.v1alpha1.placing import is_silent, requests, takes, with_resource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.fulfilment.state import CPU, PODS, Amounts, Cluster, Demand, Job, Machine
 from elasticjob.kube.objects.kinds import Key
@@ -53,7 +54,7 @@ class Passes(Protocol):
     def over(self, key: str) -> AbstractContextManager[None, bool]: ...
 
 
-def observed(objects: Objects, passes: Passes) -> tuple[Cluster, tuple[Job, ...]]:
+def observe(objects: Objects, passes: Passes) -> tuple[Cluster, tuple[Job, ...]]:
     """Return the cluster, and its jobs in cluster mode whose workers have a range."""
     open_ = [node for node in objects.machines if not node.spec.unschedulable and not is_silent(node)]
     needs = _needs(objects.pods, passes)
@@ -143,7 +144,7 @@ def job_of(
     newest = by_age(plans)
     stay = sorted((pod for pod in pods if not pod.metadata.deletion_timestamp), key=_index)
     now = _target(newest, placed.replicas)
-    pod = sized(spec, {name: str(amount) for name, amount in placed.resource.items()})
+    pod = with_resource(spec, {name: str(amount) for name, amount in placed.resource.items()})
     begun = job.metadata.creation_timestamp
     assert begun is not None, "an object of a server has a time of creation"
     return Job(
@@ -156,7 +157,7 @@ def job_of(
         submitted=begun,
         step=range_.unit,
         beside=range_.beside,
-        permitted=permitted(pod, machines),
+        permitted=machines_for(pod, machines),
         priority=max((each.spec.priority or 0 for each in pods), default=0),
         changed=_since(newest[-1], heard) if newest else None,
         withdrawn=_withdrawn(newest),
@@ -165,7 +166,7 @@ def job_of(
     )
 
 
-def permitted(pod: Mapping[str, object], machines: Iterable[Node]) -> frozenset[str] | None:
+def machines_for(pod: Mapping[str, object], machines: Iterable[Node]) -> frozenset[str] | None:
     """Return the machines whose taints and labels let a pod in; None for all."""
     machines = list(machines)
     found = frozenset(node.metadata.name for node in machines if takes(node, dict(pod)))
@@ -182,7 +183,7 @@ def demand_of(pod: Pod, needs: Amounts, machines: Iterable[Node]) -> Demand:
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
     begun = pod.metadata.creation_timestamp
     assert begun is not None, "an object of a server has a time of creation"
-    return Demand(key, needs, begun, permitted(spec, machines), pod.spec.priority or 0)
+    return Demand(key, needs, begun, machines_for(spec, machines), pod.spec.priority or 0)
 
 
 def amounts(resources: Resources) -> dict[str, int]:
@@ -204,7 +205,7 @@ def _target(plans: Sequence[ScalePlan], placed: int) -> int:
     """The size that the newest plan which is not carried out yet asks for; else the present one."""
     for plan in reversed(plans):
         size = plan.spec.replica_resource_specs.get(WORKER)
-        if not (plan.status.phase and plan.status.phase.finished) and size and size.replicas is not None:
+        if not (plan.status.phase and plan.status.phase.is_terminal) and size and size.replicas is not None:
             return size.replicas
     return placed
 

@@ -40,7 +40,7 @@ class Options(state.Options):
 
 
 @dataclass(frozen=True)
-class Trained:
+class Candidate:
     """A job with the speeds that it has or is expected to have, by number of instances, packed.
 
     `done` and `left` are work in the unit of speed × seconds: steps, records, or steps at the first batch.
@@ -57,7 +57,7 @@ class Draft:
     """A job with its possible sizes and speeds, the speed of its fair share, remaining work and weight."""
 
     job: Job
-    trained: Trained
+    trained: Candidate
     sizes: tuple[int, ...]
     speeds: Mapping[int, float]
     fair: float
@@ -84,7 +84,7 @@ class Draft:
         return speed / self.fair
 
 
-def draft(trained: Trained, jobs: int, room: Room, options: Options) -> Draft:
+def draft(trained: Candidate, jobs: int, room: Room, options: Options) -> Draft:
     """Return what a job may have, one of so many that share the room."""
     job = trained.job
     sizes = job.sizes

@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 
 from elasticjob.brain.fulfilment import reasons
-from elasticjob.brain.fulfilment.draft import ELSEWHERE, Cause, Draft, Planned, Take
+from elasticjob.brain.fulfilment.draft import ELSEWHERE, Cause, Draft, Entry, Take
 from elasticjob.brain.fulfilment.state import Options
 
 
@@ -21,7 +21,7 @@ def bring_into_range(draft: Draft) -> None:
         now = min(max(who.job.sizes.down(before) if who.job else before, who.least), who.most)
         if now == before:
             continue
-        who.ranged = reasons.ranged(who, before)
+        who.ranged = reasons.out_of_range(who, before)
         if now < before:
             draft.cut(who, now)
         else:
@@ -122,12 +122,12 @@ def grow(draft: Draft, options: Options, now: datetime) -> None:
             heappush(heap, (who.grows_after, who))
 
 
-def may_grow(who: Planned, options: Options, now: datetime) -> bool:
+def may_grow(who: Entry, options: Options, now: datetime) -> bool:
     """Whether growth is open to a job: settled, all ranks with a place, and none taken away in this plan."""
     return is_settled(who, options, now) and not who.shrunk and who.grows and None not in who.machines
 
 
-def is_settled(who: Planned, options: Options, now: datetime) -> bool:
+def is_settled(who: Entry, options: Options, now: datetime) -> bool:
     """Whether nothing keeps a job from growing, and its last change is long enough ago."""
     job = who.job
     if job is None or job.stays:
@@ -137,14 +137,14 @@ def is_settled(who: Planned, options: Options, now: datetime) -> bool:
     return job.changed is None or now - job.changed >= quiet
 
 
-def _place_soon(draft: Draft, who: Planned) -> list[int] | None:
+def _place_soon(draft: Draft, who: Entry) -> list[int] | None:
     """Return machines that will have room for one more step of a job; None as well for what must wait."""
     if who.bound < who.least or not keeps_limits(draft, who, draft.limits):
         return None
     return draft.find(who, who.step, soon=True)
 
 
-def keeps_limits(draft: Draft, who: Planned, limits: Sequence[int]) -> bool:
+def keeps_limits(draft: Draft, who: Entry, limits: Sequence[int]) -> bool:
     """Whether all limits are kept with one more step of a job."""
     return all(draft.rooms.used[i] + who.step * quantity <= limits[i] for i, quantity in who.need)
 

@@ -49,7 +49,7 @@ class Rooms:
         for machine in range(len(found)):
             self._shelve(machine)
 
-    def need(self, amount: Amounts) -> Need:
+    def amounts(self, amount: Amounts) -> Need:
         """Return an amount by positions of resources."""
         return tuple((i, amount[name]) for i, name in enumerate(self.resources) if amount.get(name, 0) > 0)
 
@@ -58,7 +58,7 @@ class Rooms:
         shares = (options.limits.get(name, Fraction(1)) - band for name in self.resources)
         return [int(total * share // 1) for total, share in zip(self.total, shares, strict=True)]
 
-    def permitted(self, names: frozenset[str] | None) -> frozenset[int] | None:
+    def machines_by_name(self, names: frozenset[str] | None) -> frozenset[int] | None:
         """Return the machines with these names; None, any, stays None."""
         if names is None:
             return None

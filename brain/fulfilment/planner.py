@@ -34,10 +34,10 @@ from elasticjob.brain.fulfilment.state import Cluster, Delta, Job, Options, Plan
 
 def plan(cluster: Cluster, jobs: Sequence[Job], options: Options, now: datetime) -> Plan:
     """Return what changes, and who waits for their minimum."""
-    return told(drafted(cluster, jobs, options, now))
+    return plan_of(draft_plan(cluster, jobs, options, now))
 
 
-def drafted(cluster: Cluster, jobs: Sequence[Job], options: Options, now: datetime) -> Draft:
+def draft_plan(cluster: Cluster, jobs: Sequence[Job], options: Options, now: datetime) -> Draft:
     """Return the draft after all passes, with the place of every instance."""
     draft = Draft(cluster, jobs, options)
     minima = Minima(draft)
@@ -57,12 +57,12 @@ def drafted(cluster: Cluster, jobs: Sequence[Job], options: Options, now: dateti
     return draft
 
 
-def told(draft: Draft) -> Plan:
+def plan_of(draft: Draft) -> Plan:
     """Return the plan that a draft has come to."""
     jobs = sorted(draft.jobs, key=lambda each: each.key)
     return Plan(
         deltas=tuple(
-            Delta(who.key, who.job.now, who.now, reasons.changed(draft, who))
+            Delta(who.key, who.job.now, who.now, reasons.describe_delta(draft, who))
             for who in jobs
             if who.job is not None and who.now != who.job.now
         ),

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from elasticjob.brain.fulfilment import goodput, offers, planner, state
-from elasticjob.brain.fulfilment.offers import Trained
+from elasticjob.brain.fulfilment.offers import Candidate
 from elasticjob.brain.fulfilment.state import Cluster, Plan
 
 
@@ -27,7 +27,7 @@ class Share(StrEnum):
 class Planner(Protocol):
     """Decides the sizes of all jobs."""
 
-    def __call__(self, cluster: Cluster, jobs: Sequence[Trained], settle: timedelta, now: datetime) -> Plan:
+    def __call__(self, cluster: Cluster, jobs: Sequence[Candidate], settle: timedelta, now: datetime) -> Plan:
         """Return what changes, and who waits; no job grows within `settle` of its last change."""
         ...
 
@@ -47,12 +47,12 @@ KEEP: Final = 0.02
 """What a change has to bring at least, of the speed of a fair share: measured speeds are not exact."""
 
 
-def by_fulfilment(cluster: Cluster, jobs: Sequence[Trained], settle: timedelta, now: datetime) -> Plan:
+def by_fulfilment(cluster: Cluster, jobs: Sequence[Candidate], settle: timedelta, now: datetime) -> Plan:
     """Return the plan of the fulfilment planner."""
     return planner.plan(cluster, [each.job for each in jobs], state.Options(settle=settle), now)
 
 
-def by_goodput(cluster: Cluster, jobs: Sequence[Trained], settle: timedelta, now: datetime) -> Plan:
+def by_goodput(cluster: Cluster, jobs: Sequence[Candidate], settle: timedelta, now: datetime) -> Plan:
     """Return the plan of the goodput planner."""
     return goodput.plan(cluster, jobs, offers.Options(settle=settle, restart=RESTART, keep=KEEP), now)
 

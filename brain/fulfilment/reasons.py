@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.brain.fulfilment.draft import Draft, Planned
+from elasticjob.brain.fulfilment.draft import Draft, Entry
 from elasticjob.brain.fulfilment.state import CPU, MEMORY, PODS, Amounts
 
 GIB: Final = 1 << 30
@@ -28,7 +28,7 @@ def instances(number: int) -> str:
     return f"{number} instance" if number == 1 else f"{number} instances"
 
 
-def minimum(who: Planned, missing: int) -> str:
+def minimum(who: Entry, missing: int) -> str:
     """Why a step is taken: a minimum that has no place."""
     if who.job is None:
         return f"for the pending pod {who.key} of priority {who.priority}, which fits no machine"
@@ -42,18 +42,18 @@ def limit(draft: Draft, resource: int) -> str:
     return f"because {used} would be used, with a limit of {most} of {quantity(name, rooms.total[resource])}"
 
 
-def poorer(rich: Planned, poor: Planned) -> str:
+def poorer(rich: Entry, poor: Entry) -> str:
     """Why a step is taken: a job that is less fulfilled."""
     return f"for {poor.key}, which had a score of {poor.score:.2f}, while its own was {rich.score:.2f}"
 
 
-def ranged(who: Planned, before: int) -> str:
+def out_of_range(who: Entry, before: int) -> str:
     """Why a size was outside its range."""
     steps = f" in steps of {who.step}" if who.step > 1 else ""
     return f"must have {who.least} to {who.most} instances{steps}, not {before}"
 
 
-def changed(draft: Draft, who: Planned) -> str:
+def describe_delta(draft: Draft, who: Entry) -> str:
     """Return the sentence of a delta."""
     parts = [who.ranged] if who.ranged else []
     causes = {take.cause.of: take.cause for take in reversed(who.takes)}
@@ -67,7 +67,7 @@ def changed(draft: Draft, who: Planned) -> str:
     return f"{who.key} {'; '.join(parts)}"
 
 
-def waits(draft: Draft, who: Planned) -> str:
+def waits(draft: Draft, who: Entry) -> str:
     """Return the sentence of a job that waits for its minimum."""
     each = amounts(who.job.amount) if who.job else ""
     machines = len(draft.rooms.names) if who.permitted is None else len(who.permitted)

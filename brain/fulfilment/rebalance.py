@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 
 from elasticjob.brain.fulfilment import reasons
-from elasticjob.brain.fulfilment.draft import Cause, Draft, Planned
+from elasticjob.brain.fulfilment.draft import Cause, Draft, Entry
 from elasticjob.brain.fulfilment.passes import is_settled, keeps_limits, may_grow
 from elasticjob.brain.fulfilment.state import Options
 
@@ -33,7 +33,7 @@ def rebalance(draft: Draft, options: Options, now: datetime) -> None:
             heappush(heap, (who.grows_after, who))
 
 
-def _may_give(rich: Planned, poor: Planned) -> bool:
+def _may_give(rich: Entry, poor: Entry) -> bool:
     """Whether `rich` stays at least as fulfilled as `poor` becomes, and does not matter more."""
     if rich is poor or rich.priority > poor.priority or not rich.can_give():
         return False
@@ -41,7 +41,7 @@ def _may_give(rich: Planned, poor: Planned) -> bool:
     return after >= (poor.now + poor.step - poor.least) / (poor.most - poor.least)
 
 
-def _move(draft: Draft, rich: Planned, poor: Planned) -> bool:
+def _move(draft: Draft, rich: Entry, poor: Entry) -> bool:
     """Move a step; False, and nothing done, if it makes no place for the other."""
     take = draft.take(rich, Cause(poor.key, reasons.poorer(rich, poor)))
     kept = keeps_limits(draft, poor, draft.ceilings)

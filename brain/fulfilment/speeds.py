@@ -20,9 +20,9 @@ from typing import Final
 import numpy as np
 from scipy.optimize import nnls
 
-from elasticjob.api.rpc.message import LARGEST_WORLD
+from elasticjob.api.numbers import LARGEST_WORLD
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.brain.fulfilment.offers import Trained
+from elasticjob.brain.fulfilment.offers import Candidate
 from elasticjob.brain.fulfilment.state import Job
 
 SLOWEST, FASTEST = 1e-9, 1e15
@@ -52,7 +52,7 @@ def per_size(measured: Mapping[int, float], most: int) -> dict[int, float]:
     return {size: known.get(size, 1 / time) for size, time in found}
 
 
-def trained(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: datetime) -> Trained:
+def with_speeds(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: datetime) -> Candidate:
     """Return a job with its speeds, and what it has done and has left to do, in records, where that is
     known."""
     speeds = per_size(measured, job.most)
@@ -61,7 +61,7 @@ def trained(job: Job, measured: Mapping[int, float], seen: ElasticJob, now: date
     began = status.start_time and min(status.start_time, now)  # the operator may have another clock
     done = speed * (now - began).total_seconds() if began else 0.0
     remains = remaining(seen, now)
-    return Trained(job, speeds, done, speed * remains.total_seconds() if remains and speed else None)
+    return Candidate(job, speeds, done, speed * remains.total_seconds() if remains and speed else None)
 
 
 def remaining(seen: ElasticJob, now: datetime) -> timedelta | None:

@@ -6,9 +6,10 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
+from elasticjob.api.numbers import MOST
 from elasticjob.api.resources import Bytes, Cores, Resources
-from elasticjob.api.rpc.message import MOST
-from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Phase
 from elasticjob.brain.store import SeenJob, SeenMachine, SeenPod

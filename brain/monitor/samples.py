@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from elasticjob.api.rpc.message import LARGEST_WORLD, measured
+from elasticjob.api.numbers import LARGEST_WORLD, decode_metric
 from elasticjob.brain.history import Sample, Use
 
 PREFIX: Final = "elasticjob_"
@@ -73,7 +73,7 @@ def sample_of(readings: Iterable[Reading], at: datetime) -> Sample | None:
 
 def _number(reading: Reading) -> float:
     try:
-        return measured(reading.value)
+        return decode_metric(reading.value)
     except ValueError as error:
         of = f" of {reading.labels['node'][:LONGEST]}" if "node" in reading.labels else ""
         raise Malformed(f"{reading.name}{of} is {reading.value!s:.32}, which no job reaches") from error

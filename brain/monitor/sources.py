@@ -47,7 +47,7 @@ class TooLarge(SourceError):
     """The answer has more than LARGEST bytes."""
 
 
-class Watched(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True):
     """A job whose samples are wanted: its uid, its names, and host:port of its master, "" if it has none."""
 
     uid: str
@@ -63,7 +63,7 @@ Taken = Mapping[str, Sample | Malformed]
 class Source(Protocol):
     """Reads samples of jobs. A job that cannot be read is left out; SourceError if none can."""
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+    async def samples(self, jobs: Iterable[Target], now: datetime) -> Taken:
         """Return what was read; `now` is the time of the samples."""
         ...
 
@@ -79,7 +79,7 @@ class Masters:
         """Looks in a row in which the master of a job could not be read."""
         self._looks = 0
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+    async def samples(self, jobs: Iterable[Target], now: datetime) -> Taken:
         """Return what the masters that answer say. Raises SourceError if there are some and none does."""
         known = [job for job in jobs if job.master]
         watched = [job for job in known if self._is_due(job.uid)]
@@ -98,8 +98,8 @@ class Masters:
 
     def _remember(
         self,
-        known: Iterable[Watched],
-        watched: Iterable[Watched],
+        known: Iterable[Target],
+        watched: Iterable[Target],
         found: Iterable[Sample | Malformed | SourceError | None],
     ) -> None:
         self._looks += 1
@@ -108,7 +108,7 @@ class Masters:
         for job, each in zip(watched, found, strict=True):
             self._failed[job.uid] = self._failed.get(job.uid, 0) + 1 if isinstance(each, SourceError) else 0
 
-    async def _sample(self, job: Watched, now: datetime) -> Sample | Malformed | SourceError | None:
+    async def _sample(self, job: Target, now: datetime) -> Sample | Malformed | SourceError | None:
         async with self._few:  # until its page is gone from memory
             try:
                 text = await _get(self._session, f"http://{job.master}/metrics")
@@ -162,7 +162,7 @@ class Prometheus:
         self._url, self._session = url.rstrip("/"), session
         self._last: Mapping[str, int] = {}
 
-    async def samples(self, jobs: Iterable[Watched], now: datetime) -> Taken:
+    async def samples(self, jobs: Iterable[Target], now: datetime) -> Taken:
         """Return what the server knows that is new. Raises SourceError."""
         jobs, taken, seen = list(jobs), dict[str, Sample | Malformed](), dict[str, int]()
         for at in range(0, len(jobs), JOBS_AT_ONCE):
@@ -180,7 +180,7 @@ class Prometheus:
         self._last = seen
         return taken
 
-    async def _readings(self, jobs: Sequence[Watched]) -> Mapping[Watched, Sequence[Reading]]:
+    async def _readings(self, jobs: Sequence[Target]) -> Mapping[Target, Sequence[Reading]]:
         """Return the readings of some jobs. Where these are too many for one answer, fewer are asked for."""
         try:
             body = await _get(self._session, f"{self._url}/api/v1/query", {"query": _query(jobs)})
@@ -202,7 +202,7 @@ class Prometheus:
         return {job: by_job.get((job.namespace, job.name)) or by_job.get(("", job.name), []) for job in jobs}
 
 
-def _query(jobs: Iterable[Watched]) -> str:
+def _query(jobs: Iterable[Target]) -> str:
     """Return the query for the metrics of some jobs, with no label that is not read: answers are large."""
     names = msgspec.json.encode("|".join(sorted({re.escape(job.name) for job in jobs}))).decode()
     wanted = f'__name__=~"{PREFIX}({"|".join(METRICS)})"'

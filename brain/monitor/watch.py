@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.roles import MASTER_ALIAS
 from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.v1alpha1.belonging import belongs
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.brain.history import Sample
 from elasticjob.brain.monitor.objects import TRAINING, seen_job, seen_machine, seen_pod
 from elasticjob.brain.monitor.samples import Malformed
-from elasticjob.brain.monitor.sources import Source, Taken, Watched
+from elasticjob.brain.monitor.sources import Source, Taken, Target
 from elasticjob.brain.store import NoSuchJob, Retention, Store
 from elasticjob.brain.tables import jobs, machines, pods
 from elasticjob.kube.cache.cache import Cache
@@ -156,7 +157,7 @@ class Monitor:
         due = [job for job in training if self.passes.is_due(str(job.key))]
         taken: Taken = {}
         with self.passes.over(SOURCE):
-            taken = await source.samples([self._watched(job) for job in due], self.now())
+            taken = await source.samples([self._targets(job) for job in due], self.now())
         for job in due:
             found = taken.get(job.metadata.uid)
             if found and self.passes.is_due(str(job.key)):  # the database may have gone since
@@ -169,14 +170,14 @@ class Monitor:
         with suppress(NoSuchJob):  # it is kept with the next pass over it
             await self.store.add_samples(uid, [found])
 
-    def _watched(self, job: ElasticJob) -> Watched:
+    def _targets(self, job: ElasticJob) -> Target:
         about = job.metadata
         labels = {LABEL_JOB: about.name, LABEL_ROLE: MASTER_ALIAS}
         named = self.pods.list(about.namespace, labels)
         alive = (pod for pod in named if pod.status.phase == "Running" and belongs(pod, about.name))
         address = next((pod.status.pod_ip for pod in alive if pod.status.pod_ip), "")
         master = host_port(address, MASTER_PORT) if address else ""
-        return Watched(about.uid, about.namespace, about.name, master)
+        return Target(about.uid, about.namespace, about.name, master)
 
 
 def _is_of_a_job(change: Change) -> bool:

@@ -41,7 +41,7 @@ class Gate:
         """The name of the cookie: cookies of a host are those of all its ports."""
         return f"elasticjob-{self.port}"
 
-    def refused(self, request: web.Request) -> web.Response | None:
+    def refusal(self, request: web.Request) -> web.Response | None:
         """Return the response to a request that may not pass."""
         if request.headers.get("Host", "").lower() not in self._hosts:
             return web.Response(status=421, text=OTHER_HOST, headers=HEADERS)
@@ -73,14 +73,14 @@ class Gate:
 
 
 @asynccontextmanager
-async def served(pages: Pages, port: int = 0) -> AsyncIterator[str]:
+async def serving(pages: Pages, port: int = 0) -> AsyncIterator[str]:
     """Serve the page until exit; yields its URL, with the token."""
     token = secrets.token_urlsafe(32)
     gate = Gate(token)
 
     @web.middleware
     async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
-        if refused := gate.refused(request):
+        if refused := gate.refusal(request):
             return refused
         try:
             answered: web.StreamResponse = await handler(request)

@@ -61,7 +61,7 @@ class Masters:
             case Way.DIRECT:
                 return await self._direct(pod)
             case Way.PROXY:
-                return await self._proxied(pod)
+                return await self._proxy(pod)
             case Way.NONE:
                 raise Unreachable("masters are not asked: --masters none")
             case Way.AUTO:
@@ -69,13 +69,13 @@ class Masters:
 
     async def _either(self, pod: Pod) -> bytes:
         try:
-            return await self._proxied(pod)
+            return await self._proxy(pod)
         except NoProxy:
             if not _is_here(pod.status.pod_ip):
                 raise
         return await self._direct(pod)
 
-    async def _proxied(self, pod: Pod) -> bytes:
+    async def _proxy(self, pod: Pod) -> bytes:
         name = f"{pod.metadata.name}:{MASTER_PORT}"
         call = Call("GET", f"{POD.path(pod.metadata.namespace, name)}/proxy/status", repeatable=False)
         body = b""

@@ -36,7 +36,7 @@ HEADERS: Final = {
 """Of all responses: nothing is loaded from elsewhere, run from a string, framed, or kept unasked."""
 
 
-class Shown(Protocol):
+class Views(Protocol):
     """What the page shows, as JSON: a Watch, or what a Brain without a cluster remembers."""
 
     async def fleet(self) -> bytes:
@@ -52,7 +52,7 @@ class Shown(Protocol):
 class Pages:
     """Answers the requests of the page. Without `logs` no log is shown."""
 
-    def __init__(self, watch: Shown, *, logs: bool = True) -> None:
+    def __init__(self, watch: Views, *, logs: bool = True) -> None:
         self._watch, self._logs = watch, logs
 
     @property

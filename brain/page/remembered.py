@@ -15,7 +15,7 @@ from elasticjob.kube.errors import Unreachable
 NOWHERE = Cluster(server="no cluster: jobs that masters have told of", brain=Standing())
 
 
-class Remembered:
+class FromMemory:
     """Answers as a Watch does, from memory alone."""
 
     def __init__(self, memory: Memory, clock: Clock) -> None:

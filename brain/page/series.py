@@ -60,6 +60,6 @@ class Series:
         return (Point(*values[at : at + WIDTH]) for at in range(0, len(values), WIDTH))
 
 
-def known(value: float) -> float | None:
+def json_value(value: float) -> float | None:
     """Return a value as JSON has it."""
     return None if isnan(value) else value

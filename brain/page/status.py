@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Finite, Message, Name, Nodes
+from elasticjob.api.numbers import Count, Finite, Name, Nodes
+from elasticjob.api.rpc.message import Message
 from elasticjob.api.rpc.nodes import Kept, Usage
 
 LARGEST: Final = 4 << 20
@@ -43,7 +44,7 @@ class Done(Message, frozen=True, kw_only=True):
     loss: Finite | None = None
 
 
-class Found(Message, frozen=True, kw_only=True):
+class Finding(Message, frozen=True, kw_only=True):
     """A verdict about workers or nodes."""
 
     at: Time
@@ -94,7 +95,7 @@ class Status(Message, frozen=True, kw_only=True, rename="camel"):
         default_factory=dict
     )
     restarts: Count = 0
-    findings: Annotated[tuple[Found, ...], msgspec.Meta(max_length=256)] = ()
+    findings: Annotated[tuple[Finding, ...], msgspec.Meta(max_length=256)] = ()
     slow: tuple[Text, ...] = ()
     check: Text | None = None
     rounds: Annotated[tuple[Round, ...], msgspec.Meta(max_length=4096)] = ()

@@ -14,12 +14,13 @@ from math import isnan
 from typing import Any, Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.roles import MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Phase
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.page.seen import Cluster, Fleet, Master, One, Past, Standing
-from elasticjob.brain.page.series import Point, known
+from elasticjob.brain.page.series import Point, json_value
 from elasticjob.brain.page.status import NodeStatus, Round, Status
 from elasticjob.kube.objects.views import Event, Node, Pod
 
@@ -68,7 +69,7 @@ def _order(job: ElasticJob) -> tuple[bool, float, str, str]:
 def _row(job: ElasticJob, series: Sequence[Point]) -> View:
     training, over = job.status.training, job.status.phase in FINISHED
     return {
-        **_named(job),
+        **_names(job),
         **_size(job),
         "steps": (training and not over and training.steps_per_second) or None,
         "samples": (training and not over and training.samples_per_second) or None,
@@ -80,7 +81,7 @@ def _row(job: ElasticJob, series: Sequence[Point]) -> View:
     }
 
 
-def _named(job: ElasticJob) -> View:
+def _names(job: ElasticJob) -> View:
     status = job.status
     return {
         "namespace": job.metadata.namespace,
@@ -121,7 +122,7 @@ def _why(job: ElasticJob) -> str:
 def _spark(series: Sequence[Point]) -> list[float | None]:
     """Return the last speeds, to three digits."""
     points = list(series)[-SPARK:]
-    return [_digits(known(_speed(point))) for point in points]
+    return [_digits(json_value(_speed(point))) for point in points]
 
 
 def _speed(point: Point) -> float:
@@ -243,7 +244,7 @@ def one(seen: One, now: datetime) -> View:
         "master": _master(seen.master, job, now),
         "spent": _time_spent(job, seen.master.status),
         "rounds": _rounds(seen.master.status),
-        "series": _series(_joined(past, seen.series)),
+        "series": _series(_join(past, seen.series)),
         "plans": _plans(seen.plans),
         "decisions": _decisions(past, {plan.metadata.name for plan in seen.plans}),
         "pods": _pods(seen),
@@ -266,7 +267,7 @@ def _head(job: ElasticJob, status: Status | None) -> View:
     goodput = status.goodput_ratio if status else None
     slowest = [each.step_seconds for each in (status.nodes if status else ()) if each.step_seconds]
     return {
-        **_named(job),
+        **_names(job),
         **_size(job),
         **({"world": status.workers} if status and status.workers and not over else {}),
         "generation": job.metadata.generation,
@@ -352,7 +353,7 @@ def _round(each: Round) -> View:
     }
 
 
-def _joined(past: Past | None, live: Sequence[Point]) -> list[Point]:
+def _join(past: Past | None, live: Sequence[Point]) -> list[Point]:
     """Return Brain's points, and then those that this page has taken itself."""
     points = list(live)
     first = points[0].at if points else float("inf")
@@ -364,7 +365,7 @@ def _series(points: Sequence[Point]) -> View:
     """Return the columns of a chart."""
     columns = zip(*points, strict=True) if points else ((),) * len(Point._fields)
     return {
-        name: [_digits(known(value), 10 if name == "at" else 4) for value in column]
+        name: [_digits(json_value(value), 10 if name == "at" else 4) for value in column]
         for name, column in zip(Point._fields, columns, strict=True)
     } | ({"at": [round(point.at, 1) for point in points]})
 

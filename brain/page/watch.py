@@ -17,8 +17,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from elasticjob.api.roles import MASTER_ALIAS
 from elasticjob.api.v1alpha1.belonging import belongs
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
@@ -171,14 +172,14 @@ class Watch:
 
     async def fleet(self) -> bytes:
         """Return all jobs."""
-        return await self._shared(("fleet",), self._fleet)
+        return await self._share(("fleet",), self._fleet)
 
     async def job(self, namespace: str, name: str) -> bytes:
         """Return one job, which counts as looked at from now on."""
         key = Key(namespace, name)
         if self._caches.jobs.meta(key):
             self._look(key).asked = self._clock.monotonic()
-        return await self._shared(("job", *key), lambda: self._one(key))
+        return await self._share(("job", *key), lambda: self._one(key))
 
     async def log(self, namespace: str, name: str, container: str = "") -> bytes:
         """Return the last lines of a pod of a job as JSON. Raises NoSuchPod, KubeError."""
@@ -189,9 +190,9 @@ class Watch:
             raise NoSuchPod(f"pod {namespace}/{name} has no container {container[:63]!r}")
         main = main_container(pod)
         chosen = container or (main.name if main else "")  # of several, the API server wants to be told which
-        return await self._shared(("log", namespace, name, chosen), lambda: self._log(pod, chosen))
+        return await self._share(("log", namespace, name, chosen), lambda: self._log(pod, chosen))
 
-    async def _shared(self, key: tuple[str, ...], make: Any) -> bytes:
+    async def _share(self, key: tuple[str, ...], make: Any) -> bytes:
         """Return an answer that was made within FRESH seconds, or make one for all that ask meanwhile."""
         now = self._clock.monotonic()
         found = self._fresh.get(key)
@@ -200,7 +201,7 @@ class Watch:
                 self._fresh.pop(next(iter(self._fresh)))
             self._fresh.pop(key, None)
             made = asyncio.ensure_future(make())
-            made.add_done_callback(_noted)
+            made.add_done_callback(_note)
             found = self._fresh[key] = _Fresh(now + FRESH, made)
         return await asyncio.shield(found.found)
 
@@ -388,7 +389,7 @@ class Watch:
         return next((pod for pod in named if pod.status.phase == "Running" and belongs(pod, key.name)), None)
 
     async def _ask_events(self, key: Key, look: _Look) -> None:
-        names = [key.name, *(pod.metadata.name for pod in self._troubled(key))]
+        names = [key.name, *(pod.metadata.name for pod in self._in_trouble(key))]
         try:
             async with asyncio.timeout(PATIENCE):
                 found = await asyncio.gather(*(self._events_of(key.namespace, name) for name in names))
@@ -405,13 +406,13 @@ class Watch:
         page = await self._client.page(EVENT, namespace, fields=f"involvedObject.name={name}")
         return [EVENT.decode(bytes(raw)) for raw in page.items or ()]
 
-    def _troubled(self, key: Key) -> list[Pod]:
+    def _in_trouble(self, key: Key) -> list[Pod]:
         """Return the pods whose events say most: those that do not run, and the newest."""
         pods = sorted(self._pods(key), key=_since_when, reverse=True)
         return sorted(pods, key=lambda pod: pod.status.phase == "Running")[:TROUBLED_PODS]
 
 
-def _noted(made: asyncio.Future[bytes]) -> None:
+def _note(made: asyncio.Future[bytes]) -> None:
     """Take note of an error that nobody may wait for any more: it is told to those that do."""
     if not made.cancelled():
         made.exception()

@@ -170,7 +170,7 @@ def as_text(place: str, seen: list[Seen], step: int | None, state: Any) -> Itera
     yield place
     for each in sorted(seen, key=lambda one: one.step):
         count = len(each.manifest.parts) if each.manifest else 0
-        parts = f"  {sized(each.size):>9}  {count} part{'s' * (count != 1)}" if count else ""
+        parts = f"  {human_size(each.size):>9}  {count} part{'s' * (count != 1)}" if count else ""
         yield f"  step {each.step}{parts}  {each.condition}" + (f": {each.reason}" if each.reason else "")
     if state is not None:
         yield ""
@@ -184,12 +184,12 @@ def branches(value: Any, indent: str) -> Iterator[str]:
     for key, each in pairs:
         if isinstance(each, Described):
             shape = "×".join(map(str, each.shape)) or "scalar"
-            yield f"{indent}{key}  {each.dtype}  {shape}  {sized(each.size)}"
+            yield f"{indent}{key}  {each.dtype}  {shape}  {human_size(each.size)}"
         elif isinstance(each, (Mapping, list, tuple)) and each and not is_short(each):
             yield f"{indent}{key}"
             yield from branches(each, f"{indent}  ")
         else:
-            yield f"{indent}{key}: {shortened(repr(each))}"
+            yield f"{indent}{key}: {shorten(repr(each))}"
 
 
 def is_short(value: Any) -> bool:
@@ -199,12 +199,12 @@ def is_short(value: Any) -> bool:
     return plain and (isinstance(value, (list, tuple)) or len(repr(value)) <= LONGEST)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a value's text, or its beginning."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def sized(size: float) -> str:
+def human_size(size: float) -> str:
     """Return a number of bytes as people read it."""
     for unit in UNITS:
         if size < 1000 or unit == UNITS[-1]:

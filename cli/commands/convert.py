@@ -76,19 +76,19 @@ def convert(
     if not command and files and not Path(files[0]).exists() and is_a_command(files):
         command, files = shlex.join(files), None
     if command:
-        found = [Source("command", text=command, files=_named(command))]
+        found = [Source("command", text=command, files=_named_files(command))]
     elif from_cluster:
-        found = [options.run(_fetched(options.client(namespace, kubeconfig, context), from_cluster))]
+        found = [options.run(_fetch(options.client(namespace, kubeconfig, context), from_cluster))]
     else:
         found = list(_read(files or ["-"]))
-    return reported([outcome(each, SYSTEMS) for each in found], strict=strict, quiet=quiet)
+    return report([outcome(each, SYSTEMS) for each in found], strict=strict, quiet=quiet)
 
 
-def reported(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
+def report(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
     """Print the jobs and the report on their fields, and return the exit code."""
     from elasticjob.cli.convert.report import lines
     from elasticjob.cli.jobs.options import Format
-    from elasticjob.cli.jobs.table import dumped
+    from elasticjob.cli.jobs.table import dump
 
     for line in lines(outcomes, quiet=quiet):
         say(line, err=True)
@@ -98,14 +98,14 @@ def reported(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
         if each.converted is not None
         for manifest in (*each.converted.others, each.converted.job)
     ]
-    hand_over("---\n".join(dumped(each, Format.YAML) for each in made), nl=False)
+    hand_over("---\n".join(dump(each, Format.YAML) for each in made), nl=False)
     if not any(each.system for each in outcomes):
         raise Failure(
             "there is nothing that can be converted",
             next_step="docs/convert.md lists the systems",
             code=Exit.USAGE,
         )
-    failed = any(each.refused or (strict and each.lossy) for each in outcomes)
+    failed = any(each.is_refusal or (strict and each.lossy) for each in outcomes)
     return Exit.FAILED if failed else Exit.DONE
 
 
@@ -119,10 +119,10 @@ def _read(files: list[str]) -> Iterator[Source]:
             why = (getattr(error, "strerror", None) or "it is no text").lower()
             step = "give a file; a command line follows --command" if " " in file else "correct its name"
             raise Failure(f"{file} cannot be read: {why}", next_step=step, code=Exit.USAGE) from error
-        yield from (replace(each, files=_named(each.text)) for each in sources(file, text))
+        yield from (replace(each, files=_named_files(each.text)) for each in sources(file, text))
 
 
-def _named(text: str) -> dict[str, str]:
+def _named_files(text: str) -> dict[str, str]:
     """Return the configurations and hostfiles that a line or a script names, as far as they are here."""
     found = {}
     for path in NAMED.findall(text):
@@ -133,14 +133,14 @@ def _named(text: str) -> dict[str, str]:
     return found
 
 
-async def _fetched(connection: Client, wanted: str) -> Source:
+async def _fetch(connection: Client, wanted: str) -> Source:
     """Return an object by the first of the kinds that its word may mean. Raises Failure."""
-    from elasticjob.cli.convert.cluster import named
+    from elasticjob.cli.convert.cluster import kinds_and_name
     from elasticjob.cli.convert.system import Source
     from elasticjob.client.errors import about
     from elasticjob.kube.errors import NotFound
 
-    kinds, name = named(wanted)
+    kinds, name = kinds_and_name(wanted)
     served = ""
     async with connection as client:
         place = client.namespace()

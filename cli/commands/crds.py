@@ -62,7 +62,7 @@ def crds(
     which first lists the changes that affect stored objects.
     """
     # Pydantic and the schemas of pods take a quarter of a second: not for --help
-    from elasticjob.api.v1alpha1.crds import manifests
+    from elasticjob.api.crds import manifests
     from elasticjob.kube.crd.embedded import Detail
 
     written = manifests(Detail(template))

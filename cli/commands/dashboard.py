@@ -61,7 +61,7 @@ def dashboard(
 async def _run(connection: Client, namespace: str, port: int, way: str, browser: bool) -> None:
     import aiohttp
 
-    from elasticjob.brain.page.local import served
+    from elasticjob.brain.page.local import serving
     from elasticjob.brain.page.masters import Masters, Way
     from elasticjob.brain.page.pages import Pages
     from elasticjob.brain.page.watch import scope_of, watching
@@ -75,10 +75,10 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
             chosen = namespace or await scope_of(client.kube)
         where = f"namespace {chosen}" if chosen else "all namespaces"
         server = client.kube.config.server
-        masters, refused = Masters(client.kube, session, Way(way)), Refused(server)
+        masters, refused = Masters(client.kube, session, Way(way)), Refusals(server)
         async with (
             watching(client.kube, masters, SystemClock(), chosen, heed=refused) as watch,
-            served(Pages(watch), port) as url,
+            serving(Pages(watch), port) as url,
         ):
             say(f"{server}, {where}: open this page, and end with Ctrl-C\n\n  {url}\n")
             if browser:
@@ -87,7 +87,7 @@ async def _run(connection: Client, namespace: str, port: int, way: str, browser:
                 await refused.wait()
 
 
-class Refused:
+class Refusals:
     """Waits for a refusal: nobody may look at the page, which says what is away, for hours."""
 
     def __init__(self, server: str) -> None:

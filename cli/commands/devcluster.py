@@ -165,7 +165,7 @@ async def serve(settings: Settings, state: Path) -> int:
             code = await run(settings.command, cluster.kubeconfig)
         if settings.keep or not settings.command:
             say(directions(cluster, len(settings.nodes)))
-            await until_told(cluster)
+            await until_stop(cluster)
     return code
 
 
@@ -180,7 +180,7 @@ def directions(cluster: DevCluster, nodes: int) -> str:
     )
 
 
-async def until_told(cluster: DevCluster) -> None:
+async def until_stop(cluster: DevCluster) -> None:
     """Wait for Ctrl-C or SIGTERM, or until a part of the cluster fails."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -45,7 +45,7 @@ def doctor(
 
     Example: [bold]elasticjob doctor[/], or [bold]elasticjob doctor digits -n team[/]
     """
-    found = options.run(_examined(options.client(namespace, kubeconfig, context), job))
+    found = options.run(_examine(options.client(namespace, kubeconfig, context), job))
     if output is Output.JSON:
         hand_over(json.dumps([asdict(each) for each in found], indent=2))
     else:
@@ -53,7 +53,7 @@ def doctor(
     return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
 
 
-async def _examined(connection: Client, job: str | None) -> tuple[Finding, ...]:
+async def _examine(connection: Client, job: str | None) -> tuple[Finding, ...]:
     from elasticjob.cli.doctor import cluster, observe
     from elasticjob.cli.doctor import job as of_job
     from elasticjob.client.client import key_of
@@ -66,7 +66,7 @@ async def _examined(connection: Client, job: str | None) -> tuple[Finding, ...]:
             with about(f"ElasticJob {key}"):
                 seen = await observe.one_job(client.kube, key)
             return of_job.examine(seen, datetime.now(UTC))
-        from elasticjob.api.v1alpha1.crds import manifests
+        from elasticjob.api.crds import manifests
 
         with about("the cluster"):
             found = await observe.cluster(client.kube, namespace, manifests())

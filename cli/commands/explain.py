@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elasticjob.api.escapes import as_line
-from elasticjob.cli.asking import TokenFile, Url, asked, sizes
+from elasticjob.cli.asking import TokenFile, Url, ask_brain, sizes
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
@@ -46,29 +46,29 @@ def explain(
 
 
 async def _of_cluster(connection: Client, job: str) -> None:
-    from elasticjob.client.explained import explained
+    from elasticjob.client.explained import reasons_in_lines
 
     async with connection as client:
-        for line in explained(await client.describe(job)):
+        for line in reasons_in_lines(await client.describe(job)):
             say(line)
 
 
 def _of_brain(
     job: str, namespace: str, brain: str, token_file: Path | None, numbers: bool, output: Output
 ) -> None:
-    known = asked(brain, token_file, f"/v1/jobs/{namespace}/{job}")
+    known = ask_brain(brain, token_file, f"/v1/jobs/{namespace}/{job}")
     if output is Output.JSON:
         hand_over(json.dumps(known["decisions"], indent=2))
         return
     if not known["decisions"]:
         say(f"Brain has decided nothing about {namespace}/{job} ({known['phase'] or 'new'}, {known['mode']})")
     for each in known["decisions"]:
-        say(told(each))
+        say(describe(each))
         if numbers:
             say(f"     {json.dumps(each['inputs'])}")
 
 
-def told(decision: dict[str, Any]) -> str:
+def describe(decision: dict[str, Any]) -> str:
     """Return a decision in three lines."""
     plan = f", as ScalePlan {decision['plan']} ({decision['outcome'] or 'not written yet'})"
     how = plan if decision["plan"] else ", as an answer to the master"

@@ -17,7 +17,7 @@ from elasticjob.cli.output import say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
-    from elasticjob.client.logs import Ended, Line, Source
+    from elasticjob.client.logs import End, Line, Source
 
 COLOURS: Final = (
     "cyan",
@@ -67,9 +67,9 @@ def logs(
         )
     connection, printing = options.client(namespace, kubeconfig, context), Printing(prefix=prefix)
     shown = (
-        _followed(connection, job, nodes or (), tail, printing)
+        _follow(connection, job, nodes or (), tail, printing)
         if follow
-        else _shown(connection, job, nodes or (), tail, previous, printing)
+        else _show(connection, job, nodes or (), tail, previous, printing)
     )
     try:
         options.run(shown)
@@ -106,7 +106,7 @@ class Printing:
         """Print what a program says: as it is for other programs, and for people without its commands."""
         typer.echo(before + (as_log(words) if self._console.is_terminal else words))
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: End) -> None:
         """Say on stderr how a node ended."""
         say(as_line(f"{ended.source.label}: {ended.sentence}"), err=True)
 
@@ -120,16 +120,16 @@ class Printing:
         return captured.get()
 
 
-async def _followed(
+async def _follow(
     connection: Client, job: str, nodes: Sequence[str], tail: int | None, printing: Printing
 ) -> None:
     from elasticjob.cli.jobs import following
 
     async with connection as client:
-        await following.shown(client.follow_logs(job, *nodes, tail=tail), printing)
+        await following.show_lines(client.follow_logs(job, *nodes, tail=tail), printing)
 
 
-async def _shown(
+async def _show(
     connection: Client, job: str, nodes: Sequence[str], tail: int | None, previous: bool, printing: Printing
 ) -> None:
     async with connection as client:

@@ -23,7 +23,7 @@ import typer
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.standalone import hosting
-from elasticjob.cli.standalone.hosted import BESIDE, Hosted
+from elasticjob.cli.standalone.hosted import BESIDE, HostedJob
 from elasticjob.cli.standalone.hosting import is_told_here_alone, own_address, own_name
 from elasticjob.cli.standalone.torchrun import (
     KEYS,
@@ -65,7 +65,7 @@ def option(
     *names: str, help: str, panel: str = "Options", variable: str | None = None
 ) -> typer.models.OptionInfo:
     """Return an option in both of torchrun's spellings, also read from its PET_ variable or `variable`."""
-    spelled = [each for name in names for each in dict.fromkeys((name, underscored(name)))]
+    spelled = [each for name in names for each in dict.fromkeys((name, with_underscores(name)))]
     variables = ["PET_" + names[0].strip("-").replace("-", "_").upper(), *filter(None, [variable])]
     info: typer.models.OptionInfo = typer.Option(
         *spelled, help=help, rich_help_panel=panel, envvar=variables, show_envvar=False
@@ -73,14 +73,14 @@ def option(
     return info
 
 
-def unsupported(name: str) -> typer.models.OptionInfo:
+def refused_flag(name: str) -> typer.models.OptionInfo:
     """Return a flag of torchrun that is refused with a reason."""
     info = option(name, help=REFUSED[name][1])
     info.hidden = True
     return info
 
 
-def underscored(name: str) -> str:
+def with_underscores(name: str) -> str:
     """Return `--a-b` as `--a_b`."""
     return "--" + name[2:].replace("-", "_") if name.startswith("--") else name
 
@@ -221,12 +221,12 @@ def run(
             "--monitor-interval", help="Ignored: the exit of a worker is noticed at once.", panel=ACCEPTED
         ),
     ] = 0.0,
-    event_log_handler: Annotated[str, unsupported("--event-log-handler")] = "",
-    logs_specs: Annotated[str, unsupported("--logs-specs")] = "",
-    numa_binding: Annotated[str, unsupported("--numa-binding")] = "",
-    duplicate_stdout_filters: Annotated[str, unsupported("--duplicate-stdout-filters")] = "",
-    duplicate_stderr_filters: Annotated[str, unsupported("--duplicate-stderr-filters")] = "",
-    print_completion: Annotated[str, unsupported("--print-completion")] = "",
+    event_log_handler: Annotated[str, refused_flag("--event-log-handler")] = "",
+    logs_specs: Annotated[str, refused_flag("--logs-specs")] = "",
+    numa_binding: Annotated[str, refused_flag("--numa-binding")] = "",
+    duplicate_stdout_filters: Annotated[str, refused_flag("--duplicate-stdout-filters")] = "",
+    duplicate_stderr_filters: Annotated[str, refused_flag("--duplicate-stderr-filters")] = "",
+    print_completion: Annotated[str, refused_flag("--print-completion")] = "",
 ) -> int:
     """Run a training script on one or more nodes: survive lost workers, grow and shrink.
 
@@ -289,7 +289,7 @@ def run(
         check=network_check or exclude_straggler or bool(os.environ.get(names.CHECK)),
         payload=tuple(shlex.split(os.environ.get(names.CHECK_COMMAND, ""))),
     )
-    checked(settings)
+    check_script(settings)
     form = f"elasticjob {place.node} %(asctime)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%H:%M:%S")
     if parent:  # the master's log is in this terminal
@@ -307,7 +307,7 @@ def run(
     beside = standalone and high > 1
     if beside:
         high = fitting(low, high, settings.workers)
-    job = Hosted(
+    job = HostedJob(
         low, high, host, port, rdzv_id, rendezvous, exclude_stragglers=exclude_straggler, beside=beside
     )
     return asyncio.run(hosting.host_or_join(settings, job))
@@ -376,7 +376,7 @@ def seconds(name: str, value: float | str) -> float:
     )
 
 
-def checked(settings: Settings) -> None:
+def check_script(settings: Settings) -> None:
     """Fail, before torch is imported, if the script is missing or has a syntax error."""
     try:
         check(settings.script)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from elasticjob.cli.asking import TokenFile, Url, asked
+from elasticjob.cli.asking import TokenFile, Url, ask_brain
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Everywhere, Namespace
 from elasticjob.cli.jobs.table import COLOURS, WIDE, age, console
@@ -61,7 +61,7 @@ def _of_brain(screen: Console, brain: str, token_file: Any, everything: bool, on
     path = "/v1/jobs" if everything else "/v1/jobs?running"
 
     def seen() -> Table:
-        jobs = asked(brain, token_file, path)["jobs"]
+        jobs = ask_brain(brain, token_file, path)["jobs"]
         return fitting(jobs, datetime.now(UTC), screen)
 
     if once:
@@ -81,16 +81,16 @@ async def _of_cluster(
     async with connection as client:
         if once:
             found = await client.manifests(all_namespaces=everywhere)
-            screen.print(_shown(found, screen, everywhere, everything))
+            screen.print(_show(found, screen, everywhere, everything))
             return
         with Live(console=screen, auto_refresh=False) as live:
             async with aclosing(client.follow_all(all_namespaces=everywhere)) as states:
                 async for found in states:
-                    live.update(_shown(found, screen, everywhere, everything), refresh=True)
+                    live.update(_show(found, screen, everywhere, everything), refresh=True)
 
 
-def _shown(jobs: Iterable[Manifest], screen: Console, everywhere: bool, everything: bool) -> Table:
-    known = [as_known(job) for job in jobs]
+def _show(jobs: Iterable[Manifest], screen: Console, everywhere: bool, everything: bool) -> Table:
+    known = [in_brains_words(job) for job in jobs]
     chosen = [job for job in known if everything or job["phase"] not in ("Succeeded", "Failed")]
     columns = (
         OF_CLUSTER if everywhere else {name: OF_CLUSTER[name] for name in OF_CLUSTER if name != "NAMESPACE"}
@@ -98,7 +98,7 @@ def _shown(jobs: Iterable[Manifest], screen: Console, everywhere: bool, everythi
     return fitting(chosen, datetime.now(UTC), screen, columns)
 
 
-def as_known(job: Manifest) -> Status:
+def in_brains_words(job: Manifest) -> Status:
     """Return a job of the API server in the words that Brain uses for its own."""
     status, about = job.get("status") or {}, job["metadata"]
     return {

@@ -75,7 +75,7 @@ class Allocation:
         return {**made, "limits": {"nvidia.com/gpu": str(self.devices)}} if self.devices else made
 
     @property
-    def told(self) -> tuple[Note, ...]:
+    def all_notes(self) -> tuple[Note, ...]:
         """The notes on directives; totals that nodes cannot share evenly are changed."""
         totals = {TASKS: (self.tasks, self.workers or 1), GPUS: (self.gpus, self.devices)}
         found = []

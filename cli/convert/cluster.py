@@ -9,7 +9,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
-def named(wanted: str) -> tuple[Sequence[Kind[Manifest]], str]:
+def kinds_and_name(wanted: str) -> tuple[Sequence[Kind[Manifest]], str]:
     """Return the kinds that are meant, in the order in which they are tried, and the name. Raises Failure."""
     kind, slash, name = wanted.partition("/")
     known = [each for system in SYSTEMS for each in system.KINDS]

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks import elasticjob, jobresource, scaleplan
 from elasticjob.api.v1alpha1.checks.advice import advice
-from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.convert.system import Converted, Note, Source, System, Unconvertible, Verdict
+from elasticjob.cli.convert.system import Conversion, Note, Source, System, Unconvertible, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -26,7 +26,7 @@ class Outcome:
     source: Source
     system: str = ""
     """The name of the system that recognises it; "" if there is none."""
-    converted: Converted | None = None
+    converted: Conversion | None = None
     refusal: str = ""
     """The reason why it cannot be converted; "" if it can."""
     problems: tuple[Problem, ...] = ()
@@ -39,7 +39,7 @@ class Outcome:
         return self.converted is not None and any(note.lossy for note in self.converted.notes)
 
     @property
-    def refused(self) -> bool:
+    def is_refusal(self) -> bool:
         """Whether a system recognises the document, but no valid object can be made of it."""
         return bool(self.refusal or self.problems)
 
@@ -53,11 +53,11 @@ def outcome(source: Source, systems: Iterable[System]) -> Outcome:
         found = system.convert(source)
     except Unconvertible as error:
         return Outcome(source, system.NAME, refusal=str(error))
-    found = replace(found, notes=tuple(settled(note, found.job) for note in found.notes))
+    found = replace(found, notes=tuple(note_on_sizes(note, found.job) for note in found.notes))
     return Outcome(source, system.NAME, found, problems=problems(found.job), warnings=warnings(found.job))
 
 
-def settled(note: Note, job: Manifest) -> Note:
+def note_on_sizes(note: Note, job: Manifest) -> Note:
     """Return a note on sizes of a role as they came out: another field of the document may give them, too."""
     spec = job.get("spec")
     roles = spec.get("replicaSpecs") if isinstance(spec, dict) else None

@@ -15,7 +15,7 @@ Template = Callable[[Fields], Manifest]
 """Reads the field template of a role."""
 
 
-def known(fields: Fields, model: type[Part], template: Template = pods.template) -> Manifest:
+def fields_of(fields: Fields, model: type[Part], template: Template = pods.template) -> Manifest:
     """Return the fields that a model has, each kept; other fields stay unread."""
     return {name: _value(fields, name, kind, template) for name, kind in _members(model) if name in fields}
 
@@ -26,7 +26,7 @@ def _value(fields: Fields, name: str, kind: Any, template: Template) -> Any:
         if name == "template":
             return template(fields)
         if part := _part(kind):
-            return known(fields.below(name), part, template)
+            return fields_of(fields.below(name), part, template)
         if part := _part_of_map(kind):
             members = fields.below(name)
             return {key: _value(members, key, part, template) for key in members.value}
@@ -35,7 +35,7 @@ def _value(fields: Fields, name: str, kind: Any, template: Template) -> Any:
         and all(isinstance(one, dict) for one in value)
         and (part := _part_of_list(kind))
     ):
-        return [known(each, part, template) for each in fields.each(name)]
+        return [fields_of(each, part, template) for each in fields.each(name)]
     return fields.keep(name)
 
 

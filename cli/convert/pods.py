@@ -33,10 +33,10 @@ REPLACED: Final = (
 
 def job(whole: Fields, spec: Manifest, *, name: str = "") -> Manifest:
     """Return an ElasticJob with the metadata of the document; status, kind and version are read, too."""
-    return made(whole, ELASTICJOB, spec, name=name)
+    return build(whole, ELASTICJOB, spec, name=name)
 
 
-def made(whole: Fields, kind: Kind[Any], spec: Manifest, *, name: str = "") -> Manifest:
+def build(whole: Fields, kind: Kind[Any], spec: Manifest, *, name: str = "") -> Manifest:
     """Return an object of a kind of ours with the metadata of the document."""
     for field, now in (("apiVersion", kind.api_version), ("kind", kind.name)):
         whole.keep(field, "" if whole.peek(field) == now else f"as {now}")

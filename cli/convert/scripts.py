@@ -16,9 +16,9 @@ from elasticjob.cli.convert.allocation import Allocation, allocation
 from elasticjob.cli.convert.launchers.launch import Launch, Word, words_of
 from elasticjob.cli.convert.launchers.shell import Call, assignments, calls, plain, split, words
 from elasticjob.cli.convert.launchers.table import LEADING, found_in
-from elasticjob.cli.convert.launchers.variables import expanded
-from elasticjob.cli.convert.system import Converted, Note, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.training import NEEDS_MPI, NO_IMAGE, asked
+from elasticjob.cli.convert.launchers.variables import expand
+from elasticjob.cli.convert.system import Conversion, Note, Source, Unconvertible, Verdict
+from elasticjob.cli.convert.training import NEEDS_MPI, NO_IMAGE, node_fields
 from elasticjob.client.objects import IMAGE
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -105,7 +105,7 @@ class _Reading:
     directory: str = ""
 
 
-def job_of(source: Source, told: Allocation) -> Converted:
+def job_of(source: Source, told: Allocation) -> Conversion:
     """Return the job of a script's first training. Raises Unconvertible if it starts none."""
     reading = _Reading(told, {**told.variables})
     for call in calls(source.text):
@@ -118,8 +118,8 @@ def job_of(source: Source, told: Allocation) -> Converted:
     asked_for = reading.asked
     container, notes = _container(reading, launch)
     known = replace(launch, nodes=asked_for.nodes or launch.nodes)
-    flags = [replace(note, line=reading.line) for note in known.told]
-    notes = [*asked_for.told, *reading.notes, *flags, *notes]
+    flags = [replace(note, line=reading.line) for note in known.all_notes]
+    notes = [*asked_for.all_notes, *reading.notes, *flags, *notes]
     sizes = replace(
         launch, nodes=asked_for.nodes or launch.nodes, wanted=None if asked_for.nodes else launch.wanted
     )
@@ -136,10 +136,10 @@ def job_of(source: Source, told: Allocation) -> Converted:
         "kind": ELASTICJOB.name,
         "metadata": {"name": name},
         "spec": pods.without_empty(
-            {**asked(launch), "replicaSpecs": {"worker": worker}, "runPolicy": policy}
+            {**node_fields(launch), "replicaSpecs": {"worker": worker}, "runPolicy": policy}
         ),
     }
-    return Converted(job, tuple(sorted(notes, key=lambda note: (note.line is None, note.line or 0))))
+    return Conversion(job, tuple(sorted(notes, key=lambda note: (note.line is None, note.line or 0))))
 
 
 def starts_a_training(text: str) -> bool:
@@ -168,23 +168,23 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
     script = _inner(rest, reading.variables)
     if script is not None:
         inner = [
-            found for one in calls(script) if (found := _launched(reading, one.words, source, ranked=True))
+            found for one in calls(script) if (found := _launch(reading, one.words, source, ranked=True))
         ]
         launch = next((one for one in inner if one.script), None)
     else:
-        launch = _launched(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
+        launch = _launch(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
     if launch is None:
         reading.notes.append(_left_out(reading, rest, line))
     elif reading.launch is not None:
-        reading.notes.append(Note(line, _shown(rest), Verdict.DROPPED, ANOTHER))
+        reading.notes.append(Note(line, _abridge(rest), Verdict.DROPPED, ANOTHER))
     else:
         reading.launch = launch
         why = f"elasticjob run in place of {launch.launcher}"
-        reading.notes.append(Note(line, _shown(rest), Verdict.KEPT, why))
+        reading.notes.append(Note(line, _abridge(rest), Verdict.KEPT, why))
         reading.line = line
 
 
-def _launched(reading: _Reading, given: Sequence[Word], source: Source, *, ranked: bool) -> Launch | None:
+def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked: bool) -> Launch | None:
     found = found_in(given, variables=reading.variables, file=source.files.get, plainly=ranked)
     if found is None:
         return None
@@ -192,9 +192,9 @@ def _launched(reading: _Reading, given: Sequence[Word], source: Source, *, ranke
     for word in words_before:
         name, equals, value = word.plain.partition("=")
         if equals:
-            reading.environment[name] = expanded(value, reading.variables)
+            reading.environment[name] = expand(value, reading.variables)
     if not found.launch.python and found.launch.launcher in OF_MPI:
-        reading.refused = f"{_shown(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
+        reading.refused = f"{_abridge(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
         return None
     return found.launch
 
@@ -215,7 +215,7 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) 
 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
     """Add the flags of srun to the directives of sbatch."""
-    found = allocation((line, name, expanded(value, reading.variables)) for name, value in _flags(flags[1:]))
+    found = allocation((line, name, expand(value, reading.variables)) for name, value in _flags(flags[1:]))
     merged = {
         name: value for name, value in vars(found).items() if value not in (None, "", ()) and name != "notes"
     }
@@ -256,24 +256,24 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
     raw = given[at + 1].raw
     if raw[:1] == "'":
         return raw.strip("'")
-    return expanded(raw.strip('"'), variables)
+    return expand(raw.strip('"'), variables)
 
 
 def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
     """Add a note on a command that starts no training."""
     name = given[0].plain if given else ""
     if name == "cd" and given[1:]:
-        reading.directory = expanded(given[1].plain, reading.variables)
+        reading.directory = expand(given[1].plain, reading.variables)
         known = "$" not in reading.directory
         reading.directory = reading.directory if known else ""
         return Note(
-            line, _shown(given), Verdict.KEPT if known else Verdict.DROPPED, "workingDir of the container"
+            line, _abridge(given), Verdict.KEPT if known else Verdict.DROPPED, "workingDir of the container"
         )
     if name in OF_THE_MACHINE:
-        return Note(line, _shown(given), Verdict.DROPPED, IN_THE_IMAGE)
+        return Note(line, _abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if name in PRINTS:
-        return Note(line, _shown(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
-    return Note(line, _shown(given), Verdict.DROPPED, CONTROL if name in WORDS else ELSEWHERE)
+        return Note(line, _abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
+    return Note(line, _abridge(given), Verdict.DROPPED, CONTROL if name in WORDS else ELSEWHERE)
 
 
 def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]:
@@ -282,7 +282,7 @@ def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]
     known = replace(launch, processes=launch.processes or ("" if launch.total else str(workers or "")))
     known = replace(known, nodes=asked_for.nodes or launch.nodes)
     told = [known.script, *known.arguments]
-    told = [word if word[:1] == "'" else expanded(word, reading.variables) for word in told]
+    told = [word if word[:1] == "'" else expand(word, reading.variables) for word in told]
     known = replace(known, script=told[0], arguments=tuple(told[1:]))
     if any(re.search(r"(?<!\\)[$`]", word) and word[:1] != "'" for word in told):
         command = ["sh", "-c", "exec " + " ".join(known.command(quoted=True))]
@@ -313,7 +313,7 @@ def _is_line(text: str) -> bool:
     return len(list(calls(text))) == 1 and not words(text)[0].plain.startswith("#")
 
 
-def _shown(given: Sequence[Word]) -> str:
+def _abridge(given: Sequence[Word]) -> str:
     """Return the beginning of a command."""
     text = " ".join(" ".join(word.raw for word in given).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

@@ -51,7 +51,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Converted:
+class Conversion:
     """The result of converting one document."""
 
     job: Manifest
@@ -102,7 +102,7 @@ class System(Protocol):
     def recognises(self, source: Source) -> bool:
         """Whether this is one of its own; the first system of SYSTEMS that says so converts it."""
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job and a note for each field. Raises Unconvertible if no job can be made."""
 
 
@@ -145,15 +145,15 @@ class Fields:
 
     def keep(self, name: str, why: str = "") -> Any:
         """Return a field whose meaning is kept, `why`: its new place or form; None if it is absent."""
-        return self._noted(name, Verdict.KEPT, why)
+        return self._note(name, Verdict.KEPT, why)
 
     def change(self, name: str, why: str) -> Any:
         """Return a field whose meaning changes; None if it is absent."""
-        return self._noted(name, Verdict.CHANGED, why)
+        return self._note(name, Verdict.CHANGED, why)
 
     def drop(self, name: str, why: str, *, harmless: bool = False) -> Any:
         """Return a field that is left out, `why`: what to do instead; None if it is absent."""
-        return self._noted(name, Verdict.DROPPED, why, harmless)
+        return self._note(name, Verdict.DROPPED, why, harmless)
 
     def number(self, name: str, why: str = "") -> int | None:
         """Return an integer that is kept; a value of another type is dropped."""
@@ -215,7 +215,7 @@ class Fields:
         }
         return in_order(self.source, (*self.log.notes.values(), *unread.values()))
 
-    def _noted(self, name: str, verdict: Verdict, why: str, harmless: bool = False) -> Any:
+    def _note(self, name: str, verdict: Verdict, why: str, harmless: bool = False) -> Any:
         if name in self.value:
             self.note(child(self.path, name), verdict, why, harmless=harmless)
         return self.value.get(name)

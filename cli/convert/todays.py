@@ -10,10 +10,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from elasticjob.api.resources import Resources
-from elasticjob.api.v1alpha1.checks.common import parsed
+from elasticjob.api.roles import MASTER, MASTER_ALIAS, is_master
+from elasticjob.api.v1alpha1.checks.common import parse_amounts
 from elasticjob.api.v1alpha1.checks.elasticjob import least_needs
 from elasticjob.api.v1alpha1.checks.templates import templates_have_their_shape
-from elasticjob.api.v1alpha1.common import MASTER, MASTER_ALIAS, is_master
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
     DistributionStrategy,
@@ -25,9 +25,17 @@ from elasticjob.api.v1alpha1.older import OLDER_ROLES, todays_job
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.ours import known
+from elasticjob.cli.convert.ours import fields_of
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
-from elasticjob.cli.convert.training import asked, note_near, path_of, say, with_image, with_main, within
+from elasticjob.cli.convert.training import (
+    node_fields,
+    note_near,
+    path_of,
+    say,
+    with_image,
+    with_main,
+    within,
+)
 from elasticjob.kube.objects.kinds import Manifest
 
 OF_ALL_ROLES: Final = ("command", "image")
@@ -59,7 +67,7 @@ def job(whole: Fields) -> Manifest:
 def job_spec(spec: Fields) -> Manifest:
     """Return the spec of an ElasticJob in today's fields."""
     launches: dict[str, Launch] = {}
-    found = known(spec, ElasticJobSpec, lambda role: _template(role, launches))
+    found = fields_of(spec, ElasticJobSpec, lambda role: _template(role, launches))
     for field, why in WITHOUT_EFFECT.items():
         found.pop(field, None)
         spec.drop(field, why)
@@ -77,7 +85,7 @@ def job_spec(spec: Fields) -> Manifest:
             scheduling.setdefault("gang", Gang.VOLCANO.value)
     _first_form(spec, found, launches)
     for launch in launches.values():
-        found |= {name: value for name, value in asked(launch).items() if name not in found}
+        found |= {name: value for name, value in node_fields(launch).items() if name not in found}
     return _with_images(spec, _todays(spec, found))
 
 
@@ -89,7 +97,7 @@ def _first_form(spec: Fields, found: Manifest, launches: dict[str, Launch]) -> N
             found.pop(field, None)
             spec.below("replicaSpecs")  # which says so if it is no object
             roles = _object(found, "replicaSpecs")
-            read = known(part, ReplicaSpec, lambda one: _template(one, launches))
+            read = fields_of(part, ReplicaSpec, lambda one: _template(one, launches))
             roles[role] = _role(part, role, read, launches)
 
 
@@ -233,7 +241,7 @@ def _raise_limits(spec: Fields, made: Manifest) -> None:
         return
     if not given.spec.resource_limits or any(templates_have_their_shape(given)):
         return
-    limits, needs = parsed(given.spec.resource_limits), least_needs(given)
+    limits, needs = parse_amounts(given.spec.resource_limits), least_needs(given)
     if limits is None or needs is None:
         return
     total = sum(needs.values(), Resources({}))

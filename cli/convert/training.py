@@ -31,7 +31,7 @@ NO_IMAGE: Final = f"is absent: {IMAGE}, which has the agent, Python and torch; w
 
 
 @dataclass(frozen=True)
-class Trained:
+class Training:
     """A pod template, and the launch that its main container asks for; None where it calls no launcher."""
 
     template: Manifest
@@ -43,7 +43,7 @@ class Trained:
         return next(iter(pods.containers(self.template)), {})
 
 
-def trained(
+def training_template(
     role: Fields,
     names: Iterable[str] = (),
     *,
@@ -52,7 +52,7 @@ def trained(
     plainly: bool = False,
     prepared: Callable[[Manifest], Manifest] = lambda container: container,
     variables: Mapping[str, str] | None = None,
-) -> Trained:
+) -> Training:
     """Return the template of a role whose main container, one of `names` or the first, trains.
 
     `plainly`: elasticjob run also starts Python without a launcher, as the system gives it a rank.
@@ -61,9 +61,9 @@ def trained(
     made = pods.main_first(pods.template(role, name), names)
     found = pods.containers(made)
     if not found:
-        return Trained(made)
+        return Training(made)
     path = path_of(role, name, found[0])
-    given, counted = prepared(found[0]), _counted(defaults, found[0])
+    given, counted = prepared(found[0]), _with_count(defaults, found[0])
     read = rewritten(given, plainly=plainly, defaults=counted, variables=variables)
     if "command" not in found[0]:
         read = replace(read, field="args")
@@ -71,7 +71,7 @@ def trained(
     if read.launch is None:
         _without_launcher(role, path, found[0], ranked=plainly)
     container = with_image(role, path, read.container)
-    return Trained(with_main(made, container), read.launch)
+    return Training(with_main(made, container), read.launch)
 
 
 def members(fields: Fields, name: str) -> dict[str, Fields]:
@@ -111,12 +111,12 @@ def with_main(template: Manifest, container: Manifest) -> Manifest:
     return {**template, "spec": {**spec, "containers": [made, *pods.containers(template)[1:]]}}
 
 
-def role_of(found: Trained, sizes: Mapping[str, Any], **more: Any) -> Manifest:
+def role_of(found: Training, sizes: Mapping[str, Any], **more: Any) -> Manifest:
     """Return the spec of a role: sizes that are in order (`within`), and the template."""
     return role_spec(found.template, **sizes, **more)
 
 
-def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
+def order_sizes(sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Return sizes of which the least and the most hold the number, without those that are not given."""
     found = {name: size for name, size in sizes.items() if size is not None}
     least, most = found.get("minReplicas"), found.get("maxReplicas")
@@ -130,7 +130,7 @@ def ordered(sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 def within(role: Fields, sizes: Mapping[str, Any], *beside: Fields) -> dict[str, Any]:
     """Return sizes in order, with a note on each that changes, where it was read: in `role` or `beside`."""
-    found = ordered(sizes)
+    found = order_sizes(sizes)
     for name in ("replicas", "maxReplicas"):
         if sizes.get(name) is not None and found[name] != sizes[name]:
             why = f"is {found[name]} now: {sizes[name]} is not within minReplicas and maxReplicas"
@@ -139,7 +139,7 @@ def within(role: Fields, sizes: Mapping[str, Any], *beside: Fields) -> dict[str,
     return found
 
 
-def asked(launch: Launch | None) -> Manifest:
+def node_fields(launch: Launch | None) -> Manifest:
     """Return the fields of a job's spec for a launcher's flags: nodeCheck and nodeUnit."""
     if launch is None:
         return {}
@@ -155,7 +155,7 @@ def devices(container: Mapping[str, Any]) -> int:
     return next((int(str(each)) for each in amounts if str(each).isdecimal()), 0)
 
 
-def _counted(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | None:
+def _with_count(defaults: Launch | None, container: Mapping[str, Any]) -> Launch | None:
     """Return the defaults with a number for auto: a process for each GPU, else one."""
     if defaults is None or defaults.processes not in ("", "auto"):
         return defaults

@@ -34,7 +34,7 @@ from elasticjob.cli.story.runner import ActFailed, Story, play
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.timeline import Result, tell
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.cli.versions import versions
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.client.client import Client
@@ -65,7 +65,7 @@ def run(options: Options) -> int:
     state = Path(tempfile.mkdtemp(prefix="elasticjob-demo-"))
     configure(file=state / "cluster.log")  # the cluster is part of this process; the screen is the story's
     try:
-        code = asyncio.run(until_signalled(perform(options, state)))
+        code = asyncio.run(until_signal(perform(options, state)))
     except ActFailed as failure:
         raise Failure(str(failure), next_step=f"the files of the cluster are kept in {state}") from failure
     except BaseException:
@@ -81,7 +81,7 @@ def console_for(output: Output) -> Console:
     return console if console.is_terminal else Console(stderr=output is Output.JSON, width=WIDE)
 
 
-async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
+async def until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Run `work`; SIGTERM ends it as Ctrl-C does, with everything cleaned up."""
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -119,12 +119,12 @@ async def perform(options: Options, state: Path) -> int:
 @asynccontextmanager
 async def following(
     client: Client, key: Key, record: Path, look: Callable[[Seen], object] = bool
-) -> AsyncIterator[Watched]:
+) -> AsyncIterator[JobView]:
     """Follow a job from now on; `look` sees every moment of it."""
-    watched = Watched(client, key, record, time.time, look)
+    watched = JobView(client, key, record, time.time, look)
     task = asyncio.create_task(watched.run())
     try:
-        await watched.synced()
+        await watched.sync()
         yield watched
     finally:
         task.cancel()
@@ -132,7 +132,7 @@ async def following(
 
 
 @asynccontextmanager
-async def showing(story: Story, watched: Watched, console: Console, *, plain: bool) -> AsyncIterator[None]:
+async def showing(story: Story, watched: JobView, console: Console, *, plain: bool) -> AsyncIterator[None]:
     """Show the story while it is played: as a screen in a terminal, else (or if `plain`) as lines."""
     began = time.time()
 
@@ -150,13 +150,13 @@ async def showing(story: Story, watched: Watched, console: Console, *, plain: bo
             show()
 
 
-async def every_change(watched: Watched, show: Callable[[], None]) -> None:
+async def every_change(watched: JobView, show: Callable[[], None]) -> None:
     """Call `show` when something changed, at most every REFRESH seconds, and once a second in any case."""
     while True:
         show()
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                await watched.changed()
+                await watched.change()
         await asyncio.sleep(REFRESH)
 
 
@@ -236,7 +236,7 @@ def as_json(result: Result, report: Path) -> dict[str, Any]:
     }
 
 
-async def explain(failure: ActFailed, here: Laptop, watched: Watched, console: Console) -> None:
+async def explain(failure: ActFailed, here: Laptop, watched: JobView, console: Console) -> None:
     """Print what helps to understand a failed act: conditions, and the last lines of every log."""
     show = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     show(f"\n✗ {failure.act.title}", style="bold red")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from elasticjob.cli.report.plot import sparkline
 from elasticjob.cli.story.acts import Mark
-from elasticjob.cli.story.runner import Played, Story
+from elasticjob.cli.story.runner import ActResult, Story
 from elasticjob.cli.story.seen import Message, Seen
 from elasticjob.cli.story.steps import Step, standstills
 
@@ -65,7 +65,7 @@ def acts(scene: Scene) -> Iterator[Text]:
         yield line
 
 
-def stood(one: Played, steps: Sequence[Step]) -> str:
+def stood(one: ActResult, steps: Sequence[Step]) -> str:
     """Return how long training stood still during an act, so far as it is over."""
     during = [still for still in standstills(steps) if one.began < still.ended <= one.ended]
     if not during or one.act.mark is Mark.PAUSE:

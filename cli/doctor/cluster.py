@@ -9,7 +9,7 @@ from typing import Final
 from elasticjob.api.sentences import few
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
-from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
+from elasticjob.cli.doctor.finding import Finding, Grade, Rule, diagnose, doubtful, well, wrong
 from elasticjob.cli.doctor.seen import Cluster, ago, is_unseen
 from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.conditions import find, is_true
@@ -24,7 +24,7 @@ INSTALL: Final = "helm install elasticjob charts/elasticjob -n elasticjob-system
 
 def examine(seen: Cluster, now: datetime) -> tuple[Finding, ...]:
     """Return what is wrong with an installation, and what works."""
-    return examined(RULES, seen, now)
+    return diagnose(RULES, seen, now)
 
 
 def is_of_an_old_version(seen: Cluster, now: datetime) -> Iterable[Finding]:
@@ -60,7 +60,7 @@ def has_no_operator(seen: Cluster, now: datetime) -> Iterable[Finding]:
     pods = [pod for pod in seen.programs if pod.metadata.labels.get(COMPONENT) == "operator"]
     if not seen.leases and not pods:
         if unseen:
-            return wrong(f"no operator runs: nothing has looked at {_named(unseen)}", INSTALL)
+            return wrong(f"no operator runs: nothing has looked at {_names(unseen)}", INSTALL)
         if any(_is_seen(job) for job in seen.jobs):
             return well("an operator outside of the cluster looks at jobs")
         if {"leases", "pods"} <= seen.unread.keys():
@@ -79,7 +79,7 @@ def has_no_operator(seen: Cluster, now: datetime) -> Iterable[Finding]:
                 logs,
             )
     if unseen:
-        return wrong(f"the operator runs, and {_named(unseen)} have not been looked at", logs)
+        return wrong(f"the operator runs, and {_names(unseen)} have not been looked at", logs)
     return well("an operator leads")
 
 
@@ -133,7 +133,7 @@ def has_no_brain_for_its_jobs(seen: Cluster, now: datetime) -> Iterable[Finding]
     if not asking or brain or "pods" in seen.unread:
         return ()
     return doubtful(
-        f"{_named(asking)} ask Brain for sizes, and no Brain is seen: their masters decide alone",
+        f"{_names(asking)} ask Brain for sizes, and no Brain is seen: their masters decide alone",
         "helm upgrade elasticjob charts/elasticjob --reuse-values --set brain.enabled=true",
     )
 
@@ -202,5 +202,5 @@ def _is_seen(job: ElasticJob) -> bool:
     return is_ours(job) and job.status.observed_generation == job.metadata.generation
 
 
-def _named(jobs: Iterable[ElasticJob]) -> str:
+def _names(jobs: Iterable[ElasticJob]) -> str:
     return few(f"{job.metadata.namespace}/{job.metadata.name}" for job in jobs)

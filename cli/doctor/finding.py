@@ -37,7 +37,7 @@ Rule = Callable[[Seen, datetime], Iterable[Finding]]
 """A question about what was seen: its findings, none where it does not apply."""
 
 
-def examined(rules: Iterable[Rule[Seen]], seen: Seen, now: datetime) -> tuple[Finding, ...]:
+def diagnose(rules: Iterable[Rule[Seen]], seen: Seen, now: datetime) -> tuple[Finding, ...]:
     """Return the findings of all rules, the serious ones first; a sentence that two rules have, once."""
     found: dict[str, Finding] = {}
     for rule in rules:

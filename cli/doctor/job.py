@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Final
 
 from elasticjob.api.resources import Resources, unit
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
 from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
-from elasticjob.cli.doctor.finding import Finding, Grade, Rule, doubtful, examined, well, wrong
+from elasticjob.cli.doctor.finding import Finding, Grade, Rule, diagnose, doubtful, well, wrong
 from elasticjob.cli.doctor.seen import OneJob, ago, is_unseen, span
 from elasticjob.client.described import when
 from elasticjob.controllers.nodes.exits import ending
@@ -33,7 +33,7 @@ POOR: Final = 0.8
 
 def examine(seen: OneJob, now: datetime) -> tuple[Finding, ...]:
     """Return what is wrong with a job, and, where nothing is, how it does."""
-    return examined(RULES, seen, now)
+    return diagnose(RULES, seen, now)
 
 
 def belongs_to_another_controller(seen: OneJob, now: datetime) -> Iterable[Finding]:
@@ -84,7 +84,7 @@ def has_failed(seen: OneJob, now: datetime) -> Iterable[Finding]:
         Finding(
             Grade.WRONG,
             f"the job has failed: {failed.reason}: {failed.message}",
-            (*_remedy(failed.reason, seen), f"elasticjob logs {seen.named}"),
+            (*_remedy(failed.reason, seen), f"elasticjob logs {seen.names}"),
         )
     ]
 
@@ -141,8 +141,8 @@ def makes_no_step(seen: OneJob, now: datetime) -> Iterable[Finding]:
     return doubtful(
         f"nodes run since {span(since)}, and no step has been made: the script loads data, waits for "
         "peers, or does not report its steps",
-        f"elasticjob logs {seen.named} --tail 20",
-        f"elasticjob logs {seen.named} master --tail 20",
+        f"elasticjob logs {seen.names} --tail 20",
+        f"elasticjob logs {seen.names} master --tail 20",
     )
 
 
@@ -157,7 +157,7 @@ def has_findings_of_its_master(seen: OneJob, now: datetime) -> Iterable[Finding]
         yield Finding(
             Grade.WRONG if wrong else Grade.DOUBTFUL,
             f"{found.reason}, {ago(last, now)} ago{found.times}{' (over)' if past else ''}: {found.message}",
-            (f"elasticjob logs {seen.named} --tail 50",),
+            (f"elasticjob logs {seen.names} --tail 50",),
         )
 
 
@@ -184,7 +184,7 @@ def loses_time(seen: OneJob, now: datetime) -> Iterable[Finding]:
     told = ", ".join(f"{cause} {seconds} s" for cause, seconds in causes) or "no cause is known"
     return doubtful(
         f"{training.goodput:.0%} of the workers' time was productive; lost: {told}",
-        f"elasticjob explain {seen.named}",
+        f"elasticjob explain {seen.names}",
     )
 
 
@@ -214,7 +214,7 @@ def is_suspended(seen: OneJob, now: datetime) -> Iterable[Finding]:
     if not seen.job.spec.suspend or seen.job.status.phase in FINISHED:
         return ()
     told = "; ".join(filter(None, ("the job is suspended", outlook(seen.job))))
-    return doubtful(told, f"elasticjob resume {seen.named}")
+    return doubtful(told, f"elasticjob resume {seen.names}")
 
 
 def is_well(seen: OneJob, now: datetime) -> Iterable[Finding]:
@@ -280,7 +280,7 @@ def _room(seen: OneJob) -> tuple[str, ...]:
     least, look = seen.job.spec.world.least, "kubectl describe nodes   # what is taken, and by whom"
     workers = seen.job.status.replica_statuses.get(WORKER)
     wanted = workers.desired if workers else 0
-    fewer = f"elasticjob scale {seen.named} {least}   # the fewest workers that it may have"
+    fewer = f"elasticjob scale {seen.names} {least}   # the fewest workers that it may have"
     return (fewer, look) if least < wanted else (look,)
 
 

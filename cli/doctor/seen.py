@@ -65,7 +65,7 @@ class OneJob:
         return self.job.metadata.name
 
     @property
-    def named(self) -> str:
+    def names(self) -> str:
         """The job in the arguments of our commands, with its namespace."""
         return f"{self.name} -n {self.job.metadata.namespace}"
 

@@ -21,7 +21,7 @@ SECONDS = 3.0
 
 def jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the names of jobs that begin so, with their phases."""
-    found = _listed(ctx.params, "elasticjobs")
+    found = _lines_of(ctx.params, "elasticjobs")
     given = ctx.params.get("names") or ()
     return [
         (each["metadata"]["name"], (each.get("status") or {}).get("phase", ""))
@@ -38,11 +38,11 @@ def goals(incomplete: str) -> list[str]:
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of namespaces that begin so."""
-    names = [each["metadata"]["name"] for each in _listed(ctx.params, "namespaces")]
+    names = [each["metadata"]["name"] for each in _lines_of(ctx.params, "namespaces")]
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _listed(given: Mapping[str, Any], plural: str) -> list[Manifest]:
+def _lines_of(given: Mapping[str, Any], plural: str) -> list[Manifest]:
     with suppress(Exception):  # a shell that completes nothing says enough
         return asyncio.run(_list(given, plural))
     return []

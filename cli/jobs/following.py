@@ -18,7 +18,7 @@ from elasticjob.client.goals import has_ended, sentence, state
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
-    from elasticjob.client.logs import Ended, Line
+    from elasticjob.client.logs import End, Line
     from elasticjob.kube.objects.kinds import Manifest
 
 
@@ -27,7 +27,7 @@ class Printing(Protocol):
 
     def line(self, line: Line) -> None: ...
 
-    def end(self, ended: Ended) -> None: ...
+    def end(self, ended: End) -> None: ...
 
 
 LAST_LINES: Final = 10.0
@@ -37,7 +37,7 @@ EVERY: Final = 5.0
 
 
 @dataclass
-class Told:
+class LastReport:
     """What was said of a job last."""
 
     state: str = ""
@@ -69,7 +69,7 @@ def progress(job: Manifest) -> str:
     return ", ".join(parts)
 
 
-async def followed(client: Client, name: str, printing: Printing, come_back: str) -> int:
+async def follow_logs(client: Client, name: str, printing: Printing, come_back: str) -> int:
     """Print a job's logs, and on stderr its states, until it ends; return the exit code.
 
     Ctrl-C says how to come back.
@@ -84,11 +84,11 @@ async def followed(client: Client, name: str, printing: Printing, come_back: str
         raise
     finally:
         logs.cancel()
-    return ended(name, last)
+    return report_end(name, last)
 
 
 async def _states(client: Client, name: str) -> Manifest:
-    told = Told()
+    told = LastReport()
     last: Manifest = {}
     async with aclosing(client.follow(name)) as states:
         async for last in states:
@@ -101,14 +101,14 @@ async def _states(client: Client, name: str) -> Manifest:
 
 async def _logs(client: Client, name: str, printing: Printing) -> None:
     try:
-        await shown(client.follow_logs(name), printing)
+        await show_lines(client.follow_logs(name), printing)
     except NotFound:
         return
     except ClientError as error:  # the exit code is the job's
         say(f"its logs cannot be shown any more: {error}", err=True)
 
 
-async def shown(lines: AsyncGenerator[Line | Ended, None], printing: Printing) -> None:
+async def show_lines(lines: AsyncGenerator[Line | End, None], printing: Printing) -> None:
     """Print lines of logs and ends of nodes as they come."""
     from elasticjob.client.logs import Line
 
@@ -121,7 +121,7 @@ async def shown(lines: AsyncGenerator[Line | Ended, None], printing: Printing) -
                 printing.end(each)
 
 
-def ended(name: str, job: Manifest) -> int:
+def report_end(name: str, job: Manifest) -> int:
     """Say how a job ended, and return the exit code."""
     if not has_ended(job):
         say(f"{name} was deleted", err=True)

@@ -40,14 +40,14 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=WIDE, highlight=False)
 
 
-def printed(
+def print_jobs(
     jobs: Sequence[Manifest], format: Format, *, everywhere: bool = False, single: bool = False
 ) -> None:
     """Print jobs; `single`: as one object in YAML and JSON, not as a List."""
     match format:
         case Format.YAML | Format.JSON:
             whole: Manifest = {"apiVersion": "v1", "kind": "List", "items": list(jobs)}
-            hand_over(dumped(jobs[0] if single else whole, format), nl=False)
+            hand_over(dump(jobs[0] if single else whole, format), nl=False)
         case Format.NAME:
             for job in jobs:
                 say(f"elasticjob.elastic.iml.github.io/{job['metadata']['name']}")
@@ -55,7 +55,7 @@ def printed(
             console().print(table(jobs, datetime.now(UTC), wide=format is Format.WIDE, everywhere=everywhere))
 
 
-def dumped(object: Manifest, format: Format) -> str:
+def dump(object: Manifest, format: Format) -> str:
     """Return an object as YAML or JSON."""
     if format is Format.JSON:
         return json.dumps(object, indent=2, ensure_ascii=False) + "\n"

@@ -73,7 +73,7 @@ class OperatorProcess:
                     await asyncio.sleep(LOOK_EVERY)
         raise Failure(f"the operator {self._fate()}: {self.last_line()}", next_step=f"see {self.log}")
 
-    async def ended(self) -> int:
+    async def wait(self) -> int:
         """Wait until it ends; return its exit code, negative after a signal. Failure if it is not running."""
         if self._process is None:
             raise Failure("the operator is not running", next_step="start it first")
@@ -148,7 +148,7 @@ async def _keep_running(operator: OperatorProcess, tell: Callable[[str], None]) 
     deaths = 0
     while True:
         began = time.monotonic()
-        code = await operator.ended()
+        code = await operator.wait()
         restart = after_death(code, time.monotonic() - began, deaths, operator.last_line())
         deaths = restart.deaths
         tell(restart.sentence)

@@ -49,7 +49,7 @@ def sentence(account: Mapping[str, float]) -> str:
 def segments(account: Mapping[str, float]) -> Iterator[str]:
     """Yield the parts of the bar."""
     total = sum(account.values())
-    for cause, seconds in shown(account):
+    for cause, seconds in losses(account):
         note = escape(f"{cause}: {seconds:.1f} s, {seconds / total:.1%}")
         yield f'<span class="{cause}" style="width:{seconds / total:.3%}" title="{note}"></span>'
 
@@ -57,7 +57,7 @@ def segments(account: Mapping[str, float]) -> Iterator[str]:
 def rows(account: Mapping[str, float]) -> Iterator[str]:
     """Yield a row for each part of the bar, the longest first."""
     total = sum(account.values())
-    for cause, seconds in shown(account):
+    for cause, seconds in losses(account):
         yield (
             f'<tr><td class="what"><i class="{cause}"></i><b>{cause}</b></td>'
             f'<td class="number">{seconds:.1f} s</td><td class="number">{seconds / total:.1%}</td>'
@@ -65,7 +65,7 @@ def rows(account: Mapping[str, float]) -> Iterator[str]:
         )
 
 
-def shown(account: Mapping[str, float]) -> list[tuple[Cause, float]]:
+def losses(account: Mapping[str, float]) -> list[tuple[Cause, float]]:
     """Return productive time, then what was lost, the most first; parts of less than 50 ms are left out."""
     found = [(Cause(cause), seconds) for cause, seconds in account.items() if seconds >= 0.05]
     return sorted(found, key=lambda part: (part[0] is not Cause.PRODUCTIVE, -part[1]))

@@ -11,7 +11,7 @@ BESIDE = "ELASTICJOB_BESIDE"
 
 
 @dataclass(frozen=True)
-class Hosted:
+class HostedJob:
     """The job whose master some node of it hosts: its size, and its endpoint (empty: for this node alone)."""
 
     low: int

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from elasticjob.api.rpc.address import host_port, parts
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosted import HostedJob
 from elasticjob.trainer.agent.processes.identity import name_of, token_of
 from elasticjob.trainer.agent.settings import Place, Settings
 from elasticjob.trainer.link.sockets import ANYWHERE, place_of
@@ -51,7 +51,7 @@ async def join(settings: Settings, seat: Seat | None = None) -> int:
 class Seat:
     """The master that this process holds, from the beginning, later, or never."""
 
-    def __init__(self, job: Hosted, token: str, place: Place) -> None:
+    def __init__(self, job: HostedJob, token: str, place: Place) -> None:
         self.master: Master | None = None
         self._job, self._token, self._place = job, token, place
         self._listen = where_to_listen(job) if job.host else LOOPBACK
@@ -140,7 +140,7 @@ def is_told_here_alone(record: logging.LogRecord) -> bool:
     return not TOLD.match(record.getMessage())
 
 
-async def host_or_join(settings: Settings, job: Hosted) -> int:
+async def host_or_join(settings: Settings, job: HostedJob) -> int:
     """Run the agent beside a master of this process, or join the one that already listens on the endpoint."""
     token = token_of(job.name) if job.host else secrets.token_hex(16)
     if job.host and not job.name and not is_loopback(job.host):
@@ -157,7 +157,7 @@ async def host_or_join(settings: Settings, job: Hosted) -> int:
     return code or int(seat.has_failed)
 
 
-async def join_with_others(settings: Settings, job: Hosted, master: Master) -> int:
+async def join_with_others(settings: Settings, job: HostedJob, master: Master) -> int:
     """Run the agent, and those of the other nodes beside it."""
     from elasticjob.cli.standalone.peers import beside
 
@@ -165,7 +165,7 @@ async def join_with_others(settings: Settings, job: Hosted, master: Master) -> i
         return await join(settings)
 
 
-async def begin(seat: Seat, job: Hosted) -> str:
+async def begin(seat: Seat, job: HostedJob) -> str:
     """Return the address of the job's master, which this process holds if it is to; Failure if it cannot."""
     try:
         return await seat.begin()
@@ -176,7 +176,7 @@ async def begin(seat: Seat, job: Hosted) -> str:
     return host_port(job.host, job.port)  # of another machine, or of a node here that came first
 
 
-def new_job(job: Hosted) -> MasterJob:
+def new_job(job: HostedJob) -> MasterJob:
     """Return the state in which the job's master starts."""
     from elasticjob.api.sizes.role import Range
     from elasticjob.master.state.job import Job, Limits, Spec, Waits
@@ -212,7 +212,7 @@ def with_master(settings: Settings, master: str, token: str) -> Settings:
     return replace(settings, place=place)
 
 
-def where_to_listen(job: Hosted) -> str | None:
+def where_to_listen(job: HostedJob) -> str | None:
     """Return the address on which this machine listens for the endpoint, None if it is another's.
 
     A name may stand for addresses that only this machine has (Debian's 127.0.1.1), or that it does not have

@@ -20,7 +20,7 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import JobFacts, Mode
 from elasticjob.api.sizes.role import Role
-from elasticjob.cli.standalone.hosted import BESIDE, Hosted
+from elasticjob.cli.standalone.hosted import BESIDE, HostedJob
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.master.cluster.autoscaler import EVERY, Autoscaler
 from elasticjob.master.scalers.processes import Command, Processes
@@ -67,7 +67,7 @@ def machine(workers: int, environment: Mapping[str, str], driver: Path = DRIVER)
     return Machine(cores, tuple(map(str, range(count))), workers)
 
 
-def facts_of(job: Hosted) -> JobFacts:
+def facts_of(job: HostedJob) -> JobFacts:
     """Return what the optimizer may decide: the number of nodes, if --nnodes is a range."""
     count = job.low if job.low == job.high else None
     role = Role(count=count, least=job.low, most=job.high)
@@ -95,7 +95,7 @@ class Beside:
 
 
 @asynccontextmanager
-async def beside(settings: Settings, job: Hosted, master: Master, address: str) -> AsyncIterator[None]:
+async def beside(settings: Settings, job: HostedJob, master: Master, address: str) -> AsyncIterator[None]:
     """Run the other nodes while the block runs; they end with it, in their own time if it goes well."""
     with tempfile.TemporaryDirectory(prefix="elasticjob-") as made:
         folder = Path(made)

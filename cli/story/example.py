@@ -66,7 +66,7 @@ class Example:
         arguments[at] = str(epochs)
         return changed
 
-    def resumed(self, step: int) -> Manifest:
+    def resume_patch(self, step: int) -> Manifest:
         """Return the merge patch that resumes the suspended job at `step` and lets it come to its end.
 
         It ends after its own number of epochs, and after LAST more where these are nearly over: on a fast
@@ -75,7 +75,7 @@ class Example:
         workers = self.training(max(self.epochs, step // STEPS_PER_EPOCH + LAST)).workers
         return {"spec": {"suspend": False, "replicaSpecs": {"worker": {"template": workers["template"]}}}}
 
-    def named(self, name: str) -> Self:
+    def rename(self, name: str) -> Self:
         """Rename the job, and the claim of its checkpoints."""
         job, others = deepcopy(self.job), deepcopy(self.others)
         job["metadata"]["name"] = name

@@ -19,12 +19,12 @@ class View(Protocol):
     def seen(self) -> Seen:
         """The present state."""
 
-    async def changed(self) -> None:
+    async def change(self) -> None:
         """Return when `seen` has changed."""
 
 
 @dataclass(frozen=True)
-class Played:
+class ActResult:
     """A played act: when it began and ended, its action, and the state before and after."""
 
     act: Act
@@ -40,7 +40,7 @@ class Story:
     """The state of the acts that are being played, for the display."""
 
     acts: Sequence[Act]
-    played: list[Played] = field(default_factory=list)
+    played: list[ActResult] = field(default_factory=list)
     current: Act | None = None
     did: str = ""
 
@@ -62,7 +62,7 @@ async def play(story: Story, stage: Stage, view: View, now: Callable[[], float])
     story.current = None
 
 
-async def _play(act: Act, story: Story, stage: Stage, view: View, now: Callable[[], float]) -> Played:
+async def _play(act: Act, story: Story, stage: Stage, view: View, now: Callable[[], float]) -> ActResult:
     before, began = view.seen, now()
     try:
         async with asyncio.timeout(act.within):
@@ -70,7 +70,7 @@ async def _play(act: Act, story: Story, stage: Stage, view: View, now: Callable[
             after = await _answer(act, before, view)
     except TimeoutError:
         raise ActFailed(act, view.seen, f"which did not come true within {act.within:.0f} s") from None
-    return Played(act, began, now(), story.did, before, after)
+    return ActResult(act, began, now(), story.did, before, after)
 
 
 async def _answer(act: Act, before: Seen, view: View) -> Seen:
@@ -80,7 +80,7 @@ async def _answer(act: Act, before: Seen, view: View) -> Seen:
             raise ActFailed(act, view.seen, "but the job failed")
         if view.seen.holds("Complete"):
             raise ActFailed(act, view.seen, "but the job was complete before that")
-        await view.changed()
+        await view.change()
     return view.seen
 
 

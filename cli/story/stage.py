@@ -68,7 +68,7 @@ class Real:
 
     async def resume(self) -> str:
         """Resume, with another number of epochs: a template may be changed while the job is suspended."""
-        await self._patch(ELASTICJOB, self.example.resumed(self.look().step))
+        await self._patch(ELASTICJOB, self.example.resume_patch(self.look().step))
         return f"kubectl edit elasticjob {self.key.name}: suspend: false, and the --epochs to train"
 
     async def wait(self) -> str:

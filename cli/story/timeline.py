@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from elasticjob.cli.story.acts import Act, Mark
-from elasticjob.cli.story.runner import Played
+from elasticjob.cli.story.runner import ActResult
 from elasticjob.cli.story.seen import Message
 from elasticjob.cli.story.steps import Standstill, Step, standstills
 
@@ -67,7 +67,7 @@ class Result:
 
 
 def tell(
-    played: Sequence[Played],
+    played: Sequence[ActResult],
     steps: Sequence[Step],
     messages: Sequence[Message],
     accuracy: float | None,
@@ -92,7 +92,7 @@ def tell(
 
 
 def _line(
-    one: Played,
+    one: ActResult,
     start: float,
     stills: Iterable[Standstill],
     messages: tuple[Message, ...],
@@ -103,7 +103,7 @@ def _line(
     return Line(one.began - start, one.act, one.did, worlds(steps, one.began, end), pauses, messages)
 
 
-def _counted_from(still: Standstill, one: Played) -> float:
+def _counted_from(still: Standstill, one: ActResult) -> float:
     """Return the start of the standstill; a requested pause counts only from its intended end."""
     return max(still.began, one.began) if one.act.mark is Mark.PAUSE else still.began
 

@@ -29,7 +29,7 @@ LOOK_EVERY = 0.05
 """Seconds between reads of the file of steps."""
 
 
-class Watched:
+class JobView:
     """The state of a watched job: `seen` now, all `steps`, all messages in `said`; `look` is called on every
     change."""
 
@@ -75,13 +75,13 @@ class Watched:
                 tasks.create_task(Informer(self._client, cache).run())
             tasks.create_task(self._follow_steps())
 
-    async def changed(self) -> None:
+    async def change(self) -> None:
         """Return at the next change of anything. Raises what ended `run`."""
         await self._change.wait()
         if self._broken:
             raise self._broken
 
-    async def synced(self) -> None:
+    async def sync(self) -> None:
         """Return once all caches are filled."""
         for cache in self._caches:
             await cache.wait_synced()

@@ -71,9 +71,9 @@ def decide(seen: Seen, terms: Terms) -> Plan:
 
 def _rules(phase: DIJobPhase | None, entered: Step | None) -> tuple[Rule, ...]:
     """The rules of a phase. The end is written into the status first: clean-up takes its proof away."""
-    if phase is not None and phase.finished:
+    if phase is not None and phase.is_terminal:
         return AFTER
-    return () if entered is not None and entered.phase.finished else BEFORE
+    return () if entered is not None and entered.phase.is_terminal else BEFORE
 
 
 def make_the_token(seen: Seen, terms: Terms) -> Iterator[Action]:

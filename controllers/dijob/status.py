@@ -34,7 +34,7 @@ REASONS: Final[Mapping[DIJobPhase, str]] = {
 def step(seen: Seen) -> Step | None:
     """Return the phase that a job enters now; None if it stays in its own."""
     job, phase = seen.job, seen.job.status.phase
-    if phase is not None and phase.finished:
+    if phase is not None and phase.is_terminal:
         return None
     coordinator = counted(seen).get(STATUS_KEYS[Role.COORDINATOR], ReplicaStatus())
     for entered, count, sentence in (
@@ -59,7 +59,7 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
     counts = counted(seen)
     if phase is DIJobPhase.SUCCEEDED:
         counts = {role: _all_succeeded(count) for role, count in counts.items()}
-    if phase is not None and phase.finished:
+    if phase is not None and phase.is_terminal:
         counts = _kept(before.replica_status, counts)
     conditions = list(before.conditions)
     if entered is not None:
@@ -73,7 +73,7 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
                 update={"status": FALSE, "reason": entered.reason, "message": shortened(entered.sentence)}
             )
             conditions = _set(conditions, ended, seen.job, now)
-    if not (phase is not None and phase.finished):
+    if not (phase is not None and phase.is_terminal):
         conditions = _with_names(_with_queue(conditions, seen, now), seen, now, taken)
     return DIJobStatus(phase=phase, conditions=conditions, replica_status=counts)
 

@@ -234,7 +234,7 @@ def _objections(seen: Seen, ask: Ask) -> Iterator[Refused]:
     job, name = seen.job, seen.job.metadata.name
     if pods.role_of(seen.caller) is not Role.COORDINATOR:
         yield not_of(seen.caller, Role.COORDINATOR)
-    if job.status.phase is not None and job.status.phase.finished:
+    if job.status.phase is not None and job.status.phase.is_terminal:
         yield Refused(400, f"DIJob {name} has ended: {job.status.phase}")
     for role, amounts in ((Role.COLLECTOR, ask.collectors), (Role.LEARNER, ask.learners)):
         if amounts.replicas and job.spec.template(role) is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elasticjob.api.diengine import gpus, names
-from elasticjob.api.diengine.gpus import Machine, TooManyPods, placed, split
+from elasticjob.api.diengine.gpus import Machine, TooManyPods, place, split
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import GPU, Place
 from elasticjob.api.resources import Amount, MalformedQuantity
@@ -98,7 +98,7 @@ def learners(
         except TooManyPods as error:
             raise TooManyPods(size + 1 + error.count) from None
         size += 1 + len(chosen.pods)
-        left = placed(chosen.pods, left) or left
+        left = place(chosen.pods, left) or left
         missing = missing or chosen.missing
         members = _members(chosen.pods, resources, draw, local_ports=local_ports)
         found.append(Order(Role.AGGREGATOR, draw.name(Role.AGGREGATOR), {}, members))

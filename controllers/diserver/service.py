@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
+from elasticjob.api.belongings import of_others
 from elasticjob.api.diengine import names, pods
 from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.gpus import Machine
 from elasticjob.api.diengine.names import Role
-from elasticjob.api.v1alpha1.checks.belongings import of_others
 from elasticjob.controllers.diserver import orders
 from elasticjob.controllers.diserver.access import Access
 from elasticjob.controllers.diserver.apply import Waiting, Writer, replicas_of, together

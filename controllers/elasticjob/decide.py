@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.readings import after, span
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS
 from elasticjob.api.sentences import few
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, RESTARTS_SPENT
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_replaced

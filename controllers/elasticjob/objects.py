@@ -9,9 +9,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.rpc.brain import job_token
 from elasticjob.api.rpc.environment import BRAIN_TOKEN, MASTER_PORT
-from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.readings import after
-from elasticjob.api.v1alpha1.common import RESTARTS_SPENT, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.objects import asked
 from elasticjob.controllers.elasticjob.seen import Seen

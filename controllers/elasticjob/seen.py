@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from elasticjob.api.readings import counts, decoded, number
+from elasticjob.api.readings import counts, decode, number
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource, JobResourceStatus
 from elasticjob.api.v1alpha1.order import asked_in
@@ -104,7 +104,7 @@ class Seen:
     def last_templates(self) -> Mapping[str, Mapping[str, str]] | None:
         """The amounts in the templates when they were last looked at; None if that is not known."""
         annotations = self.resource.metadata.annotations if self.resource else {}
-        return decoded(annotations.get(names.TEMPLATES), AMOUNTS)
+        return decode(annotations.get(names.TEMPLATES), AMOUNTS)
 
     @property
     def made_from(self) -> str:

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import number
+from elasticjob.api.roles import WORKER
 from elasticjob.api.sentences import few
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.kueue import ADMITTED, NOT_QUEUED

@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.readings import after
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob
 from elasticjob.controllers.jobresource.decide import Seen
 from elasticjob.controllers.nodes.relaunch import Node, Standing

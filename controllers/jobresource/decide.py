@@ -10,7 +10,7 @@ from typing import Final
 
 from elasticjob.api.readings import END_OF_TIME, after
 from elasticjob.api.resources import Resources
-from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.roles import PS
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.placing import resources_of

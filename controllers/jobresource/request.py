@@ -109,7 +109,7 @@ def describe(seen: Seen, plan: Plan, now: datetime) -> JobResourceStatus:
     """Return the status of a request: that of its plan, and for good once that has ended."""
     old, generation = seen.resource.status, seen.resource.metadata.generation
     made = seen.plan
-    ended = made is not None and made.status.phase is not None and made.status.phase.finished
+    ended = made is not None and made.status.phase is not None and made.status.phase.is_terminal
     if made is not None and ended:
         last = made.status.conditions[-1] if made.status.conditions else None
         ready = made.status.phase is PlanPhase.SUCCEEDED

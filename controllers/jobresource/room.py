@@ -16,7 +16,7 @@ from typing import Final
 from elasticjob.api.resources import NOTHING, Amount, Resources, pod_requests, unit
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.placing import is_silent, requests, sized, takes
+from elasticjob.api.v1alpha1.placing import is_silent, requests, takes, with_resource
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.kube.objects.views import Node, Pod
 
@@ -92,7 +92,7 @@ def room(job: ElasticJob, resource: JobResource, machines: Iterable[Machine], wa
     machines, found, largest = tuple(machines), dict[str, int](), NOTHING
     for role, spec in job.spec.roles.items():
         placed = resource.spec.replica_resource_specs.get(role)
-        pod = sized(spec, {n: str(a) for n, a in placed.resource.items()} if placed else {})
+        pod = with_resource(spec, {n: str(a) for n, a in placed.resource.items()} if placed else {})
         fitting = [machine for machine in machines if takes(machine.node, pod)]
         need = pod_requests(pod) + Resources({"pods": unit("pods")(1)})
         found[role] = max(0, sum(_count(machine.left, need) for machine in fitting) - waiting)

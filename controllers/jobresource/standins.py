@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import Final, NamedTuple
 
 from elasticjob.api.readings import after
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.nodes.drains import SILENT
 from elasticjob.controllers.nodes.relaunch import Life, Node, Place

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from elasticjob.api.readings import decoded, moment
+from elasticjob.api.readings import decode, moment
 from elasticjob.controllers.kueue.cohorts import Amounts
 from elasticjob.controllers.kueue.demand import is_slice, job_named, number_of
 from elasticjob.controllers.kueue.quota import Market, usage
@@ -190,7 +190,7 @@ def attempts(workloads: Iterable[Workload]) -> dict[str, datetime | None]:
 
 def remembered(base: Workload) -> dict[str, datetime | None]:
     """Return for which Workloads one job gave slices back."""
-    found = decoded(base.metadata.annotations.get(ROOM_FOR), _ATTEMPTS) or {}
+    found = decode(base.metadata.annotations.get(ROOM_FOR), _ATTEMPTS) or {}
     return {mark: moment(at) for mark, at in found.items() if not at or moment(at)}
 
 

@@ -25,7 +25,7 @@ from elasticjob.api.resources import Bytes, Raw, Resources, container_requests, 
 from elasticjob.api.sizes.need import Need
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, OptimizeMode
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.api.v1alpha1.placing import sized
+from elasticjob.api.v1alpha1.placing import with_resource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.api.v1alpha1.sizing import need_of
 from elasticjob.controllers.nodes.machines import Largest
@@ -128,7 +128,7 @@ class Sizing:
 
     @property
     def _open(self) -> tuple[ScalePlan, ...]:
-        return tuple(plan for plan in self.plans if not (plan.status.phase and plan.status.phase.finished))
+        return tuple(plan for plan in self.plans if not (plan.status.phase and plan.status.phase.is_terminal))
 
     def _growth(self, life: Life) -> Growth | None:
         """The growth for a pod that was killed at its limit, whether or not it is planned already."""
@@ -226,7 +226,7 @@ class Sizing:
 
     def _pod(self, place: Place) -> Bytes:
         """The memory of a node's pod."""
-        return _memory_in(pod_requests(sized(self.job.spec.roles[place[0]], self._resource(place))))
+        return _memory_in(pod_requests(with_resource(self.job.spec.roles[place[0]], self._resource(place))))
 
     def _main(self, place: Place) -> Bytes:
         """The memory of the pod's main container."""

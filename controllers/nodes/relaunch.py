@@ -32,7 +32,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from elasticjob.api.readings import after, by_index, decoded, indexes, is_number, number
+from elasticjob.api.readings import after, by_index, decode, indexes, is_number, number
 from elasticjob.api.v1alpha1.common import (
     LABEL_INDEX,
     LABEL_JOB,
@@ -425,7 +425,7 @@ def life_of(
         return None
     end = ending(pod)
     status = main_status(pod)
-    given, asked = annotations.get(names.STANDS_IN), decoded(annotations.get(names.RESOURCE), _RESOURCE)
+    given, asked = annotations.get(names.STANDS_IN), decode(annotations.get(names.RESOURCE), _RESOURCE)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
     return Life(

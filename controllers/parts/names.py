@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.v1alpha1.common import (
     LABEL_INDEX,
     LABEL_JOB,
@@ -13,10 +14,8 @@ from elasticjob.api.v1alpha1.common import (
     LABEL_RELAUNCH,
     LABEL_ROLE,
     MASTER_SUFFIX,
-    PS,
     STATE_SUFFIX,
     TOKEN_SUFFIX,
-    WORKER,
 )
 from elasticjob.api.v1alpha1.order import asked_in
 

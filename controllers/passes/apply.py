@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeVar
 
-from elasticjob.api.v1alpha1.checks.belongings import foreign
+from elasticjob.api.belongings import foreign
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from elasticjob.api.readings import after, decoded, span
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.readings import after, decode, span
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
@@ -139,7 +139,7 @@ def carry_out_the_next(seen: Seen, now: datetime) -> Plan | None:
     if plan is None:
         return None
     if seen.resource.metadata.annotations.get(names.FOLDED) == _mark(plan):  # the pass that did it died
-        known = decoded(seen.resource.metadata.annotations.get(names.CHANGES), SENTENCES)
+        known = decode(seen.resource.metadata.annotations.get(names.CHANGES), SENTENCES)
         start = begin(plan, tuple(known or ("carried out",)), now)
         return Plan("ScalePlanStarted", groups=((start,),), quiet=True)
     try:
@@ -382,4 +382,4 @@ def _is_reached(resource: JobResource, plan: ScalePlan) -> bool:
 
 
 def _finished(plan: ScalePlan) -> bool:
-    return plan.status.phase is not None and plan.status.phase.finished
+    return plan.status.phase is not None and plan.status.phase.is_terminal

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.need import Need
-from elasticjob.api.sizes.need import told as _told
+from elasticjob.api.sizes.need import describe as _told
 from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.common import MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob

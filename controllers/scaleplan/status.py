@@ -79,7 +79,7 @@ def _status(
         conditions=set_condition(plan.status.conditions, condition, now),
         observed_generation=generation,
         start_time=plan.status.start_time or (now if phase is PlanPhase.SCALING else None),
-        finish_time=now if phase.finished else None,
+        finish_time=now if phase.is_terminal else None,
         changes=list(changes),
     )
     return Apply(SCALEPLAN, _about(plan) | {"status": status.manifest()}, "status")

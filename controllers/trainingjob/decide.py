@@ -45,7 +45,7 @@ class Seen:
 def decide(seen: Seen) -> Plan:
     """Return what is written for a TrainingJob."""
     job = seen.job
-    if job.metadata.deletion_timestamp or (job.status.phase and job.status.phase.finished):
+    if job.metadata.deletion_timestamp or (job.status.phase and job.status.phase.is_terminal):
         return Plan(quiet=True)
     if wrong := problems(job):  # of a cluster without the webhook
         return Plan(REFUSED, "; ".join(map(str, wrong)), quiet=True)
@@ -86,7 +86,7 @@ def wanted(job: TrainingJob) -> Manifest:
 def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
     """Return the status after a plan was carried out; that of a finished job stays."""
     before, child = seen.job.status, seen.child
-    if before.phase and before.phase.finished:
+    if before.phase and before.phase.is_terminal:
         return before
     refused = plan.reason in (REFUSED, NAME_TAKEN)
     if child is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.api.crds import manifests
 from elasticjob.controllers.install import MANAGER
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail

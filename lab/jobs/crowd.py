@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.laptop import OperatorProcess
 from elasticjob.controllers.install import install

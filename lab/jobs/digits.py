@@ -25,7 +25,7 @@ from elasticjob.cli.story.example import ENDLESS, FILE, Example, load
 from elasticjob.cli.story.processes import Process, main_of, of_job, of_pod, workers_of
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.stage import Real
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import POD, Pod
 from lab.story import Draws, Job, Length, Story, Weights
@@ -73,7 +73,7 @@ class Digits:
 
     here: Laptop
     job: Example
-    watched: Watched
+    watched: JobView
     chance: Random
     story: Story
     record: Path
@@ -116,7 +116,7 @@ class Digits:
         """Wait until `true` is true of the job. TimeoutError after `within` seconds."""
         async with asyncio.timeout(within):
             while not true(self.watched.seen):
-                await self.watched.changed()
+                await self.watched.change()
 
     async def trains(self) -> None:
         """Wait until as many workers as are wanted make steps."""
@@ -287,7 +287,7 @@ def digits(
                 story.look(scene)
 
         record = here.state / f"{name}-{story.number}.jsonl"
-        job = example(load().named(f"{name}-{story.number}").recording(record))
+        job = example(load().rename(f"{name}-{story.number}").recording(record))
         async with following(here.client, job.key, record, look) as watched:
             chance = Random(f"{story.seed}-{story.number}-chances" if name == "account" else story.seed)
             scene = Digits(here, job, watched, chance, story, record, plan)

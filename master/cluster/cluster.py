@@ -14,14 +14,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from elasticjob.api.v1alpha1.common import (
-    LABEL_INDEX,
-    LABEL_JOB,
-    LABEL_RELAUNCH,
-    LABEL_ROLE,
-    MASTER,
-    MASTER_ALIAS,
-)
+from elasticjob.api.roles import MASTER, MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end
 from elasticjob.api.v1alpha1.elasticjob import (
     ELASTICJOB,
@@ -75,7 +69,7 @@ RELEASED = 64
 def spec_of(job: ElasticJob, limits: Limits) -> Spec:
     """Return the roles that train together and the bounds of the world size, from an ElasticJob."""
     given, roles, bounds = job.spec.roles, job.spec.training_roles, job.spec.world
-    wanted = sum(given[role].wanted for role in roles)
+    wanted = sum(given[role].initial for role in roles)
     restarts = max((given[role].restart_count for role in roles), default=0)
     forgive = job.spec.run_policy.forgive_restarts_after_seconds
     return Spec(

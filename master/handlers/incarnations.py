@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from elasticjob.api.numbers import UNRANKED
 from elasticjob.api.rpc.check import Check
-from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.master.rendezvous import rules

@@ -26,9 +26,9 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.roles import PS
 from elasticjob.api.rpc.parameters import Kept, Phase, Plane, ServerAt
 from elasticjob.api.rpc.shards import Position
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.shards import ledger as ledgers
 from elasticjob.master.shards.book import Book
 from elasticjob.master.state.job import Job

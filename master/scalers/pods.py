@@ -95,7 +95,7 @@ class Rules(Protocol):
     def wish(self, job: ElasticJob, resource: JobResource) -> tuple[ScalePlan, Manifest] | None:
         """Return what the user asks for since it was last carried out, and the annotations that say so."""
 
-    def folded(
+    def fold(
         self, job: ElasticJob, resource: JobResource, plan: ScalePlan
     ) -> tuple[Manifest, tuple[str, ...]]:
         """Return the new part of a JobResource's spec, and the changes in words. Raises ValueError."""
@@ -194,7 +194,7 @@ class Pods:
             if key in known:
                 return resource
             try:
-                spec, changes = self._rules.folded(self._job, resource, plan)
+                spec, changes = self._rules.fold(self._job, resource, plan)
             except ValueError as error:  # recorded, too: it would be as impossible the next time
                 spec, changes = {}, (f"not carried out: {error}",)
             told = {CARRIED_OUT: json.dumps([*known, key][-KEPT:]), **annotations}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.roles import PS
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.api.v1alpha1.sizing import placement_of
@@ -18,7 +18,7 @@ def placed_of(
 ) -> Placed:
     """Return what should run now, and what plans tell; the master's own have names that `plan.key` makes."""
     plans = tuple(plans)
-    unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.finished))
+    unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.is_terminal))
     names = tuple(sorted(plan.metadata.name for plan in unfinished))
     prefix = key(job, mark, 1).removesuffix("1")
     own = [plan for plan in plans if plan.metadata.name.startswith(prefix)]

@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.api.resources import NOTHING, Resources
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.change import Change
 from elasticjob.api.sizes.facts import Mode, Stage
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.scaling import Scaling, key
 from elasticjob.sizing.bounds import bounded

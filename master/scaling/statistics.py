@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from elasticjob.api.resources import Bytes, Cores
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.facts import Mode, Sample, Use
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.master.progress import progress
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.node import Node

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
 from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.state.node import Phase

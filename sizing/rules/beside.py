@@ -6,9 +6,9 @@ from math import ceil
 from statistics import fmean
 from typing import Final
 
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Sample
-from elasticjob.api.v1alpha1.common import PS, WORKER
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import KEPT, newest, shares
 from elasticjob.sizing.thresholds import AT_LIMIT, AT_ONCE, HOT, MOST_WORKERS, SHORT

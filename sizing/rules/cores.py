@@ -13,8 +13,8 @@ from functools import reduce
 from typing import Final
 
 from elasticjob.api.resources import Cores, Resources
+from elasticjob.api.roles import PS
 from elasticjob.api.sizes.change import Change, Group
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.sizing.demand import Demand
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import cores

@@ -22,9 +22,9 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Sample
-from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import ratio
 from elasticjob.sizing.thresholds import PAYS

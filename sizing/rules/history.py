@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
+from elasticjob.api.roles import PS, WORKER
 from elasticjob.api.sizes.change import Change, Group
-from elasticjob.api.v1alpha1.common import PS, WORKER
 from elasticjob.sizing.facts import Facts, Past
 from elasticjob.sizing.measures import GIB, means, memory, newest, resource, totals
 from elasticjob.sizing.thresholds import MARGIN, MOST_SERVERS, ROOMY, SHORT, WIDEST

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from elasticjob.api.roles import WORKER
 from elasticjob.api.sizes.change import Change, Group
-from elasticjob.api.v1alpha1.common import WORKER
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.thresholds import MOST_WORKERS, PAYS
 

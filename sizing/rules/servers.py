@@ -21,9 +21,9 @@ from math import ceil, floor, inf
 from typing import Final
 
 from elasticjob.api.resources import NOTHING, Resources
+from elasticjob.api.roles import CHIEF, PS, WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Stage
-from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import (
     TRAIN,

@@ -16,9 +16,9 @@ from math import ceil
 from typing import Final
 
 from elasticjob.api.resources import NOTHING, Amount, Bytes, Cores, Resources, unit
+from elasticjob.api.roles import EVALUATOR, WORKER
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Mode
-from elasticjob.api.v1alpha1.common import EVALUATOR, WORKER
 from elasticjob.sizing.bounds import LEAST
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.measures import MIB
@@ -59,10 +59,10 @@ def propose(facts: Facts) -> Change:
 
 def _resource(facts: Facts, role: str, counts: Mapping[str, int]) -> Resources:
     """The resources of each node of a role that its template does not ask for."""
-    given = facts.roles[role].given
+    given = facts.roles[role].template_resources
     found = Resources({n: _amount(facts, n, counts) for n in DEFAULT if n not in given})
     if role == EVALUATOR and WORKER in facts.roles and _is_short(found):
-        worker = facts.roles[WORKER].given
+        worker = facts.roles[WORKER].template_resources
         of_worker = Resources({n: a for n, a in worker.items() if n in found})
         return found.most(of_worker)
     return found

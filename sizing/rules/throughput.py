@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 from scipy.optimize import nnls
 
+from elasticjob.api.roles import CHIEF, PS, WORKER
 from elasticjob.api.sizes.facts import Sample
-from elasticjob.api.v1alpha1.common import CHIEF, PS, WORKER
 from elasticjob.sizing.measures import SLOWEST
 
 HALVES: Final = 32

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.belongings import FIELDS, SUFFIXES, foreign
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.checks.belongings import FIELDS, SUFFIXES, foreign
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Kind
 from elasticjob.kube.objects.views import ObjectMeta, OwnerReference

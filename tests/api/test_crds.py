@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from elasticjob.api import crds
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
-from elasticjob.api.v1alpha1 import crds
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.embedded import Detail, embedded_schema
 from elasticjob.kube.crd.model import Declaration

@@ -13,7 +13,8 @@ import pytest
 from msgspec import inspect
 
 from elasticjob.api import rpc
-from elasticjob.api.rpc.message import MOST, Request, measured
+from elasticjob.api.numbers import MOST, decode_metric
+from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Progress
 
 for module in pkgutil.iter_modules(rpc.__path__):
@@ -63,4 +64,4 @@ def test_json_carries_no_integer_of_a_thousand_digits() -> None:
 @pytest.mark.parametrize("value", [inf, -inf, nan, -1e-9, 2 * MOST, "1", None, 10**400])
 def test_what_nothing_measures_is_not_decoded(value: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - msgspec's own words
-        measured(value)
+        decode_metric(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 PROGRAM = """
 import gc, sys, threading
 import msgspec
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 
 sys.setswitchinterval(1e-6)
 gc.set_threshold(1)
@@ -29,7 +29,7 @@ class Whole(msgspec.Struct):
 
 def go(start, kind):
     start.wait()
-    assert len(typed(b'{"parts": [{"number": 1}]}', kind).parts) == 1
+    assert len(decode_as(b'{"parts": [{"number": 1}]}', kind).parts) == 1
 
 for _ in range(200):
     exec(TYPES)  # types that nobody has used

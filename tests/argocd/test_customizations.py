@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.api.diengine.dijob import DIJobPhase
 from elasticjob.api.paddle.trainingjob import TrainingJobPhase
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.parts import names

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from elasticjob.brain.store import Store, opened
+from elasticjob.brain.store import Store, open_store
 from lab.programs import postgres
 
 NUMBERS = itertools.count()
@@ -44,5 +44,5 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest_asyncio.fixture
 async def store(database: str) -> AsyncIterator[Store]:
     """A store with today's tables and nothing in them."""
-    async with opened(database) as found:
+    async with open_store(database) as found:
         yield found

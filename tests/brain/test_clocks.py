@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.rpc.brain import AskSizes, TellStatistics
 from elasticjob.api.sizes.facts import JobFacts, Sample, Stage
-from elasticjob.brain.clocks import OLDEST, Clocks, timed
+from elasticjob.brain.clocks import OLDEST, Clocks, by_our_clock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 JOB = JobFacts(namespace="team", name="digits", uid="u1")
@@ -25,7 +25,7 @@ def test_records_get_times_of_brains_clock_and_the_same_ones_again(ahead: timede
     for late in (0.0, 0.3, 1.0, 2.7, 4.0):  # seconds that the request takes
         now = NOW + timedelta(seconds=late)
         date = format_datetime(NOW + ahead, usegmt=True)
-        (record,) = timed(told(NOW + ahead), clocks.ahead("u1", date, now), now).records
+        (record,) = by_our_clock(told(NOW + ahead), clocks.ahead("u1", date, now), now).records
         found.add(record.at)
     assert found == {NOW}
 
@@ -48,7 +48,7 @@ def test_a_clock_that_is_set_counts_from_then_on() -> None:
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
 def test_no_record_is_of_the_future_or_of_long_ago(text: str) -> None:
     for ahead in (timedelta(minutes=10), timedelta(minutes=-10)):
-        (record,) = timed(told(datetime.fromisoformat(text)), ahead, NOW).records
+        (record,) = by_our_clock(told(datetime.fromisoformat(text)), ahead, NOW).records
         assert record.at in (NOW, NOW - OLDEST)
     first = AskSizes(job=JOB, stage=Stage.CREATE)
-    assert timed(first, timedelta(minutes=10), NOW) == first
+    assert by_our_clock(first, timedelta(minutes=10), NOW) == first

@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
-from elasticjob.brain.events import Pace, event_of, judged, settled
+from elasticjob.brain.events import Pace, event_of, is_steady, size_of_verdict
 from elasticjob.sizing import demand
 from elasticjob.sizing.facts import Event, Facts
 
@@ -50,8 +50,8 @@ def facts(*given: tuple[float, int], done: bool = False) -> Facts:
 def test_settled_at_its_size(
     given: tuple[tuple[float, int], ...], workers: int, is_settled: bool, size: int
 ) -> None:
-    assert settled(samples(*given), {"worker": workers}, PACE) is is_settled
-    assert judged(samples(*given), PACE) == size
+    assert is_steady(samples(*given), {"worker": workers}, PACE) is is_settled
+    assert size_of_verdict(samples(*given), PACE) == size
 
 
 STEADY = facts((0, 2), (60, 2), done=True)

@@ -19,7 +19,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.server import Server
-from elasticjob.brain.store import NoDatabase, Store, opened
+from elasticjob.brain.store import NoDatabase, Store, open_store
 from elasticjob.sizing.table import ALGORITHMS
 
 NOW: Final = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -124,7 +124,7 @@ def test_a_request_that_would_hold_up_all_others_is_malformed(asked: Any) -> Non
 
 async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
     async with (
-        opened("postgresql://brain@127.0.0.1:9/brain") as store,
+        open_store("postgresql://brain@127.0.0.1:9/brain") as store,
         serving(store, tmp_path) as (url, session),
     ):
         status, said = await post(session, f"{url}/brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE))
@@ -138,7 +138,7 @@ async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["mysql://x/y", "no url", "postgresql://host:port/x", ""])
 async def test_a_database_that_will_not_come_is_named(url: str) -> None:
     with pytest.raises(NoDatabase):
-        async with opened(url):
+        async with open_store(url):
             pass
 
 

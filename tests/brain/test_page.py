@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry
 from elasticjob.api.sizes.facts import Sample, Use
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
-from elasticjob.brain.main import served
+from elasticjob.brain.main import serving
 from elasticjob.brain.memory import StoredJobs, cost
 from elasticjob.brain.page.pages import Pages
-from elasticjob.brain.page.remembered import Remembered
+from elasticjob.brain.page.remembered import FromMemory
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
-from elasticjob.brain.store import DatabaseAway, Kept, SeenJob, SeenPod, Store
+from elasticjob.brain.store import DatabaseAway, Record, SeenJob, SeenPod, Store
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.sizing.table import ALGORITHMS
 
@@ -47,17 +47,17 @@ async def filled(store: Store) -> None:
     await store.see_pod(
         SeenPod("p1", "u1", "digits-worker-0", "worker", began, reason="OOMKilled", log="last words")
     )
-    decision = Kept(NOW, "Start", "start", "the smallest size", plan="digits-1", outcome="Succeeded")
+    decision = Record(NOW, "Start", "start", "the smallest size", plan="digits-1", outcome="Succeeded")
     assert await store.keep("u1", decision, 0) == 1
 
 
-async def read(shown: Remembered, *job: str) -> Any:
+async def read(shown: FromMemory, *job: str) -> Any:
     return msgspec.json.decode(await (shown.job(*job) if job else shown.fleet()))
 
 
 async def test_a_job_that_is_gone_is_remembered(store: Store) -> None:
     await filled(store)
-    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
     (row,) = (await read(shown))["jobs"]
     assert (row["name"], row["deleted"], row["goodput"]) == ("digits", True, 0.8)
     found = await read(shown, "team", "digits")
@@ -74,7 +74,7 @@ async def test_a_database_that_is_away_is_said(store: Store, monkeypatch: pytest
 
     monkeypatch.setattr(store, "newest_jobs", away)
     monkeypatch.setattr(store, "find", away)
-    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
     for found in (await read(shown), await read(shown, "team", "digits")):
         assert found["cluster"]["brain"]["why"] == "it is away"
 
@@ -94,7 +94,7 @@ def test_cost_in_a_sentence(database: str, samples: tuple[Sample, ...], sentence
 
 @asynccontextmanager
 async def page(store: Store, token: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
-    shown = Remembered(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
+    shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
     answers, access = Answers(store, ALGORITHMS), Access(None, token)
     server = Server(store, answers, access, lambda: NOW, CollectorRegistry(), pages=Pages(shown))
     async with server, aiohttp.ClientSession() as session:
@@ -127,7 +127,7 @@ async def test_logs_are_for_readers_with_a_token_where_others_reach_brain(
     settings = Settings(port=0, reading_token_file=tmp_path / "token" if token else None, cluster=False)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        served(settings, store, CollectorRegistry()) as server,
+        serving(settings, store, CollectorRegistry()) as server,
         aiohttp.ClientSession() as session,
         session.get(f"http://{server.address}/page/logs/team/pod", headers=headers) as response,
     ):

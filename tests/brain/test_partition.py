@@ -22,7 +22,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain import main
 from elasticjob.brain.history import Sample
 from elasticjob.brain.settings import Settings, Source
-from elasticjob.brain.store import Kept, Store, opened
+from elasticjob.brain.store import Record, Store, open_store
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.election.election import Election, Terms
@@ -64,7 +64,7 @@ class Replica:
     last: bool = False
     """Whether its next decision is its last: it is cut off before it writes the plan of that one."""
 
-    async def keep(self, uid: str, kept: Kept, after: int) -> int | None:
+    async def keep(self, uid: str, kept: Record, after: int) -> int | None:
         """Keep a decision, as the store does."""
         number = await Store.keep(self.store, uid, kept, after)
         if number is not None:
@@ -112,8 +112,8 @@ async def replicas(
     async with (
         Switch(port) as one,
         Switch(port) as two,
-        opened(database) as first,
-        opened(database) as second,
+        open_store(database) as first,
+        open_store(database) as second,
     ):
         found = [
             Replica(name, line, port, served, store, settings)
@@ -171,7 +171,7 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
         training.cancel()
         with suppress(asyncio.CancelledError):
             await training
-    async with opened(database) as store:  # no Brain decides any more
+    async with open_store(database) as store:  # no Brain decides any more
         decisions = await store.decisions_of(job.metadata.uid, 1000)
     plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}
     written = {each.plan: each for each in decisions if each.outcome == "Written"}

@@ -11,7 +11,7 @@ import pytest
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.brain.events import Pace
 from elasticjob.brain.plans import Plans
-from elasticjob.brain.store import Kept, SeenJob, Store
+from elasticjob.brain.store import Record, SeenJob, Store
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import job, plan
 
@@ -48,7 +48,7 @@ async def test_a_plan_gets_a_name_that_none_has_after_a_lost_database(store: Sto
         now=lambda: NOW,
     )
     await store.see_job(SeenJob("job-1", "ml", "digits", NOW), NOW)
-    kept = Kept(NOW, "Idle", "mine", "it pays", {}, {"groups": {"worker": {"count": 3}}})
+    kept = Record(NOW, "Idle", "mine", "it pays", {}, {"groups": {"worker": {"count": 3}}})
     assert await plans.carry_out(job(), kept, 0, NOW)
     assert server.made == ["digits-brain-job-1-8"]
     assert (await store.history("job-1", NOW)).decisions == 8

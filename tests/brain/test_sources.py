@@ -23,7 +23,7 @@ from elasticjob.api.rpc.nodes import Report, Usage
 from elasticjob.brain.history import Sample, Use
 from elasticjob.brain.monitor import sources
 from elasticjob.brain.monitor.samples import PLAIN, USES, Malformed, Reading, sample_of
-from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Watched, readings_of
+from elasticjob.brain.monitor.sources import Masters, Prometheus, SourceError, Target, readings_of
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.training import Account
@@ -95,7 +95,7 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
         prometheus(tmp_path, {"job_name": "masters", **in_a_file(tmp_path, master)}) as server,
         aiohttp.ClientSession() as session,
     ):
-        watched = Watched("u1", "team", "digits", master)
+        watched = Target("u1", "team", "digits", master)
         assert await Masters(session).samples([watched], LATEST) == {"u1": EXPECTED}
         source = Prometheus(server.url, session)
 
@@ -107,7 +107,7 @@ async def test_both_sources_give_the_same_sample(tmp_path: Path) -> None:
             return [each.but(at=LATEST) for each in found.values() if isinstance(each, Sample)] == [EXPECTED]
 
         await until(seen, "Prometheus has scraped the master")
-        other = Watched("u2", "other", "digits", master)
+        other = Target("u2", "other", "digits", master)
         assert await source.samples([other], datetime.now(UTC)) == {}
 
 
@@ -126,9 +126,9 @@ def test_there_is_no_sample_until_all_nodes_train() -> None:
 
 
 async def test_a_master_that_begins_is_left_out_and_who_cannot_be_read_is_named() -> None:
-    away = Watched("u1", "a", "b", "127.0.0.1:9")
+    away = Target("u1", "a", "b", "127.0.0.1:9")
     async with served(training()) as master, aiohttp.ClientSession() as session:
-        both = [away, Watched("u2", "a", "c", master), Watched("u3", "a", "d")]
+        both = [away, Target("u2", "a", "c", master), Target("u3", "a", "d")]
         assert await Masters(session).samples(both, LATEST) == {"u2": EXPECTED}
         assert await Masters(session).samples([both[2]], LATEST) == {}
         with pytest.raises(
@@ -185,7 +185,7 @@ async def test_a_master_does_not_send_brain_elsewhere() -> None:
         app = web.Application()
         app.router.add_get("/metrics", elsewhere)
         async with TestServer(app) as liar:
-            watched = Watched("u1", "a", "b", f"{liar.host}:{liar.port}")
+            watched = Target("u1", "a", "b", f"{liar.host}:{liar.port}")
             with pytest.raises(SourceError, match="answers 302"):
                 await Masters(session).samples([watched], LATEST)
 
@@ -201,7 +201,7 @@ async def test_masters_that_do_not_answer_are_asked_more_and_more_seldom() -> No
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        watched = [Watched("u1", "a", "b", f"{server.host}:{server.port}")]
+        watched = [Target("u1", "a", "b", f"{server.host}:{server.port}")]
         masters, counts = Masters(session), list[int]()
         for _ in range(80):
             with suppress(SourceError):
@@ -232,7 +232,7 @@ async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        watched = [Watched(f"u{number}", "a", "b", f"{server.host}:{server.port}") for number in range(9)]
+        watched = [Target(f"u{number}", "a", "b", f"{server.host}:{server.port}") for number in range(9)]
         asking = asyncio.create_task(Masters(session).samples(watched, LATEST))
         try:
             await until(one_is_parsed, "a page is parsed")
@@ -281,8 +281,8 @@ def of(job: str, **changed: str) -> list[dict[str, Any]]:
     return [series(job, name, value) for name, value in {**GOOD, **changed}.items()]
 
 
-def watched(*names: str) -> list[Watched]:
-    return [Watched(name, "team", name) for name in names]
+def watched(*names: str) -> list[Target]:
+    return [Target(name, "team", name) for name in names]
 
 
 async def test_one_jobs_numbers_cost_prometheus_no_other_job() -> None:

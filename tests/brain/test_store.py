@@ -16,19 +16,19 @@ from sqlalchemy import Connection, insert
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.facts import JobFacts, Sample, Use
-from elasticjob.brain.history import Killed, Planned
+from elasticjob.brain.history import Decision, Killed
 from elasticjob.brain.migrations.run import configuration
 from elasticjob.brain.store import (
-    Kept,
     NoDatabase,
     NoSuchJob,
+    Record,
     Retention,
     SeenJob,
     SeenMachine,
     SeenPod,
     Store,
     engine_of,
-    opened,
+    open_store,
 )
 from elasticjob.brain.tables import jobs, machines, metadata, pods
 
@@ -36,7 +36,7 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 FACTS = JobFacts(namespace="team", name="digits", uid="u1")
 JOB = SeenJob("u1", "team", "digits", NOW, image="trainer:1", script="python train.py")
 POD = SeenPod("p1", "u1", "digits-worker-0", "worker", NOW, phase="Running", cores=2.0, bytes=4 << 30)
-KEPT = Kept(
+KEPT = Record(
     NOW,
     "Start",
     "cold",
@@ -62,7 +62,7 @@ def test_only_databases_of_ours_are_opened() -> None:
 
 async def test_migrations_make_the_tables_that_the_code_names(database: str) -> None:
     engine = engine_of(database)
-    async with opened(database), opened(database):  # the second has nothing to do
+    async with open_store(database), open_store(database):  # the second has nothing to do
 
         def difference(connection: Connection) -> list[object]:
             return list(compare_metadata(MigrationContext.configure(connection), metadata))
@@ -83,16 +83,16 @@ async def test_a_database_of_the_first_version_keeps_its_rows(database: str) -> 
     async with engine.begin() as connection:
         await connection.run_sync(as_it_was)
     await engine.dispose()
-    async with opened(database) as store:
+    async with open_store(database) as store:
         await store.add_samples("u1", [Sample(NOW, 1, 1.0, 1.0, goodput=0.5)])
         assert [sample.goodput for sample in (await store.history("u1", NOW)).samples] == [0.5]
 
 
 async def test_what_masters_tell_is_kept_once_and_survives_a_restart(database: str) -> None:
-    async with opened(database) as store:
+    async with open_store(database) as store:
         await store.tell(FACTS, [told(0), told(1)], NOW)
         await store.tell(FACTS, [told(1), told(2)], NOW)
-    async with opened(database) as store:
+    async with open_store(database) as store:
         found = (await store.history("u1", NOW)).samples
     assert [(each.at - NOW) / timedelta(minutes=1) for each in found] == [0, 1, 2]
     use = Use("digits-ps-0", "ps", 1.5, 1 << 30, 4.0, 8 << 30)
@@ -174,11 +174,11 @@ async def test_of_decisions_from_the_same_state_one_is_kept(store: Store) -> Non
     numbers = await asyncio.gather(*(store.keep("u1", KEPT, after=0) for _ in range(5)))
     assert sorted(numbers, key=str) == [1, None, None, None, None]
     assert await store.keep("u1", KEPT, after=1) == 2
-    await store.decided("u1", 2, "Succeeded")
+    await store.note_end("u1", 2, "Succeeded")
     first, second = await store.decisions_of("u1")
     assert (first.number, first.inputs, first.outcome) == (1, {"x": 1}, "")
     assert (second.number, second.outcome) == (2, "Succeeded")
-    planned = Planned(NOW, "cold", {"ps": 4}, {"ps": Resources.parse({"cpu": "12"})}, 1)
+    planned = Decision(NOW, "cold", {"ps": 4}, {"ps": Resources.parse({"cpu": "12"})}, 1)
     ended = replace(planned, number=2, outcome="Succeeded")
     assert (await store.history("u1", NOW)).planned == (planned, ended)
 

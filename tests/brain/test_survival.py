@@ -22,7 +22,7 @@ from elasticjob.brain import main
 from elasticjob.brain.fulfilment.planners import Share
 from elasticjob.brain.monitor import watch
 from elasticjob.brain.settings import Settings
-from elasticjob.brain.store import Store, opened
+from elasticjob.brain.store import Store, open_store
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
@@ -155,13 +155,13 @@ async def place(
     async with AsyncExitStack() as stack:
         line = await stack.enter_async_context(Switch(port))
         monkeypatch.setattr(watch, "MASTER_PORT", await stack.enter_async_context(masters("1e9", "+Inf")))
-        store = await stack.enter_async_context(opened(database))
+        store = await stack.enter_async_context(open_store(database))
         config = served.config()
         config = replace(config, server=served.url.replace(f":{port}", f":{line.port}"))
         own = await stack.enter_async_context(Client(config, clock=Ahead()))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         operator = main.compose(own, settings, store, session, signals=False)
-        server = await stack.enter_async_context(main.served(settings, store, operator.metrics.registry))
+        server = await stack.enter_async_context(main.serving(settings, store, operator.metrics.registry))
         running = asyncio.create_task(operator.run())
         found = Place(client, namespace, store, f"http://{server.address}", line, running)
         create = own.create

@@ -31,12 +31,12 @@ DECISION = {
 
 
 def test_a_decision_is_told() -> None:
-    assert explain.told(DECISION).splitlines() == [
+    assert explain.describe(DECISION).splitlines() == [
         "  2  2026-11-23 11:00:00  Idle: worker-growth, as ScalePlan digits-brain-ab123-2 (Written)",
         "     worker ×4 cpu 2; x-ps-0 cpu 8",
         "     2 workers train, and there is room for more",
     ]
-    assert "as an answer to the master" in explain.told({**DECISION, "plan": ""})
+    assert "as an answer to the master" in explain.describe({**DECISION, "plan": ""})
     assert sizes({}) == ""
 
 
@@ -72,7 +72,7 @@ def test_a_table_of_jobs_fits_the_terminal(width: int) -> None:
 
 
 def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "asked", lambda *_: {"jobs": [JOB]})
+    monkeypatch.setattr(top, "ask_brain", lambda *_: {"jobs": [JOB]})
     words = ["top", "--brain", "http://127.0.0.1:9"]
     result = CliRunner().invoke(application(words), words)
     assert result.exit_code == 0

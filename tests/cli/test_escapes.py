@@ -24,7 +24,7 @@ from elasticjob.cli.errors import Failure
 from elasticjob.cli.jobs.table import table
 from elasticjob.cli.output import say
 from elasticjob.client.described import about_the_job
-from elasticjob.client.explained import explained
+from elasticjob.client.explained import reasons_in_lines
 from elasticjob.client.goals import state
 from elasticjob.controllers import logs
 from elasticjob.kube.objects.views import EVENT
@@ -62,13 +62,13 @@ def describe(words: str) -> None:
 
 
 def explains(words: str) -> None:
-    for each in explained(about_the_job(ELASTICJOB.convert(job(words)), [], [], [])):
+    for each in reasons_in_lines(about_the_job(ELASTICJOB.convert(job(words)), [], [], [])):
         say(each)
 
 
 def of_brain(words: str) -> None:
     decision = {"number": 1, "at": "", "event": "Start", "algorithm": "x", "plan": "", "outcome": ""}
-    say(explain.told({**decision, "sizes": {}, "reason": words}))
+    say(explain.describe({**decision, "sizes": {}, "reason": words}))
 
 
 def failure(words: str) -> None:

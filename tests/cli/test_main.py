@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.main import COMMANDS, Row, application, guarded
+from elasticjob.cli.main import COMMANDS, Row, application, guard
 
 HEAVY = (
     "torch",
@@ -37,7 +37,7 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 def program(command: object) -> typer.Typer:
     app = typer.Typer(add_completion=False)
     row = Row("it", "", "", extra="some")
-    app.command("it")(guarded(command, row))  # type: ignore[arg-type]  # any callable is a command
+    app.command("it")(guard(command, row))  # type: ignore[arg-type]  # any callable is a command
     return app
 
 

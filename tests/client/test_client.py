@@ -15,7 +15,7 @@ from elasticjob.cli.commands.logs import Printing
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import following
 from elasticjob.client import Client, ClientError, Denied, Refused, Unusable, errors
-from elasticjob.client.logs import Ended, Line, Source, Wanted, follow, latest
+from elasticjob.client.logs import End, Line, Selection, Source, follow, latest
 from elasticjob.kube.cache.informer import patient
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.client.credentials import Config
@@ -91,7 +91,7 @@ async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -
         await runner.cleanup()
 
 
-async def followed(client: Kube, wanted: Wanted) -> list[Line | Ended]:
+async def followed(client: Kube, wanted: Selection) -> list[Line | End]:
     async with aclosing(follow(client, Key("team", "digits"), wanted, heed=patient)) as lines:
         return [each async for each in lines]
 
@@ -104,9 +104,9 @@ async def test_a_follower_that_wants_no_line_of_the_past_is_told_none() -> None:
         return web.Response(body=LOG if few is None else b"".join(LOG.splitlines(True)[-int(few) :]))
 
     async with serving({"elasticjobs": job("Succeeded"), "pods": ended}, logs) as client:
-        none = await followed(client, Wanted(tail=0))
-        one = await followed(client, Wanted(tail=1))
-    assert [each.sentence for each in none if isinstance(each, Ended)] == ["ended"]
+        none = await followed(client, Selection(tail=0))
+        one = await followed(client, Selection(tail=1))
+    assert [each.sentence for each in none if isinstance(each, End)] == ["ended"]
     assert [each.text for each in none if isinstance(each, Line)] == []
     assert [each.text for each in one if isinstance(each, Line)] == ["two"]
 
@@ -119,8 +119,8 @@ async def test_a_node_whose_init_container_failed_is_said_to_have_never_started(
         return web.json_response({**STATUS, "code": 400, "message": "waiting to start"}, status=400)
 
     async with serving({"elasticjobs": job("Failed"), "pods": waits}, logs) as client:
-        (end,) = await followed(client, Wanted())
-    assert isinstance(end, Ended)
+        (end,) = await followed(client, Selection())
+    assert isinstance(end, End)
     assert end.sentence == "did not start: init container packages ended with exit code 1"
 
 
@@ -136,7 +136,7 @@ async def test_a_user_whose_token_expires_meanwhile_is_told_so_and_of_no_group()
     runs = {"elasticjobs": job("Running"), "pods": pod("Running", {"running": {}})}
     async with serving(runs, logs, "digits-worker-0") as client:
         with pytest.raises(Unauthorized, match="who are you"):
-            await followed(client, Wanted())
+            await followed(client, Selection())
 
 
 async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
@@ -149,7 +149,7 @@ async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
     async with serving(runs, logs) as kube:
         client = Client("team")
         client._kube = kube
-        code = await following.followed(client, "digits", Printing(prefix=False), "")
+        code = await following.follow_logs(client, "digits", Printing(prefix=False), "")
     assert code == Exit.DONE
     why = "ElasticJob team/digits: you may not get pods/log in namespace team: no right"
     assert f"its logs cannot be shown any more: {why}" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.client.described import about_the_job, pod_state
-from elasticjob.client.explained import explained
+from elasticjob.client.explained import reasons_in_lines
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, Event
 
@@ -96,7 +96,7 @@ def test_a_job_has_the_plans_and_events_of_its_own() -> None:
 
 
 def test_sizes_and_trouble_are_explained() -> None:
-    assert explained(KNOWN) == [
+    assert reasons_in_lines(KNOWN) == [
         "team/digits is Running (Unschedulable)",
         "  Running: 1 of 2 nodes run",
         "Sizes: worker 1 of 2",

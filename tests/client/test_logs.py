@@ -10,12 +10,12 @@ from elasticjob.client.logs import (
     LONGEST,
     Line,
     Lines,
+    Selection,
     Source,
-    Wanted,
-    answered,
-    merged,
+    answer,
+    merge,
     nanoseconds,
-    parsed,
+    parse,
 )
 from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.views import ObjectMeta, Pod
@@ -38,9 +38,9 @@ def test_a_timestamp_keeps_its_nanoseconds(stamp: str, expected: int) -> None:
 
 
 def test_a_line_without_a_timestamp_is_told_as_it_is() -> None:
-    assert parsed(b"no stamp here\n", ZERO) == Line(0, ZERO, "no stamp here")
-    assert parsed(b"1970-01-01T00:00:01Z  two  spaces\r\n", ZERO) == Line(10**9, ZERO, " two  spaces")
-    assert parsed(b"1970-01-01T00:00:01Z \xff", ZERO).text == "�"
+    assert parse(b"no stamp here\n", ZERO) == Line(0, ZERO, "no stamp here")
+    assert parse(b"1970-01-01T00:00:01Z  two  spaces\r\n", ZERO) == Line(10**9, ZERO, " two  spaces")
+    assert parse(b"1970-01-01T00:00:01Z \xff", ZERO).text == "�"
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
@@ -67,7 +67,7 @@ def test_logs_are_merged_by_time_and_none_is_turned_around(logs: list[list[int]]
         [Line(at, source, str(place)) for place, at in enumerate(log)]
         for source, log in zip(sources, logs, strict=True)
     ]
-    found = merged(given_)
+    found = merge(given_)
     for source, log in zip(sources, given_, strict=True):
         assert [line for line in found if line.source == source] == log
     if all(log == sorted(log) for log in logs):
@@ -86,15 +86,15 @@ def test_logs_are_merged_by_time_and_none_is_turned_around(logs: list[list[int]]
     ],
 )
 def test_nodes_are_chosen_by_role_and_index(nodes: tuple[str, ...], shown: set[str]) -> None:
-    assert {each.label for each in (ZERO, ONE, MASTER) if Wanted(nodes).has(each)} == shown
+    assert {each.label for each in (ZERO, ONE, MASTER) if Selection(nodes).has(each)} == shown
 
 
 def test_a_machine_that_does_not_answer_costs_its_own_lines() -> None:
     pods = [Pod(metadata=ObjectMeta(name=name)) for name in ("a", "b")]
     away, line = Unreachable("node-7: no route"), Line(5, Source("b", "", 0), "step 1")
-    told, other = answered(pods, [away, [line]])
+    told, other = answer(pods, [away, [line]])
     assert (told.source.pod, told.text) == ("a", "(the log cannot be read: node-7: no route)")
     assert other == line
     with pytest.raises(Unreachable):
-        answered(pods, [away, away])
-    assert answered([], []) == []
+        answer(pods, [away, away])
+    assert answer([], []) == []

@@ -14,14 +14,14 @@ import pytest
 from elasticjob.cli.commands.jobs.submit import submit
 from elasticjob.client import Refused, Unusable
 from elasticjob.client.code import Code
-from elasticjob.client.objects import IMAGE, Options, Wanted, meant_otherwise, objects, stem
+from elasticjob.client.objects import IMAGE, JobOptions, Options, meant_otherwise, objects, stem
 from elasticjob.devcluster.node.container.environment import expand
 
 CODE = Code({"train.py": b"print(1)\n"}, "train.py", ("--epochs", "3"))
 
 
 def spec(code: Code = CODE, **options: Any) -> dict[str, Any]:
-    made: dict[str, Any] = objects(code, Wanted(**options), namespace="team", unique="x7k2p").job["spec"]
+    made: dict[str, Any] = objects(code, JobOptions(**options), namespace="team", unique="x7k2p").job["spec"]
     return made
 
 
@@ -31,7 +31,7 @@ def pod(**options: Any) -> dict[str, Any]:
 
 
 def test_the_least_job_runs_the_script_of_its_config_map() -> None:
-    made = objects(CODE, Wanted(), namespace="team", unique="x7k2p")
+    made = objects(CODE, JobOptions(), namespace="team", unique="x7k2p")
     assert made.job["metadata"] == {"name": "train-x7k2p", "namespace": "team"}
     assert made.code["metadata"]["name"] == "train-x7k2p-code"
     assert (made.code["immutable"], made.code["data"]) == (True, {"train.py": "print(1)\n"})
@@ -75,7 +75,7 @@ QUEUES = [
 @pytest.mark.parametrize(("options", "scheduling", "warning"), QUEUES)
 def test_a_queue_is_what_the_api_calls_so(options: Any, scheduling: Any, warning: str) -> None:
     assert spec(**options)["runPolicy"] == {"scheduling": scheduling}
-    told = meant_otherwise(Wanted(**options))
+    told = meant_otherwise(JobOptions(**options))
     assert warning in told
     assert bool(told) is bool(warning)
 
@@ -87,7 +87,7 @@ FLAGS |= {"deadline_seconds": "deadline", "ttl_seconds": "ttl"}
 def test_each_option_is_declared_alike_for_programs_and_for_people() -> None:
     flags = inspect.signature(submit).parameters
     page = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
-    for each in fields(Wanted):
+    for each in fields(JobOptions):
         default = flags[FLAGS.get(each.name, each.name)].default
         assert default == each.default or not (default or each.default) or each.default in (1, IMAGE)
         assert f"`{each.name}`" in page
@@ -104,7 +104,7 @@ def test_claims_are_mounted_and_the_script_is_told_where_checkpoints_go() -> Non
 
 def test_files_of_folders_and_of_bytes_keep_their_paths() -> None:
     code = Code({"pkg/a b.py": b"", "train.py": b"", "x.bin": b"\xff"}, "train.py")
-    made = objects(code, Wanted(name="it"), namespace="team", unique="")
+    made = objects(code, JobOptions(name="it"), namespace="team", unique="")
     assert made.code["data"] == {"0-pkg_a_b.py": "", "train.py": ""}
     assert base64.b64decode(made.code["binaryData"]["x.bin"]) == b"\xff"
     (volume,) = made.job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"]
@@ -114,7 +114,7 @@ def test_files_of_folders_and_of_bytes_keep_their_paths() -> None:
 def test_no_file_takes_the_key_of_another() -> None:
     paths = ("1-a_b", "a/b", "..odd", "x" * 100 + "/" + "y" * 200 + ".py", "train.py")
     made = objects(
-        Code({path: path.encode() for path in paths}, "train.py"), Wanted(), namespace="team", unique="x"
+        Code({path: path.encode() for path in paths}, "train.py"), JobOptions(), namespace="team", unique="x"
     )
     volume = made.job["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"][0]["configMap"]
     assert {item["path"]: made.code["data"][item["key"]] for item in volume["items"]} == {
@@ -173,4 +173,4 @@ def test_a_name_begins_as_the_file_does(text: str, begins: str) -> None:
 
 
 def test_options_are_the_fields_of_what_is_wanted() -> None:
-    assert [each.name for each in fields(Wanted)] == list(typing.get_type_hints(Options))
+    assert [each.name for each in fields(JobOptions)] == list(typing.get_type_hints(Options))

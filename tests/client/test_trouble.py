@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.api.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.main import application

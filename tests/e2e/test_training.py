@@ -22,7 +22,7 @@ from elasticjob.cli.story.example import STEPS as RECORD
 from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
@@ -87,7 +87,7 @@ class Training:
     """A job of two workers that a gate holds, and what is seen of it."""
 
     job: Job
-    watched: Watched
+    watched: JobView
     record: Path
     gate: Path
 

@@ -23,7 +23,7 @@ from elasticjob.brain.main import compose as compose_brain
 from elasticjob.brain.plans import manifest as plan_of
 from elasticjob.brain.settings import Settings as BrainSettings
 from elasticjob.brain.settings import Source
-from elasticjob.brain.store import Kept, opened
+from elasticjob.brain.store import Record, open_store
 from elasticjob.controllers.elasticjob.master import NOBODY
 from elasticjob.controllers.main import compose, scrapers_of, webhooks_of
 from elasticjob.controllers.settings import Settings
@@ -672,7 +672,7 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
     )
     job = await client.create(ELASTICJOB.untyped(), a_job(), namespace)
     async with (
-        opened(f"sqlite:///{tmp_path}/brain.db") as store,
+        open_store(f"sqlite:///{tmp_path}/brain.db") as store,
         Client(served.config(account, ("system:serviceaccounts",))) as mine,
         aiohttp.ClientSession() as session,
         running(compose_brain(mine, settings, store, session, signals=False)) as brain,
@@ -684,7 +684,7 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
 
         await until(known, "Brain knows the job")
         owner = ElasticJob.model_validate(job)
-        kept = Kept(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
+        kept = Record(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
         plan = plan_of(owner, replace(kept, plan="digits-brain"))
         assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
         with pytest.raises(Forbidden):

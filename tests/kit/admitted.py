@@ -6,7 +6,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.cli.convert.conversion import problems
 from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
 from elasticjob.devcluster.server.schema.pruning import prune

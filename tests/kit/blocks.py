@@ -19,8 +19,8 @@ from typing import Any, Final
 import typer
 import yaml
 
+from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.api.v1alpha1.checks import elasticjob as jobs
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.cli.main import application

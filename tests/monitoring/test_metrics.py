@@ -19,7 +19,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from elasticjob.api.rpc.nodes import Doing, Gpus, Kept, Progress, Report, Usage, WorkerState
 from elasticjob.brain import main as brain
 from elasticjob.brain.settings import Settings as BrainSettings
-from elasticjob.brain.store import opened
+from elasticjob.brain.store import open_store
 from elasticjob.controllers import main as operator
 from elasticjob.controllers.diserver import main as diserver
 from elasticjob.controllers.diserver.settings import Settings as DIServerSettings
@@ -102,9 +102,9 @@ def test_a_master_that_trains_has_every_metric() -> None:
 
 async def test_programs_have_the_metrics_that_the_page_lists(tmp_path: Path) -> None:
     settings = BrainSettings(database=f"sqlite:///{tmp_path}/brain.db", share="goodput")
-    async with apart() as (client, session), opened(settings.database) as store:
+    async with apart() as (client, session), open_store(settings.database) as store:
         begun = brain.compose(client, settings, store, session)
-        async with brain.served(settings, store, begun.metrics.registry):
+        async with brain.serving(settings, store, begun.metrics.registry):
             assert served(begun.metrics.registry) == names_of("brain", "kube")
         registry = operator.compose(client, Settings()).metrics.registry
         assert served(registry) == names_of("operator", "kube")

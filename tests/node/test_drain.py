@@ -20,7 +20,7 @@ from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost
-from elasticjob.cli.story.watched import INDEX, NAME, ROLE, Watched
+from elasticjob.cli.story.watched import INDEX, NAME, ROLE, JobView
 from elasticjob.kube.client.client import Client
 from lab.clusters.images import images
 from lab.clusters.installed.site import READY, Site
@@ -46,7 +46,7 @@ class Drain:
     """A job on the node, drains, and what they cost."""
 
     site: Site
-    watched: Watched
+    watched: JobView
     stage: OnNode
 
     async def begin(self) -> None:
@@ -118,11 +118,11 @@ async def test_a_drained_worker_costs_no_step_and_no_restart(site: Site, play: D
     await play.cost_nothing()
 
 
-async def seen(watched: Watched, true: Callable[[Seen], bool]) -> None:
+async def seen(watched: JobView, true: Callable[[Seen], bool]) -> None:
     """Wait until something is true of the job."""
     async with asyncio.timeout(2 * PATIENCE):
         while not true(watched.seen):
-            await watched.changed()
+            await watched.change()
 
 
 def stays(now: Seen) -> set[str]:

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from elasticjob import __version__
-from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.roles import PS
 from elasticjob.cli.story.example import load
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest

@@ -16,7 +16,7 @@ from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps, lost
-from elasticjob.cli.story.watched import NAME, Watched
+from elasticjob.cli.story.watched import NAME, JobView
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from lab.clusters.installed.site import READY, Site
@@ -70,7 +70,7 @@ class Play:
 
     site: Site
     admin: Client
-    watched: Watched
+    watched: JobView
     stage: OnNode
 
     async def world(self, size: int, event: str) -> None:
@@ -173,8 +173,8 @@ async def phase(play: Play, job: str) -> str:
     )
 
 
-async def seen(watched: Watched, true: Callable[[Seen], bool]) -> None:
+async def seen(watched: JobView, true: Callable[[Seen], bool]) -> None:
     """Wait until something is true of the job."""
     async with asyncio.timeout(2 * PATIENCE):
         while not true(watched.seen):
-            await watched.changed()
+            await watched.change()

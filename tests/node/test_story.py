@@ -21,11 +21,11 @@ from elasticjob import __version__
 from elasticjob.cli.demo.run import following, last_words
 from elasticjob.cli.story.acts import STORY, Act, Mark
 from elasticjob.cli.story.example import load
-from elasticjob.cli.story.runner import Played, Story, play
+from elasticjob.cli.story.runner import ActResult, Story, play
 from elasticjob.cli.story.seen import Seen, trains
 from elasticjob.cli.story.steps import Step, gaps, standstills
 from elasticjob.cli.story.timeline import tell
-from elasticjob.cli.story.watched import Watched
+from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.client.client import Client
 from lab.clusters.installed import timeline
 from lab.clusters.installed.asking import Asked, asking
@@ -96,7 +96,7 @@ class Plot:
 
     site: Site
     stage: OnNode
-    watched: Watched
+    watched: JobView
     asked: dict[str, Asked] = field(default_factory=dict)
 
     def acts(self) -> tuple[Act, ...]:
@@ -146,7 +146,7 @@ def mean_loss(steps: Sequence[Step]) -> float:
     return mean(step.loss for step in steps if step.loss is not None)
 
 
-def training_did_not_notice(upgrade: Played) -> None:
+def training_did_not_notice(upgrade: ActResult) -> None:
     """The same pods made steps of the same round before and after."""
     before, after = upgrade.before, upgrade.after
     assert at_work(after) == at_work(before)

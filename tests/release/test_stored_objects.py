@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS, manifests
+from elasticjob.api.crds import DECLARATIONS, manifests
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Kind, Manifest

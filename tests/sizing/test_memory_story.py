@@ -14,7 +14,7 @@ from elasticjob.api.resources import Bytes
 from elasticjob.api.sizes.facts import JobFacts, Mode, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.brain.events import Pace as Looks
-from elasticjob.brain.events import event_of, judged, settled
+from elasticjob.brain.events import event_of, is_steady, size_of_verdict
 from elasticjob.brain.history import History
 from elasticjob.brain.store import LOOK_BACK, RECENT
 from elasticjob.sizing import demand
@@ -77,8 +77,8 @@ def under_brain(pod: Pod, minutes: int) -> Pod:
             JOB,
             pod.placed(),
             now,
-            settled=settled(samples, counts, looks),
-            judged=judged(samples, looks),
+            settled=is_steady(samples, counts, looks),
+            judged=size_of_verdict(samples, looks),
         )
         if tick % 2 == 0 and (event := event_of(facts, last, looks)):
             before = len(pod.changes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from elasticjob.api.rpc.nodes import Failure, Finish
+from elasticjob.api.rpc.nodes import Failure, Finish, Hang
 from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.trainer.agent.group import Group
-from elasticjob.trainer.link.channel import Enter, FromAgent
+from elasticjob.trainer.link.channel import Copied, Enter, FromAgent, Hampered
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,26 @@ class Save:
     """Write the last checkpoint; `Saved` follows."""
 
 
-Action = Spawn | Signal | Tell | Report | Ask | Save | Exit
+@dataclass(frozen=True)
+class Keep:
+    """Take in what a worker says of its checkpoints."""
+
+    message: Copied | Hampered
+
+
+@dataclass(frozen=True)
+class SendProgress:
+    """Send the periodic report at once."""
+
+
+@dataclass(frozen=True)
+class WriteStacks:
+    """Write where all workers are, and tell the master."""
+
+    hang: Hang
+
+
+Action = Spawn | Signal | Tell | Report | Ask | Save | Exit | Keep | SendProgress | WriteStacks
 
 
 @dataclass(frozen=True)

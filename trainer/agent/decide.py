@@ -14,7 +14,20 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import CUT_OFF, Failure, Finish, Order
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery
-from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Step, Tell
+from elasticjob.trainer.agent.actions import (
+    Action,
+    Ask,
+    Exit,
+    Keep,
+    Report,
+    Save,
+    SendProgress,
+    Signal,
+    Spawn,
+    Step,
+    Tell,
+    WriteStacks,
+)
 from elasticjob.trainer.agent.failures import (
     UNDONE,
     ends_anywhere,
@@ -52,6 +65,26 @@ def again_at(group: Group) -> float | None:
         times.append(group.ending.kill_at)
     times += [failed.at + EXCUSE for failed in group.failures if not failed.reported]
     return min(times, default=None)
+
+
+def keep_what_was_copied(group: Group, now: float) -> Step | None:
+    """Hand the keeper of checkpoints all that workers say of them, before the last of them may end."""
+    return Step(replace(group, notes=()), tuple(map(Keep, group.notes))) if group.notes else None
+
+
+def send_the_first_progress_of_a_round(group: Group, now: float) -> Step | None:
+    """Send the first progress in a round at once: with it the master knows that the round trains."""
+    if group.progress_sent == group.progress_round:
+        return None
+    return Step(replace(group, progress_sent=group.progress_round), (SendProgress(),))
+
+
+def write_the_stacks_of_a_hang(group: Group, now: float) -> Step | None:
+    """Write where all workers are, once for each hang that the master sees."""
+    hang = group.orders.hang if group.orders else None
+    if hang is None or hang.number <= group.stacks:
+        return None
+    return Step(replace(group, stacks=hang.number), (WriteStacks(hang),))
 
 
 def kill_what_hangs(group: Group, now: float) -> Step | None:
@@ -420,6 +453,9 @@ def ask_for_a_world(group: Group, now: float) -> Step | None:
 
 
 RULES: tuple[Rule, ...] = (
+    keep_what_was_copied,
+    send_the_first_progress_of_a_round,
+    write_the_stacks_of_a_hang,
     exit_when_nothing_is_left,
     kill_after_grace,
     kill_what_hangs,

@@ -171,6 +171,9 @@ class Group:
     ending: Ending | None = None
     progress: Progress | None = None
     progress_round: int = 0  # the world in which `progress` was made
+    progress_sent: int = 0  # the last world whose first progress was sent at once
+    notes: tuple[Copied | Hampered, ...] = ()  # about checkpoints, for their keeper
+    stacks: int = 0  # the last hang whose stacks are written here
 
     @property
     def round(self) -> int:
@@ -330,6 +333,8 @@ def observe(group: Group, event: Event, now: float) -> Group:
             return replace(group, vetted=True)
         case Said(slot=slot, message=message):
             worker = group.workers.get(slot)
+            if isinstance(message, Copied | Hampered):
+                group = replace(group, notes=(*group.notes, message))
             return heard(group, worker, message) if worker else group
         case Ended():
             return buried(group, event, now)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
 
-from elasticjob.api.rpc.nodes import Hang, Orders
 from elasticjob.api.rpc.rendezvous import Recovery
 from elasticjob.trainer.agent import actions
 from elasticjob.trainer.agent.actions import Action, Exit, Step
@@ -25,25 +24,22 @@ from elasticjob.trainer.agent.group import (
     AskedToLeave,
     Event,
     Group,
-    Ordered,
-    Said,
     Saved,
     Terms,
     Vetted,
     observe,
 )
-from elasticjob.trainer.agent.membership import Membership
-from elasticjob.trainer.agent.output import Output
 from elasticjob.trainer.agent.processes.environ import THREADS, with_defaults, worker_environment
 from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
-from elasticjob.trainer.agent.reports import Reports
 from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared, why_cold
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
-from elasticjob.trainer.agent.standby import Standby, TakeOver
-from elasticjob.trainer.agent.tasks import Tasks
-from elasticjob.trainer.link.channel import Advance, Copied, Hampered
+from elasticjob.trainer.agent.shell.membership import Membership
+from elasticjob.trainer.agent.shell.output import Output
+from elasticjob.trainer.agent.shell.reports import Reports
+from elasticjob.trainer.agent.shell.standby import Standby, TakeOver
+from elasticjob.trainer.agent.shell.tasks import Tasks
 from elasticjob.trainer.link.master import MasterClient
 from elasticjob.trainer.usage import memory
 from elasticjob.trainer.usage.cores import limit
@@ -181,7 +177,6 @@ class Agent:
             event = await self._next_event(again_at(self._group))
             if event is not None:
                 self._group = observe(self._group, self._resources.explained(event), loop.time())
-                self._pass_on(event)
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -189,18 +184,6 @@ class Agent:
             async with asyncio.timeout_at(until):
                 return await self._events.get()
         return None
-
-    def _pass_on(self, event: Event) -> None:
-        """Tell the parts of the agent of an event that they act on."""
-        match event:
-            case Said(message=Advance() as advance):
-                self._reports.advance(advance)
-            case Said(message=Copied() as copied):
-                self._keeper.copied(copied)
-            case Said(message=Hampered() as hampered):
-                self._keeper.hampered(hampered)
-            case Ordered(orders=Orders(hang=Hang() as hang)) if self._reports.is_new(hang):
-                self._tasks.start(self._reports.write_stacks(hang))
 
     def _perform(self, step: Step) -> Exit | None:
         """Perform all actions of a step; return its Exit if there is one."""
@@ -231,6 +214,12 @@ class Agent:
                 self._membership.ask(join, files=self._keeper.port)
             case actions.Save():
                 self._tasks.start(self._save())
+            case actions.Keep(message=message):
+                self._keeper.hear(message)
+            case actions.SendProgress():
+                self._reports.hurry()
+            case actions.WriteStacks(hang=hang):
+                self._tasks.start(self._reports.write_stacks(hang))
             case actions.Exit():
                 pass
             case _:

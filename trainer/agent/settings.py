@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from elasticjob.api.numbers import UNRANKED
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.trainer.agent.script import Script
 
 

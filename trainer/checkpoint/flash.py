@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.trainer.checkpoint import memory, newest, part, storage
 from elasticjob.trainer.checkpoint.choice import Chosen
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
@@ -259,7 +259,7 @@ class Flash:
 
     def _write(self, to: Storage, taken: Taken, save: Save, place: Place, exchange: Exchange) -> None:
         written = msgspec.json.encode(self._write_part(to, taken, save, place)) if place.keeps else b""
-        parts = [typed(each, storage.Part) for each in exchange(written) if each]
+        parts = [decode_as(each, storage.Part) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
             parts.sort(key=lambda each: each.name)
             manifest = Manifest(save.step, save.round, tuple(parts), by=self._run, after=self._after)

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
 from elasticjob.trainer.checkpoint.memory import Held
@@ -147,7 +147,7 @@ def patience(environment: Mapping[str, str]) -> float:
 def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     mine = memory.held(places.folder, places.mark) if places.folder else []
     own = msgspec.json.encode(_told(places, mine, readers.rank))
-    told = [typed(each, Told) for each in readers.exchange(own)]
+    told = [decode_as(each, Told) for each in readers.exchange(own)]
     _raise_trouble([each.trouble for each in told])
     if problem := next((each.mixed for each in told if each.mixed), ""):
         raise ValueError(problem)
@@ -164,7 +164,7 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
                 met = Met(damaged=str(error))
             except (OSError, Newer) as error:
                 met = Met(trouble=str(error) or type(error).__name__)
-            all_ = [typed(each, Met) for each in readers.exchange(msgspec.json.encode(met))]
+            all_ = [decode_as(each, Met) for each in readers.exchange(msgspec.json.encode(met))]
             if all(each == Met() for each in all_):
                 return (found() if found else None), chosen
         damaged = next((each.damaged for each in all_ if each.damaged), "")

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import fsspec
 import msgspec
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.part import OWN, Damaged, Head, Newer, Save
 
@@ -166,7 +166,7 @@ class Storage:
         with self._reaching(path):
             found = self._files.cat_file(path)
         try:
-            manifest = typed(found, Manifest)
+            manifest = decode_as(found, Manifest)
         except UNREADABLE as error:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
         if manifest.format > FORMAT:

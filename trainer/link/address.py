@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 
 FILE: Final = "ELASTICJOB_MASTER_FILE"
 SLOT: Final = "ELASTICJOB_SLOT"  # the worker's number on its node, for as long as the agent lives
@@ -45,7 +45,7 @@ def way_from(environment: Mapping[str, str]) -> Way:
         raise NoMaster(
             "no agent started this process: start the script by `elasticjob run`, or give way=Way(…)"
         )
-    return typed(Path(path).read_bytes(), Way)
+    return decode_as(Path(path).read_bytes(), Way)
 
 
 def write(path: Path, way: Way) -> None:

@@ -22,7 +22,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, answer_type, typed
+from elasticjob.api.rpc.message import JSON, PREFIX, PROBLEM, Problem, Request, answer_type, decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 
 Answer = TypeVar("Answer")
@@ -158,10 +158,10 @@ class MasterClient:
             if answer.status == 204:
                 return None
             if answer.status == 200 and answer.content_type == JSON:
-                return typed(body, answer_type(type(request)))
+                return decode_as(body, answer_type(type(request)))
             if answer.content_type == PROBLEM:
                 with suppress(*UNREADABLE):
-                    problem = typed(body, Problem)
+                    problem = decode_as(body, Problem)
                     raise REJECTIONS.get(problem.code, Rejected)(problem)
             raise aiohttp.ClientConnectionError(f"HTTP {answer.status} from a server that is no master")
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count
+from elasticjob.api.numbers import Count
 from elasticjob.api.rpc.nodes import GROUPS, LABEL, Begun, Collective
 from elasticjob.trainer.link import stacks
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elasticjob.api.rpc.message import MANY
+from elasticjob.api.numbers import MANY
 from elasticjob.trainer.records.batch import bounds, micro_batches
 
 ENDLESS = 2**62  # records of an epoch that has no end

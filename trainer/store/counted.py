@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count, Name
+from elasticjob.api.numbers import Count, Name
 
 
 class Overlap(ValueError):

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from elasticjob.api.rpc.message import MANY
+from elasticjob.api.numbers import MANY
 from elasticjob.trainer.checks import check, is_integer, is_number, is_text
 from elasticjob.trainer.store.optimizers import MOST, SGD, Adagrad, Adam, Rows, narrowed
 

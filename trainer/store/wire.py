@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
-from elasticjob.api.rpc.message import Count
+from elasticjob.api.numbers import Count
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.storage import PART
 from elasticjob.trainer.checkpoint.storage import Part as File

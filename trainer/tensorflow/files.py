@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.parameters import Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.tensorflow.place import Manifest
@@ -74,7 +74,7 @@ def write_beside(folder: Path, beside: Beside) -> None:
 def read_beside(folder: Path, number: int) -> Beside:
     """Raises OSError or ValueError if it cannot be read."""
     try:
-        return typed(_json(folder, number).read_bytes(), Beside)
+        return decode_as(_json(folder, number).read_bytes(), Beside)
     except UNREADABLE as error:
         raise ValueError(f"{_json(folder, number)} is damaged: {error}") from None
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 
 PART: Final = "/part_"
@@ -75,7 +75,7 @@ def encode(manifest: Sequence[Entry]) -> bytes:
 def decode(text: bytes) -> tuple[Entry, ...]:
     """Return the manifest. Raises ValueError if it is none."""
     try:
-        return typed(text, Manifest)
+        return decode_as(text, Manifest)
     except UNREADABLE as error:
         raise ValueError(f"this is not a manifest of variables: {error}") from None
 

@@ -114,7 +114,7 @@ def _is_resource(name: str) -> bool:
     return is_qualified(name) and not name.startswith("requests.")
 
 
-def parsed(resource: Mapping[str, Raw]) -> Resources | None:
+def parse_amounts(resource: Mapping[str, Raw]) -> Resources | None:
     """Return the amounts, or None if a quantity is malformed (reported by resource_problems)."""
     try:
         return Resources.parse(resource)

@@ -18,13 +18,14 @@ from itertools import islice
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.roles import CHIEF, EVALUATOR, MASTER, MASTER_ALIAS, PS, WORKER, is_master
 from elasticjob.api.v1alpha1.checks.changes import CHANGES, the_queue_stays
 from elasticjob.api.v1alpha1.checks.common import (
     DNS_LABEL_OF_A_SERVICE,
     LONGEST_NAME,
     is_controller,
     is_label,
-    parsed,
+    parse_amounts,
     resource_name_problems,
     resource_problems,
 )
@@ -34,16 +35,7 @@ from elasticjob.api.v1alpha1.checks.templates import (
     what_the_server_would_refuse_later,
 )
 from elasticjob.api.v1alpha1.checks.times import times_are_bounded
-from elasticjob.api.v1alpha1.common import (
-    CHIEF,
-    EVALUATOR,
-    MASTER,
-    MASTER_ALIAS,
-    OPERATOR,
-    PS,
-    WORKER,
-    is_master,
-)
+from elasticjob.api.v1alpha1.common import OPERATOR
 from elasticjob.api.v1alpha1.elasticjob import (
     DistributionStrategy,
     ElasticJob,
@@ -324,7 +316,7 @@ def priorities_are_shares(job: ElasticJob) -> Iterator[Problem]:
 def the_least_fits_the_limits(job: ElasticJob) -> Iterator[Problem]:
     """The job at its minimum size must fit resourceLimits; otherwise it could never run."""
     yield from resource_problems("spec.resourceLimits", job.spec.resource_limits)
-    limits, needs = parsed(job.spec.resource_limits), least_needs(job)
+    limits, needs = parse_amounts(job.spec.resource_limits), least_needs(job)
     if limits is None or needs is None:
         return
     total = sum(needs.values(), Resources({}))

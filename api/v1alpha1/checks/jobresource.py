@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from elasticjob.api.resources import Raw
+from elasticjob.api.roles import EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1 import requests
 from elasticjob.api.v1alpha1.checks.common import (
     duplicate_problems,
@@ -19,7 +20,6 @@ from elasticjob.api.v1alpha1.checks.common import (
     resource_name_problems,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.kube.objects.problem import Problem
 

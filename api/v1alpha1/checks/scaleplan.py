@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources, pod_requests
+from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.checks.common import (
     duplicate_problems,
     name_problems,
     node,
     node_problems,
-    parsed,
+    parse_amounts,
     resource_name_problems,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import is_master
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
-from elasticjob.api.v1alpha1.placing import sized
+from elasticjob.api.v1alpha1.placing import with_resource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.kube.objects.problem import Problem
 
@@ -142,8 +142,8 @@ def sizes_are_allowed(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
 
 def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
     """The planned sizes, with the minimum of other roles, fit resourceLimits."""
-    limits = parsed(job.spec.resource_limits)
-    needs = {role: planned_need(plan, job, role) for role in job.spec.roles}
+    limits = parse_amounts(job.spec.resource_limits)
+    needs = {role: need_under(plan, job, role) for role in job.spec.roles}
     if limits is None or None in needs.values():
         return
     total = sum((need for need in needs.values() if need is not None), Resources({}))
@@ -158,14 +158,14 @@ def the_limits_hold(plan: ScalePlan, job: ElasticJob) -> Iterator[Problem]:
         )
 
 
-def planned_need(plan: ScalePlan, job: ElasticJob, role: str) -> Resources | None:
+def need_under(plan: ScalePlan, job: ElasticJob, role: str) -> Resources | None:
     """Return the resources of a role under the plan; None if a quantity is malformed."""
     wanted, spec = plan.spec.replica_resource_specs.get(role), job.spec.roles[role]
     range_ = job.spec.range_of(role)
     size = range_.lowest if wanted is None or wanted.replicas is None else range_.clamp(wanted.replicas)
     try:
         each = pod_requests(
-            sized(spec, {n: str(a) for n, a in wanted.resource.items()} if wanted is not None else {})
+            with_resource(spec, {n: str(a) for n, a in wanted.resource.items()} if wanted is not None else {})
         )
     except MalformedQuantity:
         return None

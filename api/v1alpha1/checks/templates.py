@@ -8,14 +8,15 @@ from typing import Final
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC
 from elasticjob.api.core.shape import shape_problems, unknown_fields
+from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.checks.common import (
     is_label,
     label_problems,
-    parsed,
+    parse_amounts,
     resource_name_problems,
     resource_problems,
 )
-from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE, is_master
+from elasticjob.api.v1alpha1.common import AGENT, AGENT_IMAGE, AGENT_PLACE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ReplicaSpec
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
@@ -56,7 +57,7 @@ def container_problems(path: str, container: Manifest, image_is_known: bool) -> 
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     yield from resource_problems(f"{path}.resources.requests", requests)
     yield from resource_problems(f"{path}.resources.limits", limits)
-    wanted, most = parsed(requests), parsed(limits)
+    wanted, most = parse_amounts(requests), parse_amounts(limits)
     for excess in wanted.over(most) if wanted is not None and most is not None else ():
         yield Problem(
             f"{path}.resources.requests[{excess.name}]",

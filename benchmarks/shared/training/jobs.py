@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.shared.systems import OURS, TRAINER, Asked, System
 from elasticjob import __version__
-from elasticjob.api.v1alpha1.common import WORKER
+from elasticjob.api.roles import WORKER
 from elasticjob.kube.objects.kinds import Manifest
 
 IMAGE: Final = f"elasticjob/trainer:{__version__}"

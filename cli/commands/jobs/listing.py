@@ -38,18 +38,18 @@ def list_(
 
 
 async def _list(connection: Client, everywhere: bool, labels: str, format: Format, watch: bool) -> None:
-    from elasticjob.cli.jobs.table import printed
+    from elasticjob.cli.jobs.table import print_jobs
 
     async with connection as client:
         if watch:
-            await _watched(client.follow_all(all_namespaces=everywhere, labels=labels), format, everywhere)
+            await _watch(client.follow_all(all_namespaces=everywhere, labels=labels), format, everywhere)
             return
         found = await client.manifests(all_namespaces=everywhere, labels=labels)
         if not found and format in (Format.TABLE, Format.WIDE):
             where = "any namespace" if everywhere else f"namespace {client.namespace()}"
             say(f"no jobs in {where}", err=True)
             return
-        printed(found, format, everywhere=everywhere)
+        print_jobs(found, format, everywhere=everywhere)
 
 
 def get(
@@ -68,14 +68,14 @@ def get(
 
 
 async def _get(connection: Client, names: Sequence[str], format: Format, watch: bool) -> None:
-    from elasticjob.cli.jobs.table import printed
+    from elasticjob.cli.jobs.table import print_jobs
 
     async with connection as client:
         found = [await client.manifest(name) for name in names]
         if watch:
-            await _watched(_of(client, names), format, False)
+            await _watch(_of(client, names), format, False)
         else:
-            printed(found, format, single=len(found) == 1)
+            print_jobs(found, format, single=len(found) == 1)
 
 
 async def _of(client: Client, names: Sequence[str]) -> AsyncIterator[list[Manifest]]:
@@ -84,9 +84,9 @@ async def _of(client: Client, names: Sequence[str]) -> AsyncIterator[list[Manife
             yield [job for job in jobs if job["metadata"]["name"] in names]
 
 
-async def _watched(states: AsyncIterator[list[Manifest]], format: Format, everywhere: bool) -> None:
+async def _watch(states: AsyncIterator[list[Manifest]], format: Format, everywhere: bool) -> None:
     """Print each job when it has changed, as `kubectl get --watch` does."""
-    from elasticjob.cli.jobs.table import chosen, dumped, header, row
+    from elasticjob.cli.jobs.table import chosen, dump, header, row
 
     columns = chosen(format is Format.WIDE)
     table = format in (Format.TABLE, Format.WIDE)
@@ -107,9 +107,9 @@ async def _watched(states: AsyncIterator[list[Manifest]], format: Format, everyw
                 case Format.NAME:
                     say(f"elasticjob.elastic.iml.github.io/{about['name']}")
                 case Format.YAML:
-                    hand_over(f"---\n{dumped(job, format)}", nl=False)
+                    hand_over(f"---\n{dump(job, format)}", nl=False)
                 case Format.JSON:
-                    hand_over(dumped(job, format), nl=False)
+                    hand_over(dump(job, format), nl=False)
                 case _:
                     say(_line(cells, widths))
 

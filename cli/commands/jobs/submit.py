@@ -15,7 +15,7 @@ from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client.code import Code
-    from elasticjob.client.objects import Wanted
+    from elasticjob.client.objects import JobOptions
 
 NODES, PLACE, CODE = "Nodes", "Place and limits", "Code"
 
@@ -148,10 +148,10 @@ def submit(
     Example: [bold]elasticjob submit train.py --workers 1:4 --cpu 2 --memory 4Gi --follow -- --epochs 10[/]
     """
     from elasticjob.client.client import code_of
-    from elasticjob.client.objects import IMAGE, Wanted, meant_otherwise
+    from elasticjob.client.objects import IMAGE, JobOptions, meant_otherwise
 
     code = code_of(script, arguments=arguments or (), files=files or ())
-    wanted = Wanted(
+    wanted = JobOptions(
         name=name,
         workers=workers,
         image=image or IMAGE,
@@ -180,9 +180,14 @@ def submit(
 
 
 async def _print(
-    code: Code, wanted: Wanted, namespace: str, format: Format, kubeconfig: Path | None, context: str | None
+    code: Code,
+    wanted: JobOptions,
+    namespace: str,
+    format: Format,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
-    from elasticjob.cli.jobs.table import dumped
+    from elasticjob.cli.jobs.table import dump
     from elasticjob.client.client import letters
     from elasticjob.client.errors import Unreachable
     from elasticjob.client.objects import objects
@@ -200,15 +205,15 @@ async def _print(
             say(made.job["metadata"]["name"])
         case Format.JSON:
             both = {"apiVersion": "v1", "kind": "List", "items": [made.code, made.job]}
-            hand_over(dumped(both, format), nl=False)
+            hand_over(dump(both, format), nl=False)
         case _:
-            parts = [dumped(each, Format.YAML) for each in (made.code, made.job)]
+            parts = [dump(each, Format.YAML) for each in (made.code, made.job)]
             hand_over("---\n".join(parts), nl=False)
 
 
 async def _submit(
     code: Code,
-    wanted: Wanted,
+    wanted: JobOptions,
     namespace: str,
     format: Format,
     follow: bool,
@@ -216,8 +221,8 @@ async def _submit(
     context: str | None,
 ) -> int:
     from elasticjob.cli.commands.logs import Printing
-    from elasticjob.cli.jobs.following import followed
-    from elasticjob.cli.jobs.table import printed
+    from elasticjob.cli.jobs.following import follow_logs
+    from elasticjob.cli.jobs.table import print_jobs
 
     async with options.client(namespace, kubeconfig, context) as client:
         job = await client.create(client.prepare(code, wanted))
@@ -226,10 +231,10 @@ async def _submit(
         if format is Format.TABLE:
             say(f"ElasticJob {about.name} is created in namespace {about.namespace}")
         else:
-            printed([await client.manifest(about.name)], format, single=True)
+            print_jobs([await client.manifest(about.name)], format, single=True)
         if not follow:
             if format is Format.TABLE:
                 say(f"follow it: elasticjob logs {about.name}{place} --follow")
             return Exit.DONE
         come_back = f"elasticjob logs {about.name}{place} --follow"
-        return await followed(client, about.name, Printing(prefix=True), come_back)
+        return await follow_logs(client, about.name, Printing(prefix=True), come_back)

@@ -15,7 +15,7 @@ from elasticjob.cli.convert.launchers.launch import (
     Flags,
     Launch,
     as_module,
-    dropped,
+    drop,
     needless,
     no_python,
     nodes,
@@ -42,7 +42,7 @@ BY_NUMBER: Final = "--nproc-per-node says so"
 def gpu_ids(launch: Launch, flag: str, value: str) -> Launch:
     """A pod has the GPUs that it asks for."""
     why = "a pod sees the GPUs that it asks for: nvidia.com/gpu in resources.limits"
-    return launch.noted(flag, Verdict.DROPPED, why, harmless=value in ("all", ""))
+    return launch.note(flag, Verdict.DROPPED, why, harmless=value in ("all", ""))
 
 
 FLAGS: Final[Flags] = {
@@ -100,13 +100,13 @@ FLAGS: Final[Flags] = {
         variable("ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True"), 0
     ),
     "fp8-use-autocast-during-eval": Flag(variable("ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "True"), 0),
-    "downcast-bf16": Flag(dropped(NO_TPU), 0),
-    "tpu": Flag(dropped(NO_TPU), 0),
-    "tpu-cluster": Flag(dropped(NO_TPU), 0),
+    "downcast-bf16": Flag(drop(NO_TPU), 0),
+    "tpu": Flag(drop(NO_TPU), 0),
+    "tpu-cluster": Flag(drop(NO_TPU), 0),
     "no-tpu-cluster": Flag(needless(NO_TPU), 0),
-    "tpu-use-sudo": Flag(dropped(NO_TPU), 0),
-    "vm": Flag(dropped(NO_TPU)),
-    "env": Flag(dropped(NO_TPU)),
+    "tpu-use-sudo": Flag(drop(NO_TPU), 0),
+    "vm": Flag(drop(NO_TPU)),
+    "env": Flag(drop(NO_TPU)),
 }
 FAMILIES: Final[Mapping[str, str]] = {
     "fsdp-": "",
@@ -137,19 +137,19 @@ def flag_of(name: str) -> Flag | None:
     return None
 
 
-def configured(launch: Launch, path: str, file: Callable[[str], str | None]) -> Launch:
+def read_configuration(launch: Launch, path: str, file: Callable[[str], str | None]) -> Launch:
     """Return the launch that a configuration file asks for, whose flags those of the line override."""
     text = file(path)
     if text is None:
         why = "run elasticjob convert where the file is: its processes and precision are unknown"
-        return launch.noted("--config_file", Verdict.DROPPED, why)
+        return launch.note("--config_file", Verdict.DROPPED, why)
     try:
         found = yaml.safe_load(text) if len(text) <= LARGEST else None
     except (yaml.YAMLError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        return launch.noted("--config_file", Verdict.DROPPED, f"{path} is no configuration of accelerate")
-    launch = launch.noted("--config_file", Verdict.KEPT, f"each setting of {path} is said below")
+        return launch.note("--config_file", Verdict.DROPPED, f"{path} is no configuration of accelerate")
+    launch = launch.note("--config_file", Verdict.KEPT, f"each setting of {path} is said below")
     before = len(launch.notes)
     launch = read(launch, words_of(list(_flags(found))), flag_of)
     told = (replace(note, field=f"{path}: {note.field.lstrip('-')}") for note in launch.notes[before:])

@@ -35,7 +35,7 @@ class Rewritten:
         called = Note(
             None, field, Verdict.KEPT, f"elasticjob run in place of {self.launch.launcher}: {THE_IMAGE}"
         )
-        return (called, *(replace(note, field=f"{field} {note.field}") for note in self.launch.told))
+        return (called, *(replace(note, field=f"{field} {note.field}") for note in self.launch.all_notes))
 
 
 def rewritten(
@@ -50,7 +50,7 @@ def rewritten(
 
     `plainly`: Python without a launcher counts, too. `defaults`: the system's settings.
     """
-    command, args = (list(map(str, listed(container.get(field)))) for field in ("command", "args"))
+    command, args = (list(map(str, list_of(container.get(field)))) for field in ("command", "args"))
     known = {**_variables(container), **(variables or {})}
     given = dict(container)
     for field, texts in (("command", [*command, *args]), ("args", args)):
@@ -89,10 +89,10 @@ def in_script(
             later = (call, last) if last.launch.script and not _is_pip(last.launch) else later
         if found is None or not found.launch.script:
             continue
-        return _replaced(script, call.starts[found.before], call.end, beside(found.launch, defaults))
+        return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
     if later is not None:  # the last Python of a script trains: those before it prepare
         call, found = later
-        return _replaced(script, call.starts[found.before], call.end, beside(found.launch, defaults))
+        return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
     return script, None
 
 
@@ -100,7 +100,7 @@ def _is_pip(launch: Launch) -> bool:
     return launch.module and launch.script in ("pip", "venv", "ensurepip")
 
 
-def _replaced(script: str, start: int, end: int, launch: Launch) -> tuple[str, Launch]:
+def _replace(script: str, start: int, end: int, launch: Launch) -> tuple[str, Launch]:
     return script[:start] + " ".join(launch.command(quoted=True)) + script[end:], launch
 
 
@@ -127,18 +127,18 @@ def _script(texts: Sequence[str]) -> int | None:
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables whose values a container gives."""
-    env = [each for each in listed(container.get("env")) if isinstance(each, dict)]
+    env = [each for each in list_of(container.get("env")) if isinstance(each, dict)]
     return {str(each["name"]): str(each["value"]) for each in env if each.get("name") and "value" in each}
 
 
 def _with_environment(container: Manifest, launch: Launch) -> Manifest:
     """Return a container with the variables that the launcher would set, but for those that it has."""
-    env = list(listed(container.get("env")))
+    env = list(list_of(container.get("env")))
     there = {str(each.get("name")) for each in env if isinstance(each, dict)}
     new = [{"name": name, "value": value} for name, value in launch.environment.items() if name not in there]
     return {**container, "env": [*env, *new]} if new else container
 
 
-def listed(value: Any) -> list[Any]:
+def list_of(value: Any) -> list[Any]:
     """Return the members of a list; none of a value of another type."""
     return value if isinstance(value, list) else []

@@ -14,8 +14,8 @@ from elasticjob.cli.convert.launchers.launch import (
     Flags,
     Launch,
     as_module,
-    changed,
-    dropped,
+    change,
+    drop,
     least_nodes,
     most_nodes,
     needless,
@@ -39,41 +39,41 @@ FLAGS: Final[Flags] = {
     "num-accelerators": Flag(processes),
     "min-elastic-nodes": Flag(least_nodes),
     "max-elastic-nodes": Flag(most_nodes),
-    "elastic-training": Flag(changed(ITS_SIZES), 0),
+    "elastic-training": Flag(change(ITS_SIZES), 0),
     "module": Flag(as_module, 0),
     "no-python": Flag(no_python, 0),
     "no-local-rank": Flag(needless("scripts never get an argument --local_rank"), 0),
-    "include": Flag(dropped("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
-    "i": Flag(dropped("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
-    "exclude": Flag(dropped("write affinity in the template: nodes that fail are left out by nodeCheck")),
-    "e": Flag(dropped("write affinity in the template: nodes that fail are left out by nodeCheck")),
+    "include": Flag(drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
+    "i": Flag(drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
+    "exclude": Flag(drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
+    "e": Flag(drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
     **{name: Flag(needless(MASTER)) for name in ("master-addr", "master-port", "node-rank")},
     **{name: Flag(needless(OF_SSH)) for name in ("launcher", "launcher-args", "ssh-port")},
     **{name: Flag(needless(OF_SSH), 0) for name in ("no-ssh", "no-ssh-check", "force-multi")},
-    "save-pid": Flag(dropped("find the processes with kubectl exec"), 0),
-    "enable-each-rank-log": Flag(changed("--log-dir of elasticjob run has a file for each worker")),
-    "autotuning": Flag(dropped("run it by itself, and give the job the settings that it found")),
-    "bind-cores-to-rank": Flag(dropped("write numactl before the command"), 0),
-    "bind-core-list": Flag(dropped("write numactl before the command")),
-    "venv-script": Flag(dropped("the image has the environment")),
+    "save-pid": Flag(drop("find the processes with kubectl exec"), 0),
+    "enable-each-rank-log": Flag(change("--log-dir of elasticjob run has a file for each worker")),
+    "autotuning": Flag(drop("run it by itself, and give the job the settings that it found")),
+    "bind-cores-to-rank": Flag(drop("write numactl before the command"), 0),
+    "bind-core-list": Flag(drop("write numactl before the command")),
+    "venv-script": Flag(drop("the image has the environment")),
     "log-level": Flag(needless("the agent logs events, not each step")),
     "quiet": Flag(needless("the agent logs events, not each step"), 0),
     "q": Flag(needless("the agent logs events, not each step"), 0),
 }
 
 
-def hosted(launch: Launch, path: str, file: Callable[[str], str | None]) -> Launch:
+def with_hostfile(launch: Launch, path: str, file: Callable[[str], str | None]) -> Launch:
     """Return the launch with the nodes and slots of a hostfile, where the line does not say them."""
     text = file(path)
     slots = slots_of(text) if text is not None else []
     if not slots:
         why = "nodes are pods of the job: write replicas of the role worker, one for each host"
         told = launch.nodes is not None
-        return launch.noted("--hostfile", Verdict.DROPPED, OF_SSH if told else why, harmless=told)
+        return launch.note("--hostfile", Verdict.DROPPED, OF_SSH if told else why, harmless=told)
     found = launch.nodes or (len(slots), len(slots))
     each = launch.processes or (str(min(slots)) if min(slots) else "")
     why = f"{len(slots)} hosts: replicas of the role worker, and the least slots as --nproc-per-node"
-    return replace(launch, nodes=found, processes=each).noted("--hostfile", Verdict.KEPT, why)
+    return replace(launch, nodes=found, processes=each).note("--hostfile", Verdict.KEPT, why)
 
 
 def slots_of(text: str) -> list[int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from elasticjob.cli.convert.launchers.variables import expanded
+from elasticjob.cli.convert.launchers.variables import expand
 from elasticjob.cli.convert.system import Note, Verdict
 
 Sizes = tuple[tuple[str, int], ...]
@@ -63,7 +63,7 @@ class Launch:
     variables: Mapping[str, str] = field(default_factory=dict)
     """The values of shell variables, as far as they are known."""
 
-    def noted(
+    def note(
         self, flag: str, verdict: Verdict, why: str, *, harmless: bool = False, sizes: Sizes = ()
     ) -> Launch:
         """Add a note on a flag, and on the sizes of the role that it gives."""
@@ -83,7 +83,7 @@ class Launch:
         return str(max(self.total // max(nodes, 1), 1))
 
     @property
-    def told(self) -> tuple[Note, ...]:
+    def all_notes(self) -> tuple[Note, ...]:
         """The notes on flags; a total of processes that nodes cannot share evenly is changed."""
         least, most = self.nodes or (1, 1)
         each = int(self.per_node) if self.per_node.isdecimal() else 0
@@ -162,7 +162,7 @@ def read(launch: Launch, words: Sequence[Word], flags: Callable[[str], Flag | No
         known = flags(name_of(flag))
         if known is None:
             follows = not equals and at + 1 < len(words) and _is_value(words[at].plain)
-            launch = launch.noted(
+            launch = launch.note(
                 flag, Verdict.DROPPED, f"{launch.launcher} has no such flag: check its purpose"
             )
             at += follows
@@ -170,7 +170,7 @@ def read(launch: Launch, words: Sequence[Word], flags: Callable[[str], Flag | No
         if not equals and known.values:
             value = " ".join(word.plain for word in words[at : at + known.values])
             at += known.values
-        launch = known.act(launch, flag, expanded(value, launch.variables))
+        launch = known.act(launch, flag, expand(value, launch.variables))
     rest = [word.raw for word in words[at:]]
     return replace(launch, script=rest[0] if rest else "", arguments=tuple(rest[1:]))
 
@@ -192,24 +192,24 @@ def one_of(flags: Flags) -> Callable[[str], Flag | None]:
     return find
 
 
-def kept(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
+def keep(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
     """A flag with the same meaning in another place."""
-    return lambda launch, flag, value: change(launch, value).noted(flag, Verdict.KEPT, why)
+    return lambda launch, flag, value: change(launch, value).note(flag, Verdict.KEPT, why)
 
 
-def changed(why: str) -> Act:
+def change(why: str) -> Act:
     """A flag whose effect comes about in another way."""
-    return lambda launch, flag, _: launch.noted(flag, Verdict.CHANGED, why)
+    return lambda launch, flag, _: launch.note(flag, Verdict.CHANGED, why)
 
 
-def dropped(why: str, *, harmless: bool = False) -> Act:
+def drop(why: str, *, harmless: bool = False) -> Act:
     """A flag without a counterpart, and what to do instead."""
-    return lambda launch, flag, _: launch.noted(flag, Verdict.DROPPED, why, harmless=harmless)
+    return lambda launch, flag, _: launch.note(flag, Verdict.DROPPED, why, harmless=harmless)
 
 
 def needless(why: str) -> Act:
     """A flag that sets the default, or has no meaning in a pod."""
-    return dropped(why, harmless=True)
+    return drop(why, harmless=True)
 
 
 def same(name: str, *, valued: bool = True) -> Act:
@@ -217,7 +217,7 @@ def same(name: str, *, valued: bool = True) -> Act:
 
     def act(launch: Launch, flag: str, value: str) -> Launch:
         told = (f"--{name}", value) if valued else (f"--{name}",)
-        return replace(launch, flags=(*launch.flags, *told)).noted(
+        return replace(launch, flags=(*launch.flags, *told)).note(
             flag, Verdict.KEPT, f"--{name} of elasticjob run"
         )
 
@@ -229,7 +229,7 @@ def variable(name: str, value: str = "", *, lower: bool = False) -> Act:
 
     def act(launch: Launch, flag: str, given: str) -> Launch:
         told = value or (given.lower() if lower and given in ("True", "False") else given)
-        return launch.with_variable(name, told).noted(flag, Verdict.KEPT, f"{name}={told} in the environment")
+        return launch.with_variable(name, told).note(flag, Verdict.KEPT, f"{name}={told} in the environment")
 
     return act
 
@@ -239,7 +239,7 @@ def nodes(launch: Launch, flag: str, value: str) -> Launch:
     found = re.fullmatch(r"([1-9]\d{0,5})(?::([1-9]\d{0,5}))?", value)
     least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
     if least > most:
-        return launch.noted(
+        return launch.note(
             flag,
             Verdict.DROPPED,
             f"{NEEDS_A_NUMBER} minReplicas, replicas and maxReplicas of the role worker",
@@ -247,7 +247,7 @@ def nodes(launch: Launch, flag: str, value: str) -> Launch:
     told = f"replicas: {most}" if least == most else f"minReplicas: {least}, maxReplicas: {most}"
     launch = replace(launch, nodes=(least, most), wanted=most)
     sizes = {"replicas": most} if least == most else {"minReplicas": least, "maxReplicas": most}
-    return launch.noted(flag, Verdict.KEPT, f"{told} of the role worker", sizes=tuple(sizes.items()))
+    return launch.note(flag, Verdict.KEPT, f"{told} of the role worker", sizes=tuple(sizes.items()))
 
 
 def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
@@ -258,7 +258,7 @@ def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
     before = launch.nodes or (least, least)
     follows = before[1] < least
     launch = replace(launch, nodes=(least, max(least, before[1])))
-    return _bounded(launch, flag, "minReplicas", least, "maxReplicas" if follows else "")
+    return _note_bound(launch, flag, "minReplicas", least, "maxReplicas" if follows else "")
 
 
 def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
@@ -269,42 +269,42 @@ def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
     before = launch.nodes or (most, most)
     follows = before[0] > most
     launch = replace(launch, nodes=(min(most, before[0]), most))
-    return _bounded(launch, flag, "maxReplicas", most, "minReplicas" if follows else "")
+    return _note_bound(launch, flag, "maxReplicas", most, "minReplicas" if follows else "")
 
 
-def _bounded(launch: Launch, flag: str, field: str, given: int, follows: str) -> Launch:
+def _note_bound(launch: Launch, flag: str, field: str, given: int, follows: str) -> Launch:
     """Add a note on a bound, and on the other one if it `follows`."""
     told, verdict = f"{field}: {given} of the role worker", Verdict.KEPT
     if follows:
         told, verdict = f"{told}, and {follows} is {given} now", Verdict.CHANGED
-    return launch.noted(flag, verdict, told, sizes=((field, given),))
+    return launch.note(flag, verdict, told, sizes=((field, given),))
 
 
 def processes(launch: Launch, flag: str, value: str) -> Launch:
     """The processes of each node."""
     if not (value.isdecimal() and int(value)) and value not in ("auto", "cpu", "gpu", "xpu"):
-        return launch.noted(
+        return launch.note(
             flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node NUMBER, or auto for all GPUs"
         )
     told = "--nproc-per-node of elasticjob run" + (", whose default is 1" if value == "1" else "")
-    return replace(launch, processes=value).noted(flag, Verdict.KEPT, told)
+    return replace(launch, processes=value).note(flag, Verdict.KEPT, told)
 
 
 def total(launch: Launch, flag: str, value: str) -> Launch:
     """The processes of all nodes together."""
     if not (value.isdecimal() and int(value)):
-        return launch.noted(flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node, and replicas")
-    return replace(launch, total=int(value)).noted(flag, Verdict.KEPT, COUNTED)
+        return launch.note(flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node, and replicas")
+    return replace(launch, total=int(value)).note(flag, Verdict.KEPT, COUNTED)
 
 
 def as_module(launch: Launch, flag: str, value: str) -> Launch:
     """The script is a module."""
-    return replace(launch, module=True).noted(flag, Verdict.KEPT, "--module of elasticjob run")
+    return replace(launch, module=True).note(flag, Verdict.KEPT, "--module of elasticjob run")
 
 
 def no_python(launch: Launch, flag: str, value: str) -> Launch:
     """The script is a program."""
-    return replace(launch, python=False).noted(flag, Verdict.KEPT, "--no-python of elasticjob run")
+    return replace(launch, python=False).note(flag, Verdict.KEPT, "--no-python of elasticjob run")
 
 
 MASTER: Final = "the job's master is the rendezvous, and pods find it by themselves"

@@ -10,8 +10,8 @@ from elasticjob.cli.convert.launchers.launch import (
     Flag,
     Flags,
     Launch,
-    changed,
-    dropped,
+    change,
+    drop,
     needless,
     processes,
     same,
@@ -29,28 +29,28 @@ def per_host(launch: Launch, flag: str, value: str) -> Launch:
     parts = value.split(":")
     if len(parts) >= 3 and parts[0] == "ppr" and parts[2].startswith("node"):
         return processes(launch, flag, parts[1])
-    return launch.noted(flag, Verdict.DROPPED, "each node has --nproc-per-node workers", harmless=True)
+    return launch.note(flag, Verdict.DROPPED, "each node has --nproc-per-node workers", harmless=True)
 
 
-def exported(launch: Launch, flag: str, value: str) -> Launch:
+def export(launch: Launch, flag: str, value: str) -> Launch:
     """A variable for all ranks: with a value, or that of the launcher's own environment."""
     name, equals, told = value.replace(" ", "=", 1).partition("=")
     if not equals:
-        return launch.noted(flag, Verdict.DROPPED, f"workers have {name} of their pod", harmless=True)
-    return launch.with_variable(name, told).noted(flag, Verdict.KEPT, f"{name} in the environment")
+        return launch.note(flag, Verdict.DROPPED, f"workers have {name} of their pod", harmless=True)
+    return launch.with_variable(name, told).note(flag, Verdict.KEPT, f"{name} in the environment")
 
 
 def hosts(launch: Launch, flag: str, value: str) -> Launch:
     """A list of hosts: their number is that of nodes."""
     names = [name for name in value.split(",") if name]
     if "$" in value or "`" in value or not names or launch.nodes is not None:
-        return launch.noted(
+        return launch.note(
             flag, Verdict.DROPPED, "nodes are pods of the job: write replicas of the role worker"
         )
     slots = {name.partition(":")[2] for name in names}
     each = slots.pop() if len(slots) == 1 else ""
     launch = replace(launch, nodes=(len(names), len(names)), processes=launch.processes or each)
-    return launch.noted(
+    return launch.note(
         flag, Verdict.KEPT, f"replicas: {len(names)} of the role worker", sizes=(("replicas", len(names)),)
     )
 
@@ -67,13 +67,13 @@ def most(launch: Launch, flag: str, value: str) -> Launch:
 
 def _bound(launch: Launch, flag: str, value: str, field: str, place: int) -> Launch:
     if not (value.isdecimal() and int(value)):
-        return launch.noted(flag, Verdict.DROPPED, f"write {field} of the role worker")
+        return launch.note(flag, Verdict.DROPPED, f"write {field} of the role worker")
     bounds = list(launch.nodes or (int(value), int(value)))
     bounds[place] = int(value)
     launch = replace(launch, nodes=(min(bounds), max(bounds)))
     if bounds[0] > bounds[1]:
-        return launch.noted(flag, Verdict.CHANGED, f"the least is more than the most: {SWAPPED}")
-    return launch.noted(flag, Verdict.KEPT, f"{field}, with as many workers on a node as before")
+        return launch.note(flag, Verdict.CHANGED, f"the least is more than the most: {SWAPPED}")
+    return launch.note(flag, Verdict.KEPT, f"{field}, with as many workers on a node as before")
 
 
 BOUNDS: Final = frozenset({"min-np", "min-num-proc", "max-np", "max-num-proc"})
@@ -83,13 +83,13 @@ MPIRUN: Final[Flags] = {
     **dict.fromkeys(("np", "n", "c"), Flag(total)),
     **dict.fromkeys(("npernode", "N", "ppn", "perhost", "ntasks-per-node"), Flag(processes)),
     "map-by": Flag(per_host),
-    **dict.fromkeys(("x", "env"), Flag(exported)),
-    "env": Flag(exported, 2),
-    "genv": Flag(exported, 2),
+    **dict.fromkeys(("x", "env"), Flag(export)),
+    "env": Flag(export, 2),
+    "genv": Flag(export, 2),
     **dict.fromkeys(("H", "host", "hosts"), Flag(hosts)),
     **dict.fromkeys(("hostfile", "machinefile", "f"), Flag(needless(OF_SSH))),
     **dict.fromkeys(("mca", "gmca", "prtemca", "pmixmca"), Flag(needless(OF_MPI), 2)),
-    **dict.fromkeys(("bind-to", "rank-by"), Flag(dropped(BOUND, harmless=True))),
+    **dict.fromkeys(("bind-to", "rank-by"), Flag(drop(BOUND, harmless=True))),
     **dict.fromkeys(
         (
             "allow-run-as-root",
@@ -105,7 +105,7 @@ MPIRUN: Final[Flags] = {
     **dict.fromkeys(
         ("tag-output", "timestamp-output"), Flag(needless("each line of the log has its worker"), 0)
     ),
-    **dict.fromkeys(("wdir", "wd"), Flag(changed("write workingDir of the container"))),
+    **dict.fromkeys(("wdir", "wd"), Flag(change("write workingDir of the container"))),
     **dict.fromkeys(("bootstrap", "launcher", "prefix", "oob", "iface", "timeout"), Flag(needless(OF_MPI))),
     "output-filename": Flag(same("log-dir")),
 }
@@ -118,12 +118,12 @@ HOROVODRUN: Final[Flags] = {
     **dict.fromkeys(
         ("hostfile", "host-discovery-script", "ssh-port", "p", "ssh-identity-file"), Flag(needless(OF_SSH))
     ),
-    "reset-limit": Flag(changed("runPolicy.backoffLimit is how many nodes may be replaced")),
-    "blacklist-cooldown-range": Flag(changed("nodes that fail are replaced, on other machines"), 2),
-    **dict.fromkeys(("start-timeout", "elastic-timeout"), Flag(changed("--rdzv-conf join_timeout=SECONDS"))),
+    "reset-limit": Flag(change("runPolicy.backoffLimit is how many nodes may be replaced")),
+    "blacklist-cooldown-range": Flag(change("nodes that fail are replaced, on other machines"), 2),
+    **dict.fromkeys(("start-timeout", "elastic-timeout"), Flag(change("--rdzv-conf join_timeout=SECONDS"))),
     **dict.fromkeys(
         ("gloo", "mpi", "disable-cache", "verbose", "autotune", "no-autotune", "mpi-threads-disable"),
-        Flag(dropped("it is Horovod's"), 0),
+        Flag(drop("it is Horovod's"), 0),
     ),
     **dict.fromkeys(
         (
@@ -138,7 +138,7 @@ HOROVODRUN: Final[Flags] = {
             "config-file",
             "binding-args",
         ),
-        Flag(dropped("it is Horovod's")),
+        Flag(drop("it is Horovod's")),
     ),
     "output-filename": Flag(same("log-dir")),
 }

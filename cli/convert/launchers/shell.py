@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elasticjob.cli.convert.launchers.launch import Word
-from elasticjob.cli.convert.launchers.variables import expanded
+from elasticjob.cli.convert.launchers.variables import expand
 
 LARGEST: Final = 256 * 1024
 """Characters of a script that are read; the rest of a longer one is left alone."""
@@ -62,7 +62,7 @@ def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
     given = list(call.words)
     if given and given[0].plain == ":":  # sets what is not set yet
         found_defaults = [DEFAULTED.fullmatch(word.plain) for word in given[1:]]
-        return {each[1]: expanded(each[2], known) for each in found_defaults if each and each[1] not in known}
+        return {each[1]: expand(each[2], known) for each in found_defaults if each and each[1] not in known}
     if given and given[0].plain in DECLARES:
         given = [word for word in given[1:] if not word.plain.startswith("-")]
     found = [ASSIGNED.fullmatch(word.raw) for word in given]
@@ -78,7 +78,7 @@ def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
         before = {**known, **values}
         if not adds:
             before = {**before, name: before.get(name, "")}
-        told = expanded(value, {key: text for key, text in before.items() if key != name or adds})
+        told = expand(value, {key: text for key, text in before.items() if key != name or adds})
         values[name] = f"{before.get(name, '')} {told}".strip() if adds else told
     return values
 

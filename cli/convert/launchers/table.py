@@ -71,30 +71,30 @@ def _launch(launch: Launch, words: Sequence[Word], file: File) -> Launch:
     read_it = by(torchrun.TORCHRUN)(launch, words, file)
     if any(name_of(word.plain) == "use-env" for word in words):
         return read_it
-    return read_it.noted("torch.distributed.launch", Verdict.CHANGED, deepspeed.LOCAL_RANK)
+    return read_it.note("torch.distributed.launch", Verdict.CHANGED, deepspeed.LOCAL_RANK)
 
 
 def _accelerate(launch: Launch, words: Sequence[Word], file: File) -> Launch:
     path = _value(words, "config-file")
     if path:
-        launch = accelerate.configured(launch, path, file)
+        launch = accelerate.read_configuration(launch, path, file)
     said = Flag(lambda launch, _flag, _value: launch)
     launch = read(launch, words, lambda name: said if name == "config-file" else accelerate.flag_of(name))
     if path or launch.total is not None or "ACCELERATE_USE_CPU" in launch.environment:
         return launch
-    return launch.noted(launch.launcher, Verdict.CHANGED, accelerate.BY_MACHINE)
+    return launch.note(launch.launcher, Verdict.CHANGED, accelerate.BY_MACHINE)
 
 
 def _deepspeed(launch: Launch, words: Sequence[Word], file: File) -> Launch:
     path = _value(words, "hostfile") or _value(words, "H")
     said = Flag(lambda launch, _flag, _value: launch)
     launch = read(launch, words, one_of({**deepspeed.FLAGS, "hostfile": said, "H": said}))
-    launch = deepspeed.hosted(launch, path, file) if path else launch
+    launch = deepspeed.with_hostfile(launch, path, file) if path else launch
     if not launch.processes:
-        launch = launch.noted("--num_gpus", Verdict.CHANGED, deepspeed.ALL_GPUS)
+        launch = launch.note("--num_gpus", Verdict.CHANGED, deepspeed.ALL_GPUS)
     if any(name_of(word.plain) == "no-local-rank" for word in words):
         return launch
-    return launch.noted("deepspeed", Verdict.CHANGED, deepspeed.LOCAL_RANK)
+    return launch.note("deepspeed", Verdict.CHANGED, deepspeed.LOCAL_RANK)
 
 
 def _mpi(flags: Mapping[str, Flag]) -> Callable[[Launch, Sequence[Word], File], Launch]:
@@ -102,7 +102,7 @@ def _mpi(flags: Mapping[str, Flag]) -> Callable[[Launch, Sequence[Word], File], 
         launch = read(launch, words, one_of(flags))
         if any(name_of(word.plain.partition("=")[0]) in mpi.BOUNDS for word in words):
             launch = _in_nodes(launch)
-        launch = launch.noted(launch.launcher, Verdict.CHANGED, OF_RANKS)
+        launch = launch.note(launch.launcher, Verdict.CHANGED, OF_RANKS)
         texts = [launch.script, *launch.arguments]
         if not launch.script or not PYTHON.fullmatch(basename(launch.script)):
             return replace(launch, python=False)
@@ -151,7 +151,7 @@ LAUNCHERS: Final[tuple[Launcher, ...]] = (
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """A launcher within a command: its launch, and how many words are before it."""
 
     launch: Launch
@@ -164,7 +164,7 @@ def found_in(
     variables: Mapping[str, str] | None = None,
     file: File = no_file,
     plainly: bool = False,
-) -> Found | None:
+) -> Match | None:
     """Return the launcher that a simple command calls; None if it calls none.
 
     `plainly`: Python without a launcher counts, too, for systems that start it on each node with its rank.
@@ -173,7 +173,7 @@ def found_in(
     while before < len(words) and (words[before].plain in LEADING or ASSIGNMENT.match(words[before].plain)):
         before += 1
     if before < len(words) and basename(words[before].plain) in WRAPPERS:
-        before = _wrapped(words, before)
+        before = _unwrap(words, before)
     rest = words[before:]
     if not rest:
         return None
@@ -181,10 +181,10 @@ def found_in(
     if PYTHON.fullmatch(start.launcher):
         return _of_python(start, rest[1:], before, file, plainly)
     launch = _by_name(start, rest[1:], file)
-    return Found(launch, before) if launch is not None else None
+    return Match(launch, before) if launch is not None else None
 
 
-def _wrapped(words: Sequence[Word], before: int) -> int:
+def _unwrap(words: Sequence[Word], before: int) -> int:
     """Return where the launcher is that a wrapper starts; the wrapper's own place if there is none."""
     known = {name for launcher in LAUNCHERS for name in launcher.names}
     for at, word in enumerate(words[before + 1 :], start=before + 1):
@@ -194,7 +194,7 @@ def _wrapped(words: Sequence[Word], before: int) -> int:
     return before
 
 
-def _of_python(start: Launch, words: Sequence[Word], before: int, file: File, plainly: bool) -> Found | None:
+def _of_python(start: Launch, words: Sequence[Word], before: int, file: File, plainly: bool) -> Match | None:
     at = next(
         (i for i, word in enumerate(words) if not word.plain.startswith("-") or word.plain == "-m"), None
     )
@@ -203,10 +203,10 @@ def _of_python(start: Launch, words: Sequence[Word], before: int, file: File, pl
         if words[name:]:
             called = replace(start, launcher=_name(words[name]))
             if launch := _by_name(called, words[name + 1 :], file):
-                return Found(launch, before)
+                return Match(launch, before)
     if not plainly or not words:
         return None
-    return Found(python(start, words), before)
+    return Match(python(start, words), before)
 
 
 def _by_name(launch: Launch, words: Sequence[Word], file: File) -> Launch | None:

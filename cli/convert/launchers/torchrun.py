@@ -15,8 +15,8 @@ from elasticjob.cli.convert.launchers.launch import (
     Flags,
     Launch,
     as_module,
-    changed,
-    dropped,
+    change,
+    drop,
     name_of,
     needless,
     no_python,
@@ -37,20 +37,20 @@ def rendezvous_conf(launch: Launch, flag: str, value: str) -> Launch:
     try:
         conf(value)
     except Failure as error:
-        return launch.noted(flag, Verdict.DROPPED, str(error))
+        return launch.note(flag, Verdict.DROPPED, str(error))
     pairs = [pair for pair in value.split(",") if pair.partition("=")[0].strip() in MOMENTS]
     if not pairs:
-        return launch.noted(flag, Verdict.DROPPED, f"{MASTER}; its times are settings of the master")
+        return launch.note(flag, Verdict.DROPPED, f"{MASTER}; its times are settings of the master")
     told = ",".join(pairs)
     why = f"--rdzv-conf {told} of elasticjob run; other times are settings of the master"
-    return replace(launch, flags=(*launch.flags, "--rdzv-conf", told)).noted(flag, Verdict.KEPT, why)
+    return replace(launch, flags=(*launch.flags, "--rdzv-conf", told)).note(flag, Verdict.KEPT, why)
 
 
 def check(found: str) -> Act:
     """Nodes are checked before they train."""
 
     def act(launch: Launch, flag: str, value: str) -> Launch:
-        return replace(launch, check=found).noted(flag, Verdict.KEPT, f"nodeCheck: {found}")
+        return replace(launch, check=found).note(flag, Verdict.KEPT, f"nodeCheck: {found}")
 
     return act
 
@@ -58,8 +58,8 @@ def check(found: str) -> Act:
 def unit(launch: Launch, flag: str, value: str) -> Launch:
     """Nodes train in multiples of a number."""
     if not (value.isdecimal() and int(value)):
-        return launch.noted(flag, Verdict.DROPPED, "write nodeUnit, a whole number")
-    return replace(launch, unit=int(value)).noted(flag, Verdict.KEPT, f"nodeUnit: {value}")
+        return launch.note(flag, Verdict.DROPPED, "write nodeUnit, a whole number")
+    return replace(launch, unit=int(value)).note(flag, Verdict.KEPT, f"nodeUnit: {value}")
 
 
 IN_A_JOB: Final[Flags] = {
@@ -78,7 +78,7 @@ IN_A_JOB: Final[Flags] = {
     "standalone": Flag(needless(MASTER), 0),
     "monitor-interval": Flag(needless("the end of a worker is noticed at once")),
     "run-path": Flag(needless("a script is always run by its path"), 0),
-    **{name_of(name): Flag(dropped(reason)) for name, (_, reason) in REFUSED.items()},
+    **{name_of(name): Flag(drop(reason)) for name, (_, reason) in REFUSED.items()},
 }
 """Flags that mean something else in a pod of a job than on machines that a user looks after."""
 
@@ -86,33 +86,33 @@ NONE: Final = "there is no counterpart"
 DLROVER: Final[Flags] = {
     "network-check": Flag(check("ExcludeFaults"), 0),
     "exclude-straggler": Flag(check("ExcludeStragglers"), 0),
-    "comm-perf-test": Flag(changed("--network-check times the nodes, too: nodeCheck: ExcludeStragglers"), 0),
-    "precheck": Flag(changed("nodeCheck: ExcludeFaults checks nodes before they train")),
+    "comm-perf-test": Flag(change("--network-check times the nodes, too: nodeCheck: ExcludeStragglers"), 0),
+    "precheck": Flag(change("nodeCheck: ExcludeFaults checks nodes before they train")),
     "node-unit": Flag(unit),
     "auto-config": Flag(
-        changed("the job gives the number of nodes; write --nproc-per-node auto for a worker per GPU"), 0
+        change("the job gives the number of nodes; write --nproc-per-node auto for a worker per GPU"), 0
     ),
-    "auto-tunning": Flag(dropped(f"{NONE}: the size of batches is the script's"), 0),
+    "auto-tunning": Flag(drop(f"{NONE}: the size of batches is the script's"), 0),
     "save-at-breakpoint": Flag(needless("Checkpoint always does so"), 0),
-    "accelerator": Flag(dropped(f"{NONE}: workers use the devices of the pod")),
-    "numa-affinity": Flag(dropped(f"{NONE}: write numactl before the command"), 0),
-    "membind-policy": Flag(dropped(f"{NONE}: write numactl before the command")),
+    "accelerator": Flag(drop(f"{NONE}: workers use the devices of the pod")),
+    "numa-affinity": Flag(drop(f"{NONE}: write numactl before the command"), 0),
+    "membind-policy": Flag(drop(f"{NONE}: write numactl before the command")),
     "training-port": Flag(needless("the job's master finds a free port")),
-    "training-log-file": Flag(dropped("write --log-dir, or read elasticjob logs")),
-    "failure-node-errors": Flag(dropped("write runPolicy.failurePolicy, by exit codes")),
-    "ucp-device-type": Flag(dropped(NONE)),
+    "training-log-file": Flag(drop("write --log-dir, or read elasticjob logs")),
+    "failure-node-errors": Flag(drop("write runPolicy.failurePolicy, by exit codes")),
+    "ucp-device-type": Flag(drop(NONE)),
 }
 HYPERPOD: Final[Flags] = {
     **{
-        name: Flag(dropped("write an init container, or a script that starts both"))
+        name: Flag(drop("write an init container, or a script that starts both"))
         for name in ("pre-train-script", "pre-train-args", "post-train-script", "post-train-args")
     },
     **{
         name: Flag(needless("the agent has no server: it asks the job's master"))
         for name in ("server-host", "server-port", "server-log-level", "server-shutdown-timeout")
     },
-    "inprocess-restart": Flag(changed("--recovery of elasticjob run: auto finds out from the script"), 0),
-    "inprocess-timeout": Flag(dropped("--grace of elasticjob run is how long workers may take to end")),
+    "inprocess-restart": Flag(change("--recovery of elasticjob run: auto finds out from the script"), 0),
+    "inprocess-timeout": Flag(drop("--grace of elasticjob run is how long workers may take to end")),
 }
 
 

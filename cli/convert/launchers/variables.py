@@ -11,7 +11,7 @@ SUM: Final = re.compile(r"\$\(\(([^()]*)\)\)")
 TERM: Final = re.compile(r"\s*(\d{1,9}|[-+*/]|\$?[A-Za-z_]\w*)\s*")
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str]) -> str:
     """Return a text with the variables and sums that are known put in; the others stay as they are."""
     if "$" not in text:
         return text

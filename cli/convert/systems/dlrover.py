@@ -13,8 +13,8 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceSpec
 from elasticjob.api.v1alpha1.older import todays_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlanSpec
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.ours import known
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.ours import fields_of
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.todays import job
 from elasticjob.cli.convert.training import note_near
 from elasticjob.kube.objects.kinds import Manifest
@@ -33,26 +33,26 @@ class DLRover:
         """Whether it is a kind of this group."""
         return source.is_a(GROUP, ELASTICJOB.name, SCALEPLAN.name, JOBRESOURCE.name)
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the same object in today's fields."""
         whole = Fields(source)
         match source.manifest["kind"]:
             case ELASTICJOB.name:
                 made = job(whole)
             case SCALEPLAN.name:
-                made = pods.made(whole, SCALEPLAN, _plan(whole), name=_name(whole))
+                made = pods.build(whole, SCALEPLAN, _plan(whole), name=_name(whole))
             case _:
-                spec = known(whole.below("spec"), JobResourceSpec)
-                made = pods.made(whole, JOBRESOURCE, spec, name=_name(whole))
-        return Converted(made, whole.notes())
+                spec = fields_of(whole.below("spec"), JobResourceSpec)
+                made = pods.build(whole, JOBRESOURCE, spec, name=_name(whole))
+        return Conversion(made, whole.notes())
 
 
 def _plan(whole: Fields) -> Manifest:
     """Return the spec of a ScalePlan in today's fields."""
     spec = whole.below("spec")
-    given = known(spec, ScalePlanSpec)
+    given = fields_of(spec, ScalePlanSpec)
     if not given.get("ownerJob"):
-        given = {"ownerJob": _labelled(whole)} | given
+        given = {"ownerJob": _job_by_label(whole)} | given
     found = todays_plan(given)
     found.pop("replicaResourceSpec", None)
     for field in ("createPods", "removePods", "migratePods"):
@@ -64,7 +64,7 @@ def _plan(whole: Fields) -> Manifest:
     return found
 
 
-def _labelled(whole: Fields) -> str:
+def _job_by_label(whole: Fields) -> str:
     """Return the job that a label names, as early plans do it."""
     labels = whole.below("metadata").below("labels")
     name = next((label for label in NAMES_OF_JOBS if isinstance(labels.peek(label), str)), "")

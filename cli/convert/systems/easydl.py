@@ -8,7 +8,7 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.requests import amounts
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Verdict, child
 from elasticjob.cli.convert.todays import job
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -30,13 +30,13 @@ class EasyDL:
         """Whether it is a kind of this group."""
         return source.is_a(GROUP, "ElasticJob", "JobResource")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job, or the request for sizes."""
         whole = Fields(source)
         spec = whole.below("spec")
         if source.manifest["kind"] == "ElasticJob":
-            return Converted(job(whole), whole.notes())
-        return Converted(pods.made(whole, JOBRESOURCE, _sizes(spec)), whole.notes())
+            return Conversion(job(whole), whole.notes())
+        return Conversion(pods.build(whole, JOBRESOURCE, _sizes(spec)), whole.notes())
 
 
 def _sizes(spec: Fields) -> Manifest:

@@ -9,8 +9,8 @@ from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.training import Trained, role_of, say, with_image, with_main, within
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.training import Training, role_of, say, with_image, with_main, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kai.alibabacloud.com"
@@ -33,13 +33,13 @@ class EtOperator:
         """Whether it is a kind of this group."""
         return source.is_a(GROUP, "TrainingJob", "ScaleIn", "ScaleOut")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job, or a ScalePlan for the nodes that a ScaleIn names."""
         whole = Fields(source)
         if source.manifest["kind"] == "TrainingJob":
-            return Converted(pods.job(whole, _job(whole.below("spec"))), whole.notes())
+            return Conversion(pods.job(whole, _job(whole.below("spec"))), whole.notes())
         plan = _plan(source, whole.below("spec"))
-        return Converted(pods.made(whole, SCALEPLAN, plan), whole.notes())
+        return Conversion(pods.build(whole, SCALEPLAN, plan), whole.notes())
 
 
 def _job(spec: Fields) -> Manifest:
@@ -66,12 +66,12 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
     return role_of(found, within(role, sizes), restartPolicy=policy)
 
 
-def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Trained:
+def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Training:
     """Return the workers' template with the launcher's command; the rest of its pod is dropped."""
     pod = launcher.below("template").below("spec")
     given, ours = next(iter(pod.each("containers")), None), pods.containers(template)
     if given is None or not ours:
-        return Trained(template)
+        return Training(template)
     taken = {name: given.keep(name, TO_WORKERS) for name in ("command", "args", "env") if name in given}
     for name in ("name", "imagePullPolicy"):
         given.drop(name, NO_LAUNCHER, harmless=True)
@@ -80,7 +80,7 @@ def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str
     read = rewritten({**ours[0], **taken}, defaults=Launch("", slots=slots))
     say(given, read.notes(given.path))
     container = with_image(launcher, child(launcher.path, "template"), read.container)
-    return Trained(with_main(template, container), read.launch)
+    return Training(with_main(template, container), read.launch)
 
 
 def _plan(source: Source, spec: Fields) -> Manifest:

@@ -7,9 +7,9 @@ from typing import Any, Final
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
-from elasticjob.cli.convert.training import Trained, asked, role_of, trained, within
+from elasticjob.cli.convert.training import Training, node_fields, role_of, training_template, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "sagemaker.amazonaws.com"
@@ -28,7 +28,7 @@ class HyperPod:
         """Whether it is a HyperPodPyTorchJob."""
         return source.is_a(GROUP, "HyperPodPyTorchJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job: its groups are one role of workers."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -39,13 +39,13 @@ class HyperPod:
             "nprocPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
         )
         defaults = Launch("", processes=str(processes or "auto"))
-        found = [trained(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
+        found = [training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
         for group, each in zip(groups[1:], found[1:], strict=True):
             if each.template != found[0].template:
                 group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
         elastic = spec.below("elasticPolicy")
         made: Manifest = {
-            **asked(found[0].launch),
+            **node_fields(found[0].launch),
             "nodeUnit": elastic.number("replicaIncrementStep", "as spec.nodeUnit"),
             "replicaSpecs": {"worker": _worker(groups, elastic, found[0])},
             "runPolicy": _policy(spec.below("runPolicy")),
@@ -55,10 +55,10 @@ class HyperPod:
                 elastic.drop(field, f"write spec.nodeUnit: sizes are its multiples, not {value}")
             elif field.endswith("TimeoutInSeconds") or field.endswith("TimeInSeconds"):
                 elastic.drop(field, NOT_AT_ONCE)
-        return Converted(pods.job(whole, made), whole.notes())
+        return Conversion(pods.job(whole, made), whole.notes())
 
 
-def _worker(groups: list[Fields], elastic: Fields, found: Trained) -> Manifest:
+def _worker(groups: list[Fields], elastic: Fields, found: Training) -> Manifest:
     where = "as" if len(groups) == 1 else "counted in"
     counts = [_count(group, f"{where} {WORKERS}.replicas") for group in groups]
     sizes: dict[str, Any] = bounds(elastic)

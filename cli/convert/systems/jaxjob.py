@@ -7,9 +7,9 @@ from typing import Final
 
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, WORKERS, general
-from elasticjob.cli.convert.training import asked, members, note_near, role_of, trained
+from elasticjob.cli.convert.training import members, node_fields, note_near, role_of, training_template
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -30,7 +30,7 @@ class JAXJob:
         """Whether it is a JAXJob."""
         return source.is_a(GROUP, "JAXJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job of the workers."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -38,7 +38,7 @@ class JAXJob:
         if "Worker" not in roles:
             raise Unconvertible("spec.jaxReplicaSpecs has no Worker: write one, with its template")
         worker = roles["Worker"]
-        found = trained(worker, (FRAMEWORK,), plainly=True)
+        found = training_template(worker, (FRAMEWORK,), plainly=True)
         path = f"{child(worker.path, 'template')}.spec.containers[0].env"
         note_near(worker, path, Verdict.CHANGED, PLACE)
         count = worker.number("replicas", f"as {WORKERS}.replicas")
@@ -46,14 +46,14 @@ class JAXJob:
         policy = spec.below("runPolicy")
         made: Manifest = {
             **general(policy),
-            **asked(found.launch),
+            **node_fields(found.launch),
             "replicaSpecs": {"worker": role_of(found, sizes, restartPolicy=worker.text("restartPolicy"))},
             "runPolicy": run_policy(policy),
         }
         job = pods.job(whole, made)
         about = job["metadata"]
         about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: FRAMEWORK}
-        return Converted(job, whole.notes())
+        return Conversion(job, whole.notes())
 
 
 WHY: Final[Mapping[str, str]] = {
@@ -78,7 +78,7 @@ class Others:
         """Whether it is one of them."""
         return source.is_a(GROUP, *WHY)
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Raise Unconvertible, with the reason."""
         raise Unconvertible(WHY[source.manifest["kind"]])
 

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import SHELLS
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import Rewritten, listed, rewritten
+from elasticjob.cli.convert.launchers.containers import Rewritten, list_of, rewritten
 from elasticjob.cli.convert.launchers.launch import OF_SSH, Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
 from elasticjob.cli.convert.training import (
     NEEDS_MPI,
-    Trained,
-    asked,
+    Training,
     devices,
     members,
+    node_fields,
     note_near,
     role_of,
     say,
@@ -42,7 +42,7 @@ class MPIJob:
         """Whether it is an MPIJob."""
         return source.is_a(GROUP, "MPIJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job of the workers. Raises Unconvertible if only MPI can start their program."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -56,7 +56,7 @@ class MPIJob:
         policy = spec.below("runPolicy")
         made: Manifest = {
             **general(policy),
-            **asked(worker.launch),
+            **node_fields(worker.launch),
             "replicaSpecs": {"worker": role_of(worker, sizes)},
             "runPolicy": {
                 "cleanPodPolicy": clean_pod_policy(spec),
@@ -66,10 +66,10 @@ class MPIJob:
             },
         }
         made["runPolicy"] = pods.without_empty(made["runPolicy"])
-        return Converted(pods.job(whole, made), whole.notes())
+        return Conversion(pods.job(whole, made), whole.notes())
 
 
-def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
+def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
     roles = {name.capitalize(): role for name, role in members(spec, "mpiReplicaSpecs").items()}
     if "Launcher" not in roles:
         raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
@@ -81,14 +81,14 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     workers = count + bool(beside)
     if beside and given is not None:
         worker.keep("replicas", f"counted in {WORKERS}.replicas, with the launcher")
-    starter = launched(launcher, Launch("", processes=str(each or 1), nodes=(workers, workers)))
+    starter = launcher_container(launcher, Launch("", processes=str(each or 1), nodes=(workers, workers)))
     template = pods.template(worker)
     if worker is not launcher:
         template = under(worker, template, starter.container)
         for field in ("replicas", "restartPolicy"):
             launcher.drop(field, NO_POD, harmless=True)
     launch = starter.launch
-    found = Trained(template, launch)
+    found = Training(template, launch)
     sizes: dict[str, Any] = {"replicas": workers}
     if launch is not None and launch.nodes is not None and launch.nodes != (workers, workers):
         least, most = min(launch.nodes[0], workers), max(launch.nodes[1], workers)
@@ -97,7 +97,7 @@ def _of_roles(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     return found, {**sizes, **({"restartPolicy": policy} if policy else {})}
 
 
-def launched(launcher: Fields, defaults: Launch) -> Rewritten:
+def launcher_container(launcher: Fields, defaults: Launch) -> Rewritten:
     """Return the launcher's main container with elasticjob run. Raises Unconvertible if it cannot be."""
     found = pods.containers(pods.template(launcher))
     launcher.note(child(launcher.path, "template"), Verdict.KEPT, NO_POD)
@@ -124,7 +124,7 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
     for field in ("command", "args"):
         if main.get(field):
             note_near(worker, child(path, field), Verdict.CHANGED, THE_COMMAND)
-    given = [*listed(starter.get("env")), *listed(main.get("env"))]
+    given = [*list_of(starter.get("env")), *list_of(main.get("env"))]
     env = {str(each["name"]): each for each in given if isinstance(each, dict) and "name" in each}
     own = {name: value for name, value in main.items() if name not in ("command", "args", "env")}
     theirs: Manifest = {name: starter[name] for name in ("command", "args", "workingDir") if name in starter}
@@ -133,7 +133,7 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
     return with_main(template, with_image(worker, path, made))
 
 
-def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
+def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
     """Return the workers of v1alpha1: one template, and a number of GPUs, processing units or replicas."""
     count, gpus = (
         spec.number("replicas", f"as {WORKERS}.replicas"),
@@ -149,14 +149,14 @@ def _of_one_template(spec: Fields) -> tuple[Trained, dict[str, Any]]:
     found = pods.containers(template)
     per = each or (devices(found[0]) if found else 0) or min(total or 1, 8)
     workers = count or max((total or per) // max(per, 1), 1)
-    starter = launched(spec, Launch("", processes=str(per), nodes=(workers, workers)))
+    starter = launcher_container(spec, Launch("", processes=str(per), nodes=(workers, workers)))
     container = with_image(spec, "spec.template.spec.containers[0]", starter.container)
     if total and total != workers * per:
         field = "gpus" if gpus else "processingUnits"
         spec.change(field, f"are {workers * per} in all: replicas {workers}, {per} on each")
     if total and not devices(container):
         container = {**container, "resources": {"limits": {"nvidia.com/gpu": str(per)}}}
-    return Trained(with_main(template, container), replace(starter.launch or Launch(""))), {
+    return Training(with_main(template, container), replace(starter.launch or Launch(""))), {
         "replicas": workers
     }
 

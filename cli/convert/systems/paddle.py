@@ -10,7 +10,7 @@ from elasticjob.api.paddle.convert import OLD_GPU, elasticjob_of, notes, problem
 from elasticjob.api.paddle.trainingjob import GROUP, TRAININGJOB, Instance, TrainingJob, TrainingJobSpec
 from elasticjob.api.v1alpha1.elasticjob import Gang
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.training import note_near
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -56,11 +56,11 @@ class Paddle:
         """Whether it is a TrainingJob of this group."""
         return source.is_a(GROUP, "TrainingJob", "TrainingJobs")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job that the operator would run, and a note for each field."""
         whole = Fields(source)
         try:
-            job = TrainingJob.model_validate(_mended(whole))
+            job = TrainingJob.model_validate(_mend(whole))
         except ValidationError as error:
             first = error.errors()[0]
             path = ".".join(str(step) for step in first["loc"])
@@ -71,10 +71,10 @@ class Paddle:
         if job.spec.pod_group_name:
             made["runPolicy"] = {"scheduling": {"gang": Gang.PREFERRED.value}}
         _read(whole.below("spec"), job)
-        return Converted(pods.job(whole, made), whole.notes(ADVICE))
+        return Conversion(pods.job(whole, made), whole.notes(ADVICE))
 
 
-def _mended(whole: Fields) -> Manifest:
+def _mend(whole: Fields) -> Manifest:
     """Return the manifest with EDL's image where it names none, and trainers that are replaced in a range."""
     given, spec = whole.source.manifest, whole.below("spec")
     mended = dict(spec.value)

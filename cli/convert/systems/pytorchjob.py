@@ -7,8 +7,8 @@ from typing import Any, Final
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.launch import MASTER, Launch
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.training import Trained, asked, members, role_of, trained, within
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict
+from elasticjob.cli.convert.training import Training, members, node_fields, role_of, training_template, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kubeflow.org"
@@ -31,7 +31,7 @@ class PyTorchJob:
         """Whether it is a PyTorchJob."""
         return source.is_a(GROUP, "PyTorchJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job: one role of workers, each with elasticjob run."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -43,21 +43,22 @@ class PyTorchJob:
         elastic = spec.below("elasticPolicy")
         defaults = launch_of(elastic, processes(spec, elastic))
         found = {
-            name: trained(role, ("pytorch",), defaults=defaults, plainly=True) for name, role in roles.items()
+            name: training_template(role, ("pytorch",), defaults=defaults, plainly=True)
+            for name, role in roles.items()
         }
-        worker = found.get("Worker", found.get("Master", Trained({})))
-        sizes = {"replicas": counted(roles, elastic), **bounds(elastic)}
+        worker = found.get("Worker", found.get("Master", Training({})))
+        sizes = {"replicas": count_workers(roles, elastic), **bounds(elastic)}
         if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
             sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
         compare(roles, found)
         sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes, elastic)
         made: Manifest = {
             **general(spec.below("runPolicy")),
-            **asked(worker.launch),
+            **node_fields(worker.launch),
             "replicaSpecs": {"worker": role_of(worker, sizes, restartPolicy=restart_policy(roles))},
             "runPolicy": run_policy(spec.below("runPolicy")),
         }
-        return Converted(pods.job(whole, made), whole.notes())
+        return Conversion(pods.job(whole, made), whole.notes())
 
 
 def general(policy: Fields) -> Manifest:
@@ -95,7 +96,7 @@ def bounds(elastic: Fields) -> dict[str, Any]:
     return {name: size for name, size in named.items() if size is not None}
 
 
-def counted(roles: dict[str, Fields], elastic: Fields) -> int:
+def count_workers(roles: dict[str, Fields], elastic: Fields) -> int:
     """Return how many workers there are: Master and Worker together; without a number, each has one."""
     if len(roles) == 1:
         [role] = roles.values()
@@ -111,7 +112,7 @@ def restart_policy(roles: dict[str, Fields]) -> str:
     return found.get("Worker") or found.get("Master") or ""
 
 
-def compare(roles: dict[str, Fields], found: dict[str, Trained]) -> None:
+def compare(roles: dict[str, Fields], found: dict[str, Training]) -> None:
     """Add a note if the template of Master differs from that of Worker."""
     if len(found) < 2 or found["Master"].template == found["Worker"].template:
         return

@@ -11,14 +11,14 @@ import yaml
 
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import in_script, listed
+from elasticjob.cli.convert.launchers.containers import in_script, list_of
 from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.table import found_in
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
 from elasticjob.cli.convert.training import (
-    Trained,
-    asked,
+    Training,
     devices,
+    node_fields,
     role_of,
     with_image,
     with_main,
@@ -75,7 +75,7 @@ class RayJob:
         """Whether it is one of KubeRay's kinds that may train."""
         return source.is_a(GROUP, "RayJob", "RayCluster")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job of the first group of workers. Raises Unconvertible without an entrypoint."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -99,16 +99,16 @@ class RayJob:
         made: Manifest = {
             "suspend": spec.flag("suspend"),
             "managedBy": _manager(spec),
-            **asked(worker.launch),
+            **node_fields(worker.launch),
             **more,
             "replicaSpecs": {"worker": role_of(worker, sizes)},
             "runPolicy": _policy(spec),
         }
         _rest(spec, cluster)
-        return Converted(pods.job(whole, made), whole.notes())
+        return Conversion(pods.job(whole, made), whole.notes())
 
 
-def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Trained, dict[str, Any], Manifest]:
+def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, dict[str, Any], Manifest]:
     """Return the workers of the first group, or of the head where there is none."""
     groups = cluster.each("workerGroupSpecs") if "workerGroupSpecs" in cluster else []
     head = cluster.below("headGroupSpec")
@@ -142,7 +142,7 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Trained, dic
         for field in ("enableIngress", "headService", "serviceType"):
             head.drop(field, OF_RAY, harmless=True)
     first.drop("rayStartParams", OF_RAY, harmless=True)
-    return _trained(first, spec, entrypoint), sizes, more
+    return _training_template(first, spec, entrypoint), sizes, more
 
 
 def _sizes(group: Fields, *, autoscaled: bool) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _times(group: Fields, name: str, size: int, hosts: int) -> int:
     return size * hosts
 
 
-def _trained(group: Fields, spec: Fields, entrypoint: str) -> Trained:
+def _training_template(group: Fields, spec: Fields, entrypoint: str) -> Training:
     """Return the group's template with the entrypoint as the command of its main container."""
     template = pods.template(group)
     found = pods.containers(template)
@@ -192,7 +192,7 @@ def _trained(group: Fields, spec: Fields, entrypoint: str) -> Trained:
     command, launch = _command(entrypoint, defaults)
     spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
     made = with_image(group, path, {**main, "command": command})
-    return Trained(with_main(template, made), launch)
+    return Training(with_main(template, made), launch)
 
 
 def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | None]:
@@ -211,15 +211,15 @@ def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | Non
     return ["sh", "-c", script], read
 
 
-def with_variables(worker: Trained, env: dict[str, str]) -> Trained:
+def with_variables(worker: Training, env: dict[str, str]) -> Training:
     """Return the worker with variables added, except those that its main container sets."""
     main = worker.container
-    there = {str(each.get("name")) for each in listed(main.get("env")) if isinstance(each, dict)}
+    there = {str(each.get("name")) for each in list_of(main.get("env")) if isinstance(each, dict)}
     new = [{"name": name, "value": value} for name, value in env.items() if name not in there]
     if not new:
         return worker
-    return Trained(
-        with_main(worker.template, {**main, "env": [*listed(main.get("env")), *new]}), worker.launch
+    return Training(
+        with_main(worker.template, {**main, "env": [*list_of(main.get("env")), *new]}), worker.launch
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from elasticjob.cli.convert.allocation import Allocation, allocation, directives
 from elasticjob.cli.convert.scripts import job_of, starts_a_training
-from elasticjob.cli.convert.system import Converted, Source
+from elasticjob.cli.convert.system import Conversion, Source
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
@@ -21,7 +21,7 @@ class Slurm:
         """Whether a text has directives for sbatch."""
         return re.search(r"^#SBATCH\b", source.text, re.MULTILINE) is not None
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job of the script's first training. Raises Unconvertible if it starts none."""
         return job_of(source, allocation(iter(directives(source.text))))
 
@@ -36,7 +36,7 @@ class CommandLine:
         """Whether a text calls a launcher."""
         return bool(source.text) and starts_a_training(source.text)
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job of the first training. Raises Unconvertible if its script is missing."""
         return job_of(source, Allocation())
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
-from elasticjob.cli.convert.training import Trained, asked, members, role_of, trained
+from elasticjob.cli.convert.training import Training, members, node_fields, role_of, training_template
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -35,7 +35,7 @@ class TFJob:
         """Whether it is a TFJob."""
         return source.is_a(GROUP, "TFJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job, whose nodes get TF_CONFIG from the operator."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -43,7 +43,7 @@ class TFJob:
         roles = {ROLES[name.capitalize()]: role for name, role in given.items() if name.capitalize() in ROLES}
         if WORKER not in roles and CHIEF not in roles:
             raise Unconvertible("spec.tfReplicaSpecs has no Worker: write one, with its template")
-        found = {name: trained(role, ("tensorflow",)) for name, role in roles.items()}
+        found = {name: training_template(role, ("tensorflow",)) for name, role in roles.items()}
         specs = {name: _role(role, found[name]) for name, role in roles.items()}
         if PS not in specs and CHIEF in specs:
             specs = _without_chief(roles, specs)
@@ -54,17 +54,17 @@ class TFJob:
         made: Manifest = {
             "distributionStrategy": strategy.value,
             **general(policy),
-            **asked(next((each.launch for each in found.values() if each.launch), None)),
+            **node_fields(next((each.launch for each in found.values() if each.launch), None)),
             "replicaSpecs": specs,
             "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": _success(spec)},
         }
         job = pods.job(whole, made)
         about = job["metadata"]
         about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: FRAMEWORK}
-        return Converted(job, whole.notes())
+        return Conversion(job, whole.notes())
 
 
-def _role(role: Fields, found: Trained) -> Manifest:
+def _role(role: Fields, found: Training) -> Manifest:
     where = role.path.rpartition(".")[2]
     sizes = {"replicas": role.number("replicas")}
     policy = role.text("restartPolicy", "")

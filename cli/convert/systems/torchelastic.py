@@ -7,8 +7,8 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.common import GROUP as OURS
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible
-from elasticjob.cli.convert.training import asked, role_of, trained, within
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible
+from elasticjob.cli.convert.training import node_fields, role_of, training_template, within
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "elastic.pytorch.org"
@@ -31,7 +31,7 @@ class TorchElastic:
         spec = source.manifest.get("spec")
         return source.is_a(OURS, "ElasticJob") and isinstance(spec, dict) and "rdzvEndpoint" in spec
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job: role Worker is worker, with the range of the spec."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -40,18 +40,18 @@ class TorchElastic:
         if "Worker" not in roles:
             raise Unconvertible("spec.replicaSpecs has no Worker: write one, with its template")
         role = roles.below("Worker")
-        found = trained(role, CONTAINERS, prepared=with_launcher)
+        found = training_template(role, CONTAINERS, prepared=with_launcher)
         sizes = _sizes(spec, role)
         if found.launch is not None and not {"minReplicas", "maxReplicas"} & sizes.keys():
             sizes = {**found.launch.sizes(), **sizes}
         sizes = within(role, sizes, spec)
         made: Manifest = {
             "distributionStrategy": "AllreduceStrategy",
-            **asked(found.launch),
+            **node_fields(found.launch),
             "replicaSpecs": {"worker": role_of(found, sizes, restartPolicy=role.text("restartPolicy"))},
             "runPolicy": run_policy(spec.below("RunPolicy")),
         }
-        return Converted(pods.job(whole, made), whole.notes({"Etcd": NO_ETCD}))
+        return Conversion(pods.job(whole, made), whole.notes({"Etcd": NO_ETCD}))
 
 
 def with_launcher(container: Manifest) -> Manifest:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import listed
+from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.system import Converted, Fields, Source, Verdict, child
-from elasticjob.cli.convert.training import Trained, asked, note_near, role_of, trained
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Verdict, child
+from elasticjob.cli.convert.training import Training, node_fields, note_near, role_of, training_template
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -41,7 +41,7 @@ class TrainJob:
         """Whether it is a TrainJob."""
         return source.is_a(GROUP, "TrainJob")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job, with the image of the trainer or ours."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -55,7 +55,7 @@ class TrainJob:
         made: Manifest = {
             "suspend": suspend,
             "managedBy": spec.keep("managedBy") if manager else None,
-            **asked(found.launch),
+            **node_fields(found.launch),
             "replicaSpecs": {"worker": role_of(found, {"replicas": count})},
             "runPolicy": pods.without_empty({"activeDeadlineSeconds": spec.number("activeDeadlineSeconds")}),
         }
@@ -63,7 +63,7 @@ class TrainJob:
         if "jax" in str(spec.below("runtimeRef").peek("name")):
             about = job["metadata"]
             about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: "jax"}
-        return Converted(job, whole.notes())
+        return Conversion(job, whole.notes())
 
 
 def _runtime(spec: Fields) -> None:
@@ -74,7 +74,7 @@ def _runtime(spec: Fields) -> None:
     spec.drop("initializer", INITIALIZER)
 
 
-def _worker(spec: Fields) -> tuple[Trained, int]:
+def _worker(spec: Fields) -> tuple[Training, int]:
     trainer = spec.below("trainer")
     count = trainer.number("numNodes", f"as {WORKERS}.replicas")
     processes = trainer.keep(
@@ -88,9 +88,9 @@ def _worker(spec: Fields) -> tuple[Trained, int]:
         "env": trainer.keep("env"),
         "resources": trainer.keep("resourcesPerNode", "as resources of the main container"),
     }
-    template = _patched(spec, pods.without_empty(container))
+    template = _patch_template(spec, pods.without_empty(container))
     written = Fields(spec.source, {"template": template}, trainer.path, spec.log)
-    found = trained(written, defaults=Launch("", processes=str(processes or "auto")))
+    found = training_template(written, defaults=Launch("", processes=str(processes or "auto")))
     for path, note in list(spec.log.notes.items()):
         if path.startswith(f"{trainer.path}.template.spec.containers[0]"):
             del spec.log.notes[path]
@@ -102,7 +102,7 @@ def _worker(spec: Fields) -> tuple[Trained, int]:
     return found, 1 if count is None else count
 
 
-def _patched(spec: Fields, container: Manifest) -> Manifest:
+def _patch_template(spec: Fields, container: Manifest) -> Manifest:
     """Return the template of the workers, with the job's patches of the runtime applied."""
     about: dict[str, Any] = {}
     for field in ("labels", "annotations"):
@@ -115,11 +115,11 @@ def _patched(spec: Fields, container: Manifest) -> Manifest:
             about[field] = {**about.get(field, {}), **members_of(metadata, field)}
         for field in inner.value:
             if field == "containers":
-                container = _merged(inner, container)
+                container = _merge(inner, container)
             elif field == "initContainers":
                 inner.drop(field, "they are those of the runtime: write them in the template")
             elif field in LISTS:
-                pod[field] = [*pod.get(field, []), *listed(inner.keep(field, PATCHED))]
+                pod[field] = [*pod.get(field, []), *list_of(inner.keep(field, PATCHED))]
             else:
                 pod[field] = inner.keep(field, PATCHED)
     return pods.without_empty(
@@ -166,7 +166,7 @@ def members_of(fields: Fields, name: str) -> dict[str, str]:
     return {key: whole.text(key, PATCHED) for key in whole.value if whole.peek(key)}
 
 
-def _merged(inner: Fields, container: Manifest) -> Manifest:
+def _merge(inner: Fields, container: Manifest) -> Manifest:
     """Return the main container with a patch applied."""
     for each in inner.each("containers"):
         if each.keep("name", "the main container") not in NODE:
@@ -177,7 +177,7 @@ def _merged(inner: Fields, container: Manifest) -> Manifest:
         for field in ("env", "volumeMounts"):
             added = each.keep(field, PATCHED)
             if isinstance(added, list):
-                container = {**container, field: [*listed(container.get(field)), *added]}
+                container = {**container, field: [*list_of(container.get(field)), *added]}
         if "securityContext" in each:
             container = {**container, "securityContext": each.keep("securityContext", PATCHED)}
     return container

@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import listed
+from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.system import Converted, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.systems.mpijob import launched, under
-from elasticjob.cli.convert.training import Trained, asked, note_near, pod_of, role_of, trained, within
+from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.systems.mpijob import launcher_container, under
+from elasticjob.cli.convert.training import (
+    Training,
+    node_fields,
+    note_near,
+    pod_of,
+    role_of,
+    training_template,
+    within,
+)
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -61,7 +69,7 @@ class VolcanoJob:
         """Whether it is a Job of this group."""
         return source.is_a(GROUP, "Job")
 
-    def convert(self, source: Source) -> Converted:
+    def convert(self, source: Source) -> Conversion:
         """Return the job. Raises Unconvertible if there is no task."""
         whole = Fields(source)
         spec = whole.below("spec")
@@ -77,7 +85,7 @@ class VolcanoJob:
             _index(role, plugins)
         made: Manifest = {
             "distributionStrategy": strategy.value,
-            **asked(launch),
+            **node_fields(launch),
             "replicaSpecs": specs,
             "runPolicy": _policy(spec, tasks, specs, ranked="pytorch" in plugins),
         }
@@ -85,7 +93,7 @@ class VolcanoJob:
         if framework and strategy is not DistributionStrategy.CUSTOM:
             about = job["metadata"]
             about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: framework}
-        return Converted(job, whole.notes(), tuple(claims))
+        return Conversion(job, whole.notes(), tuple(claims))
 
 
 def _plugins(spec: Fields) -> dict[str, Any]:
@@ -108,7 +116,7 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
     firsts: dict[str, Fields] = {}
     launch: Launch | None = None
     for name, task in tasks.items():
-        made = trained(task, plainly=ranked)
+        made = training_template(task, plainly=ranked)
         _host_files(task, made)
         role = _role_name(name, len(tasks), has_servers=has_servers, ranked=ranked or made.launch is not None)
         if role != name:
@@ -138,10 +146,10 @@ def _sizes(task: Fields) -> dict[str, Any]:
     count = task.number("replicas") if "replicas" in task else 1
     least = task.number("minAvailable", "as minReplicas of the role")
     sizes = within(task, {"replicas": 1 if count is None else count, "minReplicas": least})
-    return _ranged(sizes.get("minReplicas", sizes["replicas"]), sizes["replicas"])
+    return _range(sizes.get("minReplicas", sizes["replicas"]), sizes["replicas"])
 
 
-def _ranged(least: int, most: int) -> dict[str, Any]:
+def _range(least: int, most: int) -> dict[str, Any]:
     return {"replicas": most} | ({"minReplicas": least, "maxReplicas": most} if least < most else {})
 
 
@@ -152,16 +160,16 @@ def _more(role: Manifest, first: Fields, task: Fields) -> Manifest:
     least = _least(role) + _least(added)
     for each in (first, task):
         for field, name in (("replicas", "replicas"), ("minAvailable", "minReplicas")):
-            _counted(each, field, f"counted in spec.replicaSpecs.{WORKER}.{name}")
+            _note_sum(each, field, f"counted in spec.replicaSpecs.{WORKER}.{name}")
     rest = {name: value for name, value in role.items() if name not in ("minReplicas", "maxReplicas")}
-    return {**rest, **_ranged(least, most)}
+    return {**rest, **_range(least, most)}
 
 
 def _least(sizes: Manifest) -> int:
     return int(sizes["minReplicas"] if "minReplicas" in sizes else sizes["replicas"])
 
 
-def _counted(task: Fields, field: str, why: str) -> None:
+def _note_sum(task: Fields, field: str, why: str) -> None:
     """Add to the note on a number that it is one of a sum."""
     note = task.log.notes.get(child(task.path, field))
     if note is not None and note.verdict is Verdict.KEPT:
@@ -182,11 +190,11 @@ def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | Non
     [worker] = [task for task in tasks.values() if task is not starter]
     given = worker.number("replicas", "as spec.replicaSpecs.worker.replicas")
     count = 1 if given is None else given
-    made = launched(starter, Launch("", nodes=(count, count)))
+    made = launcher_container(starter, Launch("", nodes=(count, count)))
     starter.drop("replicas", "there is no launcher", harmless=True)
     template = under(worker, pods.template(worker), made.container)
     launch = made.launch or Launch("")
-    return {WORKER: role_of(Trained(template, launch), {"replicas": count})}, replace(launch)
+    return {WORKER: role_of(Training(template, launch), {"replicas": count})}, replace(launch)
 
 
 def _strategy(
@@ -245,7 +253,7 @@ def _lifecycle(fields: Fields) -> bool:
     """Add notes on policies; return whether the end of a task ends the job."""
     ends = False
     for policy in fields.each("policies") if "policies" in fields else ():
-        given = (policy.peek("event"), *listed(policy.peek("events")))
+        given = (policy.peek("event"), *list_of(policy.peek("events")))
         verdict, why = _meaning({str(one) for one in given if one is not None}, policy)
         ends = ends or why == IN_ORDER
         for name in ("event", "events", "action", "exitCode"):
@@ -292,9 +300,9 @@ def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterato
 def _mount(role: Manifest, volume: Manifest, mount: Manifest) -> None:
     template: Manifest = role.get("template") or {}
     inner = dict(pod_of(template))
-    inner["volumes"] = [*listed(inner.get("volumes")), volume]
+    inner["volumes"] = [*list_of(inner.get("volumes")), volume]
     inner["containers"] = [
-        {**one, "volumeMounts": [*listed(one.get("volumeMounts")), mount]}
+        {**one, "volumeMounts": [*list_of(one.get("volumeMounts")), mount]}
         for one in pods.containers(template)
     ]
     role["template"] = {**template, "spec": inner}
@@ -309,12 +317,12 @@ def _index(role: Manifest, plugins: Mapping[str, Any]) -> None:
     read = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": label}}} for name in INDEX]
     inner = dict(pod_of(template))
     inner["containers"] = [
-        {**one, "env": [*listed(one.get("env")), *read]} for one in pods.containers(template)
+        {**one, "env": [*list_of(one.get("env")), *read]} for one in pods.containers(template)
     ]
     role["template"] = {**template, "spec": inner}
 
 
-def _host_files(task: Fields, made: Trained) -> None:
+def _host_files(task: Fields, made: Training) -> None:
     """Say that no files list the hosts of tasks."""
     if found := HOST_FILES.search(_text(task)):
         why = (
@@ -333,7 +341,7 @@ def _text(task: Fields) -> str:
     template = task.peek("template")
     found = pods.containers(template) if isinstance(template, dict) else []
     return "\n".join(
-        str(word) for one in found for field in ("command", "args") for word in listed(one.get(field))
+        str(word) for one in found for field in ("command", "args") for word in list_of(one.get(field))
     )
 
 

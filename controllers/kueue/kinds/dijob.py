@@ -102,8 +102,8 @@ def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
         templates[role_of(pod)] = asked_by(pod)
         counts[role_of(pod)] += 1
     roles += [Role(name, templates[name], 0, count, most=count) for name, count in sorted(counts.items())]
-    ended = phase is DIJobPhase.SUCCEEDED if phase is not None and phase.finished else None
-    told = job.status.condition(phase.value) if phase is not None and phase.finished else None
+    ended = phase is DIJobPhase.SUCCEEDED if phase is not None and phase.is_terminal else None
+    told = job.status.condition(phase.value) if phase is not None and phase.is_terminal else None
     classes = ("WorkloadPriorityClass", labels.get(PRIORITY_CLASS, "")), ("PriorityClass", class_)
     return Demand(
         kind=DIJOB,
@@ -192,7 +192,7 @@ def opened(pod: Pod, place: Place | None) -> Manifest:
         spec["nodeSelector"] = dict(place.node_selector)
     if place.tolerations:
         spec["tolerations"] = [*pod.spec.tolerations, *place.tolerations]
-    annotations = {**place.annotations, **pods.kept(pod)}
+    annotations = {**place.annotations, **pods.scheduling_annotation(pod)}
     return {"metadata": {"labels": dict(place.labels), "annotations": annotations}, "spec": spec}
 
 

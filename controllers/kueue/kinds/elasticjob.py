@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from elasticjob.api.readings import counts
 from elasticjob.api.resources import NOTHING, Resources, container_requests
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import LABEL_JOB, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
-from elasticjob.api.v1alpha1.placing import sized
+from elasticjob.api.v1alpha1.placing import with_resource
 from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
 from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
@@ -144,7 +145,7 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
         amounts = largest(job, role, resource)
-        template = counted(spec.template.get("metadata") or {}, sized(spec, amounts))
+        template = counted(spec.template.get("metadata") or {}, with_resource(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
         limit = (range_.largest if range_.largest is not None else most) + spec.spares

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from elasticjob.api.roles import PS
 from elasticjob.api.rpc.environment import MODULES
-from elasticjob.api.v1alpha1.common import PS
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
 from elasticjob.kube.objects.problem import Problem
 

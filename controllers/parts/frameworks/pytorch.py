@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from elasticjob.api.v1alpha1.common import PS
+from elasticjob.api.roles import PS
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
 from elasticjob.kube.objects.problem import Problem
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.rpc.environment import MODULES
-from elasticjob.api.v1alpha1.common import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, ElasticJob, ElasticJobSpec
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.frameworks import pytorch
@@ -49,7 +49,7 @@ def _config(job: ElasticJob, role: str, index: int) -> Mapping[str, object]:
     own = {role: index + 1}
     cluster = {
         each: [
-            _address(job, each, place) for place in range(max(job.spec.roles[each].wanted, own.get(each, 0)))
+            _address(job, each, place) for place in range(max(job.spec.roles[each].initial, own.get(each, 0)))
         ]
         for each in TASKS
         if each in job.spec.roles and each != EVALUATOR

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from elasticjob.api.readings import decoded
+from elasticjob.api.readings import decode
 from elasticjob.api.v1alpha1.checks.common import is_label
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.elasticjob import Gang as Word
@@ -200,6 +200,6 @@ _GANG: Final = JsonReader(Gang)
 
 def kept(annotations: Mapping[str, str]) -> Gang | None:
     """Return the gang that was made for a JobResource with these annotations; None without one of ours."""
-    gang = decoded(annotations.get(names.GANG), _GANG)
+    gang = decode(annotations.get(names.GANG), _GANG)
     known = gang is not None and gang.least > 0 and is_label(gang.name)
     return gang if known and any(gang and api.name == gang.api for api in APIS) else None

@@ -114,7 +114,7 @@ class OnNode:
 
     async def resume(self) -> str:
         """Resume, and let it come to its end."""
-        return await self.patch(self.example.resumed(self.look().step))
+        return await self.patch(self.example.resume_patch(self.look().step))
 
     async def patch(self, patch: Manifest) -> str:
         """Change the job."""

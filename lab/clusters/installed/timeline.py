@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from elasticjob.cli.story.runner import Played
+from elasticjob.cli.story.runner import ActResult
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import Result
 
@@ -24,7 +24,7 @@ class Row:
     longest: float | None = None
 
 
-def rows(played: Sequence[Played], result: Result) -> list[Row]:
+def rows(played: Sequence[ActResult], result: Result) -> list[Row]:
     """Return the events of a recorded story."""
     return [
         Row(

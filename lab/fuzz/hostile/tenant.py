@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import aiohttp
 
+from elasticjob.api.belongings import references
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.rpc.brain import job_token
-from elasticjob.api.v1alpha1.checks.belongings import references
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from elasticjob.api.v1alpha1.common import LABEL_ROLE, WORKER
+from elasticjob.api.roles import WORKER
+from elasticjob.api.v1alpha1.common import LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.kube.cache.cache import Cache

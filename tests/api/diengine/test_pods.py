@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.checks import problems, warnings
-from elasticjob.api.diengine.gpus import Machine, Split, TooManyPods, fits, majority, released, split
+from elasticjob.api.diengine.gpus import Machine, Split, TooManyPods, fits, majority, split, split_of_release
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
 from elasticjob.kube.objects.kinds import Manifest
@@ -183,7 +183,7 @@ def test_the_majority_of_machines(totals: list[int], expected: int) -> None:
     ("gpus", "m", "pods_"), [(4, 0, (4,)), (8, 8, (8,)), (10, 4, (4, 4, 2)), (9, 8, (8, 1)), (16, 8, (8, 8))]
 )
 def test_the_released_split(gpus: int, m: int, pods_: tuple[int, ...]) -> None:
-    assert released(gpus, m) == pods_
+    assert split_of_release(gpus, m) == pods_
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from elasticjob.api import crds
 from elasticjob.api.paddle.convert import elasticjob_of, notes, problems
 from elasticjob.api.paddle.trainingjob import DECLARATION, TrainingJob
-from elasticjob.api.v1alpha1 import crds
 from lab.build.manifests import ABSENT, changed
 
 EXAMPLE = yaml.safe_load((Path(__file__).parents[3] / "examples" / "trainingjob.yaml").read_text())

@@ -15,9 +15,9 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from elasticjob.brain.fulfilment import knapsack
-from elasticjob.brain.fulfilment.goodput import Planned, drafted, plan
+from elasticjob.brain.fulfilment.goodput import Placement, place_all, plan
 from elasticjob.brain.fulfilment.knapsack import Choice, choose
-from elasticjob.brain.fulfilment.offers import Options, Trained
+from elasticjob.brain.fulfilment.offers import Candidate, Options
 from elasticjob.brain.fulfilment.state import CPU, Cluster, Demand, Job, Machine, Plan
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -47,16 +47,18 @@ def linear(most: int, serial: float = 0.0) -> dict[int, float]:
 
 def trained(
     key: str = "a", serial: float = 0.0, done: float = 1e5, left: float | None = None, **fields: object
-) -> Trained:
+) -> Candidate:
     of = job(key, **fields)  # type: ignore[arg-type]
-    return Trained(of, linear(of.most, serial), done, left)
+    return Candidate(of, linear(of.most, serial), done, left)
 
 
-def sizes(planned: Planned) -> dict[str, int]:
+def sizes(planned: Placement) -> dict[str, int]:
     return {key: share.size for key, share in planned.shares.items()}
 
 
-def applied(before: Cluster, jobs: Sequence[Trained], planned: Planned) -> tuple[Cluster, list[Trained]]:
+def applied(
+    before: Cluster, jobs: Sequence[Candidate], planned: Placement
+) -> tuple[Cluster, list[Candidate]]:
     """Return cluster and jobs after a plan was carried out."""
     free = {each.name: Counter(each.idle) for each in before.machines}
     for each in jobs:
@@ -75,7 +77,7 @@ def applied(before: Cluster, jobs: Sequence[Trained], planned: Planned) -> tuple
     return replace(before, machines=machines), after
 
 
-def random_cluster(random: Random) -> tuple[Cluster, list[Trained]]:
+def random_cluster(random: Random) -> tuple[Cluster, list[Candidate]]:
     """A cluster with jobs of several shapes, some of them running."""
     total = {
         f"m{at}": {GPU: gpus, CPU: 8000 * gpus}
@@ -113,7 +115,7 @@ def random_cluster(random: Random) -> tuple[Cluster, list[Trained]]:
         )
         speeds = linear(most, random.uniform(0, 0.5)) if random.random() < 0.5 else {}
         done = random.choice((0.0, random.uniform(0, 1e5)))
-        jobs.append(Trained(spec, speeds, done, random.choice((None, 10.0, 1e4))))
+        jobs.append(Candidate(spec, speeds, done, random.choice((None, 10.0, 1e4))))
     made = tuple(Machine(name, all_, free[name], free[name]) for name, all_ in total.items())
     return Cluster(made), jobs
 
@@ -143,9 +145,9 @@ def test_plans_keep_their_guarantees(number: int, options: Options) -> None:
             raise
 
 
-def keeps_its_guarantees(before: Cluster, jobs: list[Trained], options: Options) -> None:
-    planned = drafted(before, jobs, options, NOW)
-    assert drafted(before, jobs[::-1], options, NOW) == planned
+def keeps_its_guarantees(before: Cluster, jobs: list[Candidate], options: Options) -> None:
+    planned = place_all(before, jobs, options, NOW)
+    assert place_all(before, jobs[::-1], options, NOW) == planned
     after, kept = applied(before, jobs, planned)
     assert all(min(each.idle.values()) >= 0 for each in after.machines), "a machine is above its capacity"
     for spec in (each.job for each in kept):
@@ -166,7 +168,7 @@ def keeps_its_guarantees(before: Cluster, jobs: list[Trained], options: Options)
 @given(st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 6)), min_size=1, max_size=4), st.integers(1, 9))
 def test_sizes_have_the_greatest_sum_of_utilities(shapes: list[tuple[float, int]], gpus: int) -> None:
     jobs = [trained(f"job-{at}", serial, most=most) for at, (serial, most) in enumerate(shapes)]
-    planned = drafted(cluster(gpus), jobs, AT_ONCE, NOW)
+    planned = place_all(cluster(gpus), jobs, AT_ONCE, NOW)
     fair = [planned.shares[each.job.key].fair for each in jobs]
 
     def worth(counts: Sequence[int]) -> float:
@@ -218,11 +220,11 @@ def test_solver_agrees_with_programming(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_job_starves(running: list[int], spare: int, options: Options, suspend: bool) -> None:
     gpus = sum(max(1, count) for count in running) + spare
     jobs = [
-        Trained(job(f"job-{at}", now=count, most=4), linear(4, at / 10), done=10.0**at)
+        Candidate(job(f"job-{at}", now=count, most=4), linear(4, at / 10), done=10.0**at)
         for at, count in enumerate(running)
     ]
     before = Cluster((machine("m0", gpus, used={GPU: sum(running)}),))
-    planned = drafted(before, jobs, replace(options, suspend=suspend), NOW)
+    planned = place_all(before, jobs, replace(options, suspend=suspend), NOW)
     waited = [each.job.key for each in jobs if not each.job.now]
     assert all(planned.shares[key].size >= 1 for key in waited)
     assert suspend or min(share.size for share in planned.shares.values()) >= 1
@@ -231,28 +233,28 @@ def test_no_job_starves(running: list[int], spare: int, options: Options, suspen
 
 def test_equal_jobs_get_equal_shares() -> None:
     jobs = [trained(key) for key in "abcd"]
-    assert sizes(drafted(cluster(4, 4), jobs, AT_ONCE, NOW)) == dict.fromkeys("abcd", 2)
+    assert sizes(place_all(cluster(4, 4), jobs, AT_ONCE, NOW)) == dict.fromkeys("abcd", 2)
 
 
 def test_gpus_go_where_they_speed_up_most() -> None:
     jobs = [trained("scales"), trained("hardly", serial=0.6)]
-    found = sizes(drafted(cluster(8), jobs, AT_ONCE, NOW))
+    found = sizes(place_all(cluster(8), jobs, AT_ONCE, NOW))
     assert found == {"scales": 6, "hardly": 2}
 
 
 @pytest.mark.parametrize(("left", "after"), [(10.0, 2), (100.0, 4)])
 def test_a_change_is_made_if_it_pays_within_the_remaining_time(left: float, after: int) -> None:
-    running = Trained(job(now=2, most=4), linear(4), left=left)
+    running = Candidate(job(now=2, most=4), linear(4), left=left)
     options = replace(AT_ONCE, restart=timedelta(seconds=6))
-    assert sizes(drafted(cluster_with(running, 4), [running], options, NOW)) == {"a": after}
+    assert sizes(place_all(cluster_with(running, 4), [running], options, NOW)) == {"a": after}
 
 
-def cluster_with(running: Trained, gpus: int) -> Cluster:
+def cluster_with(running: Candidate, gpus: int) -> Cluster:
     return Cluster((machine("m0", gpus, used={GPU: running.job.now}),))
 
 
 def test_a_slower_size_is_given_up() -> None:
-    running = Trained(job(now=3, most=4), {1: 1.0, 2: 1.5, 3: 1.2, 4: 1.1}, done=1e5)
+    running = Candidate(job(now=3, most=4), {1: 1.0, 2: 1.5, 3: 1.2, 4: 1.1}, done=1e5)
     found = plan(cluster_with(running, 4), [running], AT_ONCE, NOW)
     assert [(each.before, each.after) for each in found.deltas] == [(3, 2)]
     assert found.deltas[0].reason == (
@@ -263,19 +265,19 @@ def test_a_slower_size_is_given_up() -> None:
 
 def test_a_job_that_has_waited_too_long_begins_before_others_grow() -> None:
     options = replace(AT_ONCE, power=1.0, suspend=True)
-    fast = Trained(job("fast", now=4, most=4, submitted=NOW), linear(4), done=1e6)
-    slow = Trained(job("slow", least=2, most=2), {2: 0.001}, done=1e6)
+    fast = Candidate(job("fast", now=4, most=4, submitted=NOW), linear(4), done=1e6)
+    slow = Candidate(job("slow", least=2, most=2), {2: 0.001}, done=1e6)
     before = Cluster((machine("m0", 4, used={GPU: 4}),))
     late = replace(slow, job=replace(slow.job, submitted=NOW - timedelta(minutes=5)))
     greedy = replace(late, speeds={2: 1.0}, done=1e9)
-    assert sizes(drafted(before, [fast, slow], options, NOW)) == {"fast": 2, "slow": 2}
-    assert sizes(drafted(before, [fast, greedy], replace(options, favour=4.0), NOW))["slow"] == 0
+    assert sizes(place_all(before, [fast, slow], options, NOW)) == {"fast": 2, "slow": 2}
+    assert sizes(place_all(before, [fast, greedy], replace(options, favour=4.0), NOW))["slow"] == 0
 
 
 def test_higher_priority_chooses_first_and_lower_keeps_its_least() -> None:
     low = trained("low", now=4, most=4)
     high = trained("high", most=8, priority=10)
-    found = drafted(Cluster((machine("m0", 8, used={GPU: 4}),)), [low, high], AT_ONCE, NOW)
+    found = place_all(Cluster((machine("m0", 8, used={GPU: 4}),)), [low, high], AT_ONCE, NOW)
     assert sizes(found) == {"low": 1, "high": 7}
 
 
@@ -287,12 +289,12 @@ def test_a_job_without_a_place_waits_and_says_so() -> None:
 
 def test_pending_pods_of_others_keep_their_room() -> None:
     others = Cluster(cluster(4).machines, (Demand("x", {GPU: 3}, NOW),))
-    assert sizes(drafted(others, [trained()], AT_ONCE, NOW)) == {"a": 1}
+    assert sizes(place_all(others, [trained()], AT_ONCE, NOW)) == {"a": 1}
 
 
 def test_jobs_are_packed_on_few_machines() -> None:
     jobs = [trained("wide", least=4, most=4), trained("narrow", least=1, most=1)]
-    places = drafted(cluster(4, 2, 1), jobs, AT_ONCE, NOW).places
+    places = place_all(cluster(4, 2, 1), jobs, AT_ONCE, NOW).places
     assert places == {"wide": ("m0",) * 4, "narrow": ("m2",)}
 
 
@@ -316,7 +318,7 @@ def test_room_for_which_a_job_is_too_large_goes_to_another_one_in_the_same_plan(
         )
     )
     options = replace(AT_ONCE, restart=timedelta(seconds=30))
-    planned = drafted(before, [small, large], options, NOW)
+    planned = place_all(before, [small, large], options, NOW)
     assert planned.places == {"small": ("m1", "m2"), "large": ("m0",)}
     assert [(each.job, each.before, each.after) for each in planned.plan.deltas] == [
         ("large", 2, 1),

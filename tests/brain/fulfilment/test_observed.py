@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.brain.fulfilment.observed import Objects, observed
+from elasticjob.brain.fulfilment.observed import Objects, observe
 from elasticjob.brain.fulfilment.state import Cluster, Job
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.controller.passes import Passes
@@ -72,7 +72,7 @@ def look(
 ) -> tuple[Cluster, tuple[Job, ...]]:
     nodes = [a_machine(f"machine-{index}") for index in range(machines)]
     resources = {Key("ml", "digits"): resource({"worker": 2})}
-    return observed(Objects(nodes, pods, [given], resources, plans, heard or {}), passes())
+    return observe(Objects(nodes, pods, [given], resources, plans, heard or {}), passes())
 
 
 def passes() -> Passes:
@@ -123,7 +123,7 @@ def test_a_plan_that_is_not_carried_out_yet_counts() -> None:
 
 def test_machines_that_take_no_pods_do_not_count() -> None:
     nodes = [a_machine("open"), a_machine("closed", unschedulable=True)]
-    cluster, _ = observed(Objects(nodes, [], [], {}, []), passes())
+    cluster, _ = observe(Objects(nodes, [], [], {}, []), passes())
     assert [machine.name for machine in cluster.machines] == ["open"]
 
 
@@ -165,7 +165,7 @@ def test_one_objects_error_costs_the_plan_no_other(caplog: pytest.LogCaptureFixt
     broken.status.allocatable["cpu"] = "many"
     pods = [a_pod("web", cpu="many"), a_pod("db", "m", cpu="many"), a_pod("api")]
     given = Objects([a_machine("m"), broken], pods, [bad, a_job()], resources, [])
-    cluster, found = observed(given, passes())
+    cluster, found = observe(given, passes())
     assert [each.key for each in found] == ["ml/digits"]
     assert [each.key for each in cluster.demands] == ["ml/api"]
     assert [each.name for each in cluster.machines] == ["m"]

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 
 from elasticjob.brain.fulfilment import places
 from elasticjob.brain.fulfilment.passes import may_grow
-from elasticjob.brain.fulfilment.planner import plan, told
+from elasticjob.brain.fulfilment.planner import plan, plan_of
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Machine, Plan
 from tests.kit.planning.replay import (
     applied,
@@ -135,7 +135,7 @@ def test_a_resource_is_above_its_limit_only_if_no_job_can_give_it(world: World) 
 @on_worlds
 def test_every_shrink_has_a_cause_that_its_reason_names(world: World) -> None:
     draft = world.draft()
-    reasons = {each.job: each.reason for each in told(draft).deltas}
+    reasons = {each.job: each.reason for each in plan_of(draft).deltas}
     asking = {who.key: who for who in draft.asking}
     for who, job in ours(world, draft):
         given_up = sum(len(take.machines) for take in who.takes)

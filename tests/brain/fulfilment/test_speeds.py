@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.brain.fulfilment.planners import PLANNERS, Row, Share
-from elasticjob.brain.fulfilment.speeds import per_size, trained
+from elasticjob.brain.fulfilment.speeds import per_size, with_speeds
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine
 from lab.build.jobs import at, job
 
@@ -59,7 +59,7 @@ def test_what_was_measured_counts_and_the_rest_is_positive(measured: dict[int, f
     ],
 )
 def test_work_is_done_and_left(status: dict[str, Any], done: float, left: float | None) -> None:
-    found = trained(TRAINS, {2: 50.0}, job(status=status), NOW)
+    found = with_speeds(TRAINS, {2: 50.0}, job(status=status), NOW)
     assert (found.done, found.left, found.speeds[4]) == (done, left, 100.0)
 
 
@@ -67,14 +67,14 @@ def test_work_is_done_and_left(status: dict[str, Any], done: float, left: float 
 def test_every_planner_gives_a_new_job_its_least_and_says_why(row: Row) -> None:
     room = Machine("m", {"cpu": 4000}, {"cpu": 2000}, {"cpu": 2000})
     new = Job("ml/new", 1, 4, 0, {"cpu": 1000}, (), NOW)
-    plan = row.plan(Cluster((room,)), [trained(new, {}, job(), NOW)], timedelta(0), NOW)
+    plan = row.plan(Cluster((room,)), [with_speeds(new, {}, job(), NOW)], timedelta(0), NOW)
     (delta,) = plan.deltas
     assert (delta.before, delta.after >= 1, "ml/new" in delta.reason) == (0, True, True)
 
 
 @pytest.mark.parametrize("row", PLANNERS.values(), ids=lambda row: row.name)
 def test_while_all_machines_are_silent_nothing_changes(row: Row) -> None:
-    plan = row.plan(Cluster(()), [trained(TRAINS, {1: 10.0, 2: 20.0}, job(), NOW)], timedelta(0), NOW)
+    plan = row.plan(Cluster(()), [with_speeds(TRAINS, {1: 10.0, 2: 20.0}, job(), NOW)], timedelta(0), NOW)
     assert plan.deltas == ()
 
 
@@ -97,7 +97,7 @@ def test_whatever_masters_say_there_is_a_plan(
 ) -> None:
     room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
     known = [
-        trained(replace(TRAINS, key=f"ml/{n}"), speeds, job(status={"training": status}), NOW)
+        with_speeds(replace(TRAINS, key=f"ml/{n}"), speeds, job(status={"training": status}), NOW)
         for n, (speeds, status) in enumerate(told)
     ]
     plan = row.plan(Cluster((room,)), known, timedelta(0), NOW)
@@ -108,7 +108,10 @@ def test_the_goodput_planner_gives_room_to_who_gains_by_it() -> None:
     room = Machine("m", {"cpu": 8000}, {"cpu": 4000}, {"cpu": 4000})
     flat = Job("ml/flat", 1, 4, 2, {"cpu": 1000}, ("m", "m"), NOW)
     seen = job()
-    jobs = [trained(TRAINS, {1: 10.0, 2: 20.0}, seen, NOW), trained(flat, {1: 10.0, 2: 10.1}, seen, NOW)]
+    jobs = [
+        with_speeds(TRAINS, {1: 10.0, 2: 20.0}, seen, NOW),
+        with_speeds(flat, {1: 10.0, 2: 10.1}, seen, NOW),
+    ]
     plan = PLANNERS[Share.GOODPUT].plan(Cluster((room,)), jobs, timedelta(0), NOW)
     assert [(delta.job, delta.after) for delta in plan.deltas] == [("ml/digits", 4)]
     assert "times as fast as now" in plan.deltas[0].reason

@@ -17,7 +17,7 @@ import pytest_asyncio
 from aiohttp.test_utils import make_mocked_request
 
 from elasticjob.brain.page.files import FOLDER, files
-from elasticjob.brain.page.local import LARGEST, Gate, served
+from elasticjob.brain.page.local import LARGEST, Gate, serving
 from elasticjob.brain.page.pages import Pages
 from elasticjob.brain.page.watch import NoSuchPod
 from elasticjob.kube.errors import Unreachable
@@ -76,7 +76,7 @@ class Site:
 async def page(*, logs: bool = True) -> AsyncIterator[Site]:
     shown = Shown()
     async with (
-        served(Pages(shown, logs=logs)) as url,
+        serving(Pages(shown, logs=logs)) as url,
         aiohttp.ClientSession(auto_decompress=False) as session,
     ):
         parts = urlsplit(url)
@@ -218,4 +218,4 @@ def test_browsers_leave_out_port_80(port: int, host: str, passes: bool) -> None:
     gate = Gate("token")
     gate.port = port
     request = make_mocked_request("GET", "/", {"Host": host, "Authorization": "Bearer token"})
-    assert (gate.refused(request) is None) == passes
+    assert (gate.refusal(request) is None) == passes

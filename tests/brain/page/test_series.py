@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import pytest
 
-from elasticjob.brain.page.series import Point, Series, known
+from elasticjob.brain.page.series import Point, Series, json_value
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_a_series_of_days_keeps_its_beginning_and_its_end() -> None:
 
 @pytest.mark.parametrize(("value", "shown"), [(1.5, 1.5), (0.0, 0.0), (nan, None)])
 def test_what_is_not_known_is_no_number(value: float, shown: float | None) -> None:
-    assert known(value) == shown
+    assert json_value(value) == shown
     assert isnan(Point(1.0).samples)

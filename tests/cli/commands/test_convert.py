@@ -9,9 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from elasticjob.api.crds import manifest
 from elasticjob.api.paddle.trainingjob import DECLARATION as PADDLE
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.crds import manifest
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.main import application
 from elasticjob.kube.client.client import Client

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.cli.main import application
 from lab.clusters.served import Served
 

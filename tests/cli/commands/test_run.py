@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob.api.numbers import UNRANKED
 from elasticjob.api.rpc import environment as names
-from elasticjob.api.rpc.message import UNRANKED
 from elasticjob.cli.commands.run import grace_of
 from elasticjob.cli.main import application
 from elasticjob.cli.standalone import hosting
-from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosted import HostedJob
 from elasticjob.cli.standalone.hosting import new_job
 from elasticjob.cli.standalone.torchrun import Conf
 from elasticjob.trainer.agent.script import Script
@@ -21,11 +21,11 @@ from elasticjob.trainer.agent.settings import Settings, Start, Streams
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Settings, Hosted]]:
+def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Settings, HostedJob]]:
     """What was run, instead of running it."""
-    calls: list[tuple[Settings, Hosted]] = []
+    calls: list[tuple[Settings, HostedJob]] = []
 
-    async def remember(settings: Settings, job: Hosted) -> int:
+    async def remember(settings: Settings, job: HostedJob) -> int:
         calls.append((settings, job))
         return 7
 
@@ -62,7 +62,7 @@ def started(*arguments: str) -> int:
     ],
 )
 def test_flags_end_at_the_script(
-    called: list[tuple[Settings, Hosted]], arguments: list[str], script: Script, nodes: tuple[int, int]
+    called: list[tuple[Settings, HostedJob]], arguments: list[str], script: Script, nodes: tuple[int, int]
 ) -> None:
     assert started(*arguments) == 7
     [(settings, job)] = called
@@ -79,7 +79,7 @@ def test_flags_end_at_the_script(
     ],
 )
 def test_run_that_cannot_start_says_so_at_once(
-    called: list[tuple[Settings, Hosted]],
+    called: list[tuple[Settings, HostedJob]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -115,7 +115,7 @@ def test_run_that_cannot_start_says_so_at_once(
     ],
 )
 def test_nodes_meet_where_torchruns_do(
-    called: list[tuple[Settings, Hosted]], flags: str, where: tuple[str, int]
+    called: list[tuple[Settings, HostedJob]], flags: str, where: tuple[str, int]
 ) -> None:
     assert started(*flags.split(), "train.py") == 7
     [(_, job)] = called
@@ -127,7 +127,7 @@ RENDEZVOUS = "--nnodes 1:2 --rdzv-endpoint 127.0.0.1:1 --rdzv-id X"
 
 @pytest.mark.parametrize("flags", [f"--rdzv-backend c10d {RENDEZVOUS}", RENDEZVOUS])
 def test_same_line_gives_each_node_a_name_of_its_own_and_no_rank(
-    called: list[tuple[Settings, Hosted]], flags: str
+    called: list[tuple[Settings, HostedJob]], flags: str
 ) -> None:
     assert [started(*flags.split(), "train.py") for _ in range(2)] == [7, 7]
     places = [settings.place for settings, _ in called]
@@ -145,7 +145,7 @@ def test_same_line_gives_each_node_a_name_of_its_own_and_no_rank(
     ],
 )
 def test_node_rank_counts_where_it_does_for_torchrun(
-    called: list[tuple[Settings, Hosted]], flags: str, index: int
+    called: list[tuple[Settings, HostedJob]], flags: str, index: int
 ) -> None:
     assert started(*RENDEZVOUS.split(), *flags.split(), "train.py") == 7
     [(settings, _)] = called
@@ -154,13 +154,15 @@ def test_node_rank_counts_where_it_does_for_torchrun(
 
 
 @pytest.mark.parametrize("flag", ["--network-check", "--exclude-straggler"])
-def test_slow_nodes_train_unless_they_are_excluded(called: list[tuple[Settings, Hosted]], flag: str) -> None:
+def test_slow_nodes_train_unless_they_are_excluded(
+    called: list[tuple[Settings, HostedJob]], flag: str
+) -> None:
     assert started(flag, "train.py") == 7
     [(_, job)] = called
     assert new_job(job).spec.exclude_stragglers is (flag == "--exclude-straggler")
 
 
-def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, Hosted]]) -> None:
+def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, HostedJob]]) -> None:
     given = (
         "join_timeout=60,last_call_timeout=5,quiet_window=4, close_timeout=7,keep_alive_interval=2,is_host=1"
     )
@@ -221,7 +223,7 @@ def test_the_grace_of_a_run(given: dict[str, float | str | None], in_pod: bool, 
     ],
 )
 def test_flags_and_variables_mean_what_they_mean_to_torchrun(
-    called: list[tuple[Settings, Hosted]],
+    called: list[tuple[Settings, HostedJob]],
     monkeypatch: pytest.MonkeyPatch,
     flags: str,
     field: str,
@@ -256,14 +258,14 @@ def test_flags_and_variables_mean_what_they_mean_to_torchrun(
     ],
 )
 def test_value_that_torchrun_refuses_is_refused_by_name(
-    called: list[tuple[Settings, Hosted]], capsys: pytest.CaptureFixture[str], flags: str, sentence: str
+    called: list[tuple[Settings, HostedJob]], capsys: pytest.CaptureFixture[str], flags: str, sentence: str
 ) -> None:
     assert started(*flags.split(), "train.py") == 2
     assert sentence in capsys.readouterr().err
     assert not called
 
 
-def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings, Hosted]]) -> None:
+def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings, HostedJob]]) -> None:
     assert started("-r", "3", "train.py") == 7
     [(settings, _)] = called
     assert settings.log_dir is not None

@@ -15,7 +15,7 @@ from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.shell import calls, words
 from elasticjob.cli.convert.launchers.table import found_in
 from elasticjob.cli.convert.launchers.torchrun import ELASTICJOB_RUN
-from elasticjob.cli.convert.launchers.variables import expanded
+from elasticjob.cli.convert.launchers.variables import expand
 from elasticjob.cli.convert.system import Verdict
 from elasticjob.cli.main import application
 
@@ -249,7 +249,7 @@ def test_python_that_has_its_rank_from_the_system_is_run_by_ours() -> None:
     ],
 )
 def test_known_variables_and_sums_are_put_in(text: str, value: str) -> None:
-    assert expanded(text, {"A": "2"}) == value
+    assert expand(text, {"A": "2"}) == value
 
 
 @given(

@@ -511,7 +511,7 @@ def test_manifests_are_converted(row: Row) -> None:
         "spec": row.spec,
     }
     assert refusals(found.converted.job) == []
-    assert not found.refused
+    assert not found.is_refusal
 
 
 TRAINER = "  image: i\n  trainer: {{min-instance: {}, max-instance: {}}}\n"
@@ -543,7 +543,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "why"), REFUSED)
 def test_what_cannot_be_converted_is_refused_with_the_field(text: str, why: str) -> None:
     found = converted(text)
-    assert found.refused
+    assert found.is_refusal
     assert found.refusal == why
 
 

@@ -9,7 +9,7 @@ from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.report import lines
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.cli.jobs.options import Format
-from elasticjob.cli.jobs.table import dumped
+from elasticjob.cli.jobs.table import dump
 from tests.kit.blocks import ROOT, blocks
 
 PAGE: Path = ROOT / "docs" / "convert.md"
@@ -20,7 +20,7 @@ def test_the_example_of_the_page_is_real() -> None:
     [source] = sources("pytorchjob.yaml", given)
     found = outcome(source, SYSTEMS)
     assert found.converted is not None
-    assert made == dumped(found.converted.job, Format.YAML)
+    assert made == dump(found.converted.job, Format.YAML)
     assert told.splitlines() == list(lines([found]))
 
 

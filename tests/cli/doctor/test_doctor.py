@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.api.v1alpha1.crds import manifests
+from elasticjob.api.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.doctor import cluster, job, observe

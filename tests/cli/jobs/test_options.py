@@ -14,7 +14,7 @@ from elasticjob.cli import errors
 from elasticjob.cli.commands.jobs.scale import size
 from elasticjob.cli.errors import Exit, Failure, code_of
 from elasticjob.cli.jobs import completion, options, table
-from elasticjob.cli.jobs.following import Told, ended
+from elasticjob.cli.jobs.following import LastReport, report_end
 from elasticjob.cli.jobs.options import Format
 from elasticjob.cli.main import application, complete
 from elasticjob.client import errors as ours
@@ -100,7 +100,7 @@ def test_each_exit_code_has_a_meaning_and_each_named_class_is_there() -> None:
 
 
 def printed(format: Format, capsys: pytest.CaptureFixture[str], **more: bool) -> str:
-    table.printed([JOB], format, **more)
+    table.print_jobs([JOB], format, **more)
     return capsys.readouterr().out
 
 
@@ -131,13 +131,13 @@ def test_a_cell_is_what_kubectl_shows() -> None:
 
 def test_a_script_stays_readable_in_yaml() -> None:
     assert (
-        table.dumped({"data": {"train.py": "a\n  b\n"}}, Format.YAML)
+        table.dump({"data": {"train.py": "a\n  b\n"}}, Format.YAML)
         == "data:\n  train.py: |\n    a\n      b\n"
     )
 
 
 def test_a_state_is_told_once_and_progress_now_and_then() -> None:
-    told = Told()
+    told = LastReport()
     assert [*told.lines(JOB, 10.0)] == ["Running, 2/2 nodes", "step 40, 50% done, 12.3 steps/s, world 2"]
     later = {**JOB, "status": {**JOB["status"], "training": {"step": 41}}}
     assert [*told.lines(later, 11.0)] == []
@@ -148,7 +148,7 @@ def test_a_state_is_told_once_and_progress_now_and_then() -> None:
     ("phase", "code"), [("Succeeded", Exit.DONE), ("Failed", Exit.FAILED), ("Running", Exit.NOT_FOUND)]
 )
 def test_the_end_of_a_job_is_the_exit_code_of_following_it(phase: str, code: Exit) -> None:
-    assert ended("digits", {"status": {"phase": phase}}) == code
+    assert report_end("digits", {"status": {"phase": phase}}) == code
 
 
 @pytest.mark.parametrize(

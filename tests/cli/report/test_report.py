@@ -18,7 +18,7 @@ from elasticjob.cli.report.plot import Event, Figure, Panel, draw, label_width, 
 from elasticjob.cli.report.scales import Scale, decades, round_values, rows, stairs, thin
 from elasticjob.cli.report.spent import MEANINGS
 from elasticjob.cli.story.acts import Act, Mark
-from elasticjob.cli.story.runner import Played
+from elasticjob.cli.story.runner import ActResult
 from elasticjob.cli.story.seen import Message, Seen, has_succeeded
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import Result, tell
@@ -103,9 +103,9 @@ STEPS = tuple(
 
 
 def result() -> Result:
-    def played(title: str, mark: Mark, began: float, ended: float) -> Played:
+    def played(title: str, mark: Mark, began: float, ended: float) -> ActResult:
         act = Act(title, mark, lambda s: s.wait(), has_succeeded, "")
-        return Played(act, began, ended, f"did <{title}>", Seen(), Seen())
+        return ActResult(act, began, ended, f"did <{title}>", Seen(), Seen())
 
     story = [
         played("apply", Mark.LIFE, 100, 106),

@@ -11,7 +11,7 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.cli.standalone import hosting
-from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosted import HostedJob
 from elasticjob.cli.standalone.hosting import own_address, where_to_listen
 from elasticjob.cli.standalone.torchrun import Conf
 from elasticjob.trainer.agent.processes.identity import name_of, token_of
@@ -42,7 +42,7 @@ HERE = socket.gethostname()
 def test_node_whose_address_the_endpoint_is_holds_the_master(
     host: str, is_host: bool | None, listens: str | None
 ) -> None:
-    found = where_to_listen(Hosted(1, 2, host, 29400, conf=Conf(is_host=is_host)))
+    found = where_to_listen(HostedJob(1, 2, host, 29400, conf=Conf(is_host=is_host)))
     assert found == listens or (host == "localhost" and found == "::1")
 
 
@@ -52,7 +52,7 @@ def test_other_nodes_reach_the_endpoints_machine_by_the_endpoints_name() -> None
     assert own_address(HERE, 1) in (HERE, *hosting.addresses(HERE))
 
 
-async def run(monkeypatch: pytest.MonkeyPatch, job: Hosted, joined: Callable[[Settings], object]) -> int:
+async def run(monkeypatch: pytest.MonkeyPatch, job: HostedJob, joined: Callable[[Settings], object]) -> int:
     """Host or join; `joined` takes the agent's place."""
 
     async def join(settings: Settings, seat: object) -> int:
@@ -69,7 +69,7 @@ async def test_node_that_finds_the_endpoint_taken_joins_the_master_there(
     masters: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
-        job = Hosted(1, 2, "127.0.0.1", port, "job")
+        job = HostedJob(1, 2, "127.0.0.1", port, "job")
         assert await run(monkeypatch, job, lambda settings: masters.append(settings.place.master)) == 3
     assert masters == [f"127.0.0.1:{port}"]
 
@@ -93,7 +93,7 @@ async def test_status_tells_a_stranger_neither_the_id_nor_the_token(monkeypatch:
             await client.call(watch)
         return 5
 
-    assert await run(monkeypatch, Hosted(1, 1, "127.0.0.1", 0, "s3cret"), visit) == 5
+    assert await run(monkeypatch, HostedJob(1, 1, "127.0.0.1", 0, "s3cret"), visit) == 5
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ async def test_status_tells_a_stranger_neither_the_id_nor_the_token(monkeypatch:
 async def test_job_without_a_secret_is_warned_of_where_others_reach_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, host: str, name: str, warns: bool
 ) -> None:
-    assert await run(monkeypatch, Hosted(1, 1, host, 0, name), lambda _: None) == 3
+    assert await run(monkeypatch, HostedJob(1, 1, host, 0, name), lambda _: None) == 3
     assert ("the job has no secret" in caplog.text) is warns
 
 
@@ -125,7 +125,7 @@ async def test_the_node_that_holds_the_master_does_not_say_the_same_twice(
         agent.warning("%s", line)
 
     for host in ("", "127.0.0.1"):
-        await run(monkeypatch, Hosted(1, 2, host, 0, "job"), tells)
+        await run(monkeypatch, HostedJob(1, 2, host, 0, "job"), tells)
         assert (line in caplog.messages) is told
     tells(Settings(place=place_from({}), script=Script("train.py")))
     assert caplog.messages[-1] == line, "the master is gone, and another one is elsewhere"

@@ -14,7 +14,7 @@ from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Mode
 from elasticjob.api.sizes.role import Role
-from elasticjob.cli.standalone.hosted import Hosted
+from elasticjob.cli.standalone.hosted import HostedJob
 from elasticjob.cli.standalone.hosting import new_job
 from elasticjob.cli.standalone.peers import DEVICES, Beside, Machine, machine
 from lab.waiting import PATIENCE
@@ -49,9 +49,9 @@ def test_each_node_sees_devices_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("low", "high", "count"), [(1, 4, None), (2, 2, 2)])
 def test_the_number_of_nodes_is_learnt_within_a_range(low: int, high: int, count: int | None) -> None:
-    sizes = new_job(Hosted(low, high, beside=True)).spec.sizes
+    sizes = new_job(HostedJob(low, high, beside=True)).spec.sizes
     assert (sizes.mode, sizes.roles) == (Mode.SINGLE_JOB, {"worker": Role(count=count, least=low, most=high)})
-    assert new_job(Hosted(low, high)).spec.sizes.mode is Mode.MANUAL
+    assert new_job(HostedJob(low, high)).spec.sizes.mode is Mode.MANUAL
 
 
 class Others:

@@ -32,14 +32,14 @@ def test_wishes_change_the_job_and_nothing_else() -> None:
     ids=["at once", "early", "when its epochs are over", "on a fast machine", "after one epoch"],
 )
 def test_a_resumed_job_always_has_epochs_left(epochs: int, step: int, told: int) -> None:
-    patch = load().training(epochs).resumed(step)["spec"]
+    patch = load().training(epochs).resume_patch(step)["spec"]
     arguments = patch["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]["args"]
     assert patch["suspend"] is False
     assert int(arguments[arguments.index("--epochs") + 1]) == told
 
 
 def test_another_name_comes_with_another_place_for_checkpoints() -> None:
-    renamed = load().named("chaos-1")
+    renamed = load().rename("chaos-1")
     claims = {one["metadata"]["name"] for one in renamed.others if one["kind"] == "PersistentVolumeClaim"}
     volumes = renamed.workers["template"]["spec"]["volumes"]
     used = {one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from elasticjob.cli.story.acts import STORY, Act, Mark
-from elasticjob.cli.story.runner import ActFailed, Played, Story, play
+from elasticjob.cli.story.runner import ActFailed, ActResult, Story, play
 from elasticjob.cli.story.seen import Condition, Message, Pod, Seen, has_succeeded, is_suspended, trains
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.timeline import tell, worlds
@@ -40,7 +40,7 @@ class Job:
     deeds: list[str] = field(default_factory=list)
     coming: list[Seen] = field(default_factory=list)
 
-    async def changed(self) -> None:
+    async def change(self) -> None:
         if not self.coming:
             await asyncio.Event().wait()
         self.seen = self.coming.pop(0)
@@ -163,7 +163,7 @@ STEPS = tuple(
     )
 )
 PLAYED = tuple(
-    Played(act(title, mark), began, ended, "", Seen(), Seen())
+    ActResult(act(title, mark), began, ended, "", Seen(), Seen())
     for title, mark, began, ended in (
         ("apply", Mark.LIFE, 0.0, 5.9),
         ("kill", Mark.FAULT, 6.0, 8.0),

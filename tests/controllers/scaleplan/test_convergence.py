@@ -97,7 +97,7 @@ class Cluster(Living):
         assert LEAST <= (size.replicas or 0) <= MOST
         if make_no_pods_for_a_job_that_ends(seen, self.world.now):
             return
-        assert all(one.status.phase and one.status.phase.finished for one in self.ordered())
+        assert all(one.status.phase and one.status.phase.is_terminal for one in self.ordered())
         for index in range(LAST + MOST + 1):
             node = seen.nodes.get(("worker", index), Node("worker", index))
             over = node.standing(seen.policy("worker"), self.world.now) in (Standing.DONE, Standing.SPENT)

@@ -59,7 +59,7 @@ class Sizes(RuleBasedStateMachine):
             assert world.size == world.order[-1][1]
         else:
             assert world.size in {wanted for _, wanted in world.order}
-        assert all(plan.status.phase and plan.status.phase.finished for plan in world.ordered())
+        assert all(plan.status.phase and plan.status.phase.is_terminal for plan in world.ordered())
 
 
 Sizes.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from elasticjob.brain.fulfilment.draft import Draft, Planned
+from elasticjob.brain.fulfilment.draft import Draft, Entry
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Demand, Job
 from tests.kit.planning.worlds import LOST, World, fits, plus
 
@@ -124,7 +124,7 @@ def sizes(deltas: Iterable[object]) -> list[tuple[object, ...]]:
     return [tuple(vars(each).values())[:-1] for each in deltas]
 
 
-def ours(world: World, draft: Draft) -> Iterator[tuple[Planned, Job]]:
+def ours(world: World, draft: Draft) -> Iterator[tuple[Entry, Job]]:
     jobs = {job.key: job for job in world.jobs}
     yield from ((who, jobs[who.key]) for who in draft.jobs)
 
@@ -133,17 +133,17 @@ def asked(job: Job) -> list[str]:
     return [name for name, quantity in job.amount.items() if quantity]
 
 
-def bound(who: Planned) -> int:
+def bound(who: Entry) -> int:
     return sum(machine is not None for machine in who.machines)
 
 
-def gives(who: Planned) -> bool:
+def gives(who: Entry) -> bool:
     """Whether a job keeps its minimum without its highest step."""
     kept = who.machines[: who.now - who.step]
     return who.now - who.step >= who.least and len([each for each in kept if each is not None]) >= who.least
 
 
-def order(who: Planned, size: int) -> tuple[int, float]:
+def order(who: Entry, size: int) -> tuple[int, float]:
     return -who.priority, (size - who.least) / (who.most - who.least)
 
 
@@ -167,7 +167,7 @@ def shift(
         rooms[machine] = plus(rooms[machine], amount, sign)
 
 
-def grows(world: World, who: Planned, job: Job, rooms: Mapping[str, Amounts], use: Mapping[str, int]) -> bool:
+def grows(world: World, who: Entry, job: Job, rooms: Mapping[str, Amounts], use: Mapping[str, int]) -> bool:
     """Whether one more step of a job finds places, and keeps the limits."""
     most = most_used(world)
     if any(use.get(name, 0) + who.step * job.amount[name] > most.get(name, 0) for name in asked(job)):

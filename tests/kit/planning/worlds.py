@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from hypothesis import given, note, settings
 
 from elasticjob.brain.fulfilment.draft import Draft
-from elasticjob.brain.fulfilment.planner import drafted
+from elasticjob.brain.fulfilment.planner import draft_plan
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Demand, Job, Machine, Options
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ class World:
     options: Options = Options(settle=timedelta(0))  # noqa: RUF009 - frozen
 
     def draft(self) -> Draft:
-        return drafted(self.cluster, self.jobs, self.options, NOW)
+        return draft_plan(self.cluster, self.jobs, self.options, NOW)
 
 
 def world(

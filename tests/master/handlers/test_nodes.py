@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elasticjob.api.rpc.message import UNRANKED
+from elasticjob.api.numbers import UNRANKED
 from elasticjob.api.rpc.nodes import Doing, Kept, Order, Progress, Report, Usage, WorkerState
 from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open

@@ -101,7 +101,7 @@ class ByOperator(OnServer):
             await self.client.list(SCALEPLAN, self.job.metadata.namespace),
             key=lambda plan: plan.metadata.name,
         ):
-            spec, _ = rules.folded(self.job, resource, plan)
+            spec, _ = rules.fold(self.job, resource, plan)
             manifest = rules.first(self.job)
             resource = JOBRESOURCE.convert({**manifest, "spec": {**manifest["spec"], **spec}})
         return places(resource)

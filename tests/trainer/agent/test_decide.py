@@ -10,7 +10,19 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Failure, Finish, Hang, Order, Orders, Progress, WorkerPlace
 from elasticjob.api.rpc.rendezvous import Join, Leave, Member, Recovery, World
-from elasticjob.trainer.agent.actions import Action, Ask, Exit, Report, Save, Signal, Spawn, Tell
+from elasticjob.trainer.agent.actions import (
+    Action,
+    Ask,
+    Exit,
+    Keep,
+    Report,
+    Save,
+    SendProgress,
+    Signal,
+    Spawn,
+    Tell,
+    WriteStacks,
+)
 from elasticjob.trainer.agent.decide import again_at, decide, describe_world, failure_of, still_saving
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
@@ -36,6 +48,7 @@ from elasticjob.trainer.link.channel import (
     Broken,
     Copied,
     Enter,
+    Hampered,
     Hello,
     Interrupt,
     Outside,
@@ -87,6 +100,12 @@ def short(action: Action) -> str:
             return "save"
         case Exit(code=code, reason=reason):
             return f"exit {code} {reason}"
+        case Keep(message=message):
+            return f"keep {type(message).__name__}"
+        case SendProgress():
+            return "progress"
+        case WriteStacks(hang=hang):
+            return f"stacks {hang.number}"
     raise AssertionError(action)
 
 
@@ -724,18 +743,30 @@ def hangs(version: int, *, kill: bool, slot: int = 1, number: int = 1) -> Ordere
 
 def test_hung_worker_is_killed_when_told_and_its_failure_says_why() -> None:
     story = training("a", "b", slots=2)
-    assert story.then(hangs(2, kill=False)) == []
+    assert story.then(hangs(2, kill=False)) == ["stacks 1"]
     assert story.then(hangs(3, kill=True)) == ["SIGKILL 1"]
     assert story.then(hangs(4, kill=True)) == []
     assert "failure" in story.then(Ended(1, -9, "Traceback"))
     assert story.group.failures[-1].message == "rank 1 hangs"
 
 
+def test_first_progress_of_a_round_is_sent_at_once_and_checkpoints_are_kept_whoever_made_them() -> None:
+    story = training("a", "b")
+    assert story.did == ["progress"]
+    assert story.then(Said(0, Advance(round=1, progress=Progress(step=2)))) == []
+    ended = Hampered(step=2, problem="no space", where=b"/mnt/run")
+    assert story.then(Said(0, Copied(block="slot-0", step=2, round=1)), Said(7, ended)) == [
+        "keep Copied",
+        "keep Hampered",
+    ]
+    assert story.then() == []
+
+
 def test_verdict_of_an_ended_round_kills_nobody() -> None:
     story = training("a", "b", slots=2)
     story.then(Said(1, Broken(round=1, port=5003)), Said(0, Broken(round=1, port=5004)))
     story.then(orders(2, Order.REGROUP, 1, "b"), formed(2, "a", slots=2))
-    assert story.then(hangs(3, kill=True)) == []
+    assert story.then(hangs(3, kill=True)) == ["stacks 1"]
 
 
 @pytest.mark.parametrize(("steps", "ends"), [(5, None), (0, 3)])
@@ -745,7 +776,7 @@ def test_kill_for_a_hang_spends_a_restart_unless_steps_were_made(steps: int, end
         story.then(Said(0, Hello()), Said(0, Ready(port=5000)))
         story.then(formed(number, "a", "b"))
         story.then(Said(0, Advance(round=number, progress=Progress(step=5 + steps * number), seconds=1.0)))
-        assert story.then(hangs(number, kill=True, slot=0, number=number)) == ["SIGKILL 0"]
+        assert story.then(hangs(number, kill=True, slot=0, number=number))[-1] == "SIGKILL 0"
         story.then(Ended(0, -9))
         if story.group.ending:
             assert (number, story.did[-1]) == (ends, "exit 1 WorkerFailed")

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import structs
 
 from elasticjob.api.rpc.address import host_port
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
@@ -103,8 +103,17 @@ class Keeper:
         self.port = await self._endpoint.open(self._host)
         return {memory.FOLDER: str(self._folder), memory.SERVER: host_port(self._host, self.port)}
 
-    def copied(self, message: Copied) -> None:
-        """A worker has copied its state: write it, and give it to the next node, if that is due."""
+    def hear(self, message: Copied | Hampered) -> None:
+        """Take in what a worker says: it has copied its state, or cannot read or write checkpoints."""
+        if isinstance(message, Copied):
+            self._hear_of_a_copy(message)
+            return
+        if message.step:
+            self._unwritten[message.where] = message.step, message.problem
+        self.kept = structs.replace(self.kept, error=message.problem[:2048])
+
+    def _hear_of_a_copy(self, message: Copied) -> None:
+        """Write a copy of the state, and give it to the next node, if that is due."""
         self._newest[message.block] = message
         newest = max(self.kept.in_memory, message.step)
         self.kept = structs.replace(self.kept, in_memory=newest, memory_alone=not message.where)
@@ -112,12 +121,6 @@ class Keeper:
             self._want(message)
         if message.parts > 1 and (self._giving is None or self._giving.done()):
             self._giving = asyncio.get_running_loop().create_task(self._give())
-
-    def hampered(self, message: Hampered) -> None:
-        """A worker cannot read or write checkpoints; say so in the job's status."""
-        if message.step:
-            self._unwritten[message.where] = message.step, message.problem
-        self.kept = structs.replace(self.kept, error=message.problem[:2048])
 
     async def finish(self, within: float) -> str:
         """Write the newest state in memory where it is newer than what is written; take `within` seconds.
@@ -285,7 +288,7 @@ class Keeper:
             async with self._session.post(f"{url_of(first)}{WRITTEN}", data=body) as answer:
                 if not answer.ok:
                     raise OSError(f"{first.node}: {(await answer.text())[:1000]}")
-                return None if answer.status == 204 else typed(await answer.read(), bool)
+                return None if answer.status == 204 else decode_as(await answer.read(), bool)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Gone(
                 f"{first.node}, which commits it, cannot be reached: {str(error) or 'timeout'}"

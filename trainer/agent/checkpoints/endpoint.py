@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from elasticjob.api.rpc.message import typed
+from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
@@ -126,7 +126,7 @@ class Endpoint:
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:
-            written = typed(await request.read(), Written)
+            written = decode_as(await request.read(), Written)
         except UNREADABLE as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         try:

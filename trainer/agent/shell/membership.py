@@ -14,10 +14,10 @@ from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join
-from elasticjob.trainer.agent.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.group import Dismissed, Event, Formed, Group, Ordered
 from elasticjob.trainer.agent.settings import Settings, count_devices
-from elasticjob.trainer.agent.tasks import Tasks
+from elasticjob.trainer.agent.shell.check import FAILED, PAYLOAD, Bench, check
+from elasticjob.trainer.agent.shell.tasks import Tasks
 from elasticjob.trainer.link.master import (
     MasterClient,
     MasterError,

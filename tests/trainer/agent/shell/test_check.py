@@ -14,8 +14,8 @@ import pytest
 from elasticjob.api.rpc.check import Peer
 from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.check import sentence
-from elasticjob.trainer.agent import check
-from elasticjob.trainer.agent.check import Bench, Result, Task, reserved, together
+from elasticjob.trainer.agent.shell import check
+from elasticjob.trainer.agent.shell.check import Bench, Result, Task, reserved, together
 from lab.jobs.training.harness import TRAINED, scenario
 from lab.jobs.training.warm import Warm
 from lab.virtual.master import pod

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from elasticjob.api.rpc.check import Check, Next, Part, Peer
-from elasticjob.api.rpc.message import Message, typed
+from elasticjob.api.rpc.message import Message, decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Terms
 from elasticjob.trainer.agent.processes import tether
@@ -29,7 +29,7 @@ from elasticjob.trainer.link.master import MasterClient
 
 log = logging.getLogger("elasticjob.agent")
 
-PAYLOAD: Final = (sys.executable, "-P", str(Path(__file__).parents[1] / "torch" / "payload.py"))
+PAYLOAD: Final = (sys.executable, "-P", str(Path(__file__).parents[2] / "torch" / "payload.py"))
 LIMIT: Final = 300.0  # seconds for one turn
 FAILED: Final = 201  # exit code: this machine is broken, run this pod on another one
 LONGEST: Final = 2048  # characters of an error
@@ -146,7 +146,7 @@ async def read(reader: asyncio.StreamReader) -> Result:
     line = await reader.readline()
     if not line:
         raise EOFError("it ended")
-    return typed(line, Result)
+    return decode_as(line, Result)
 
 
 def worst(results: Sequence[Result]) -> Result:

@@ -57,7 +57,7 @@ def copies(folder: Path, place: Path | str, steps: range, keep: int = 2) -> list
 
 def hear(kept: Keeper, told: list[Any]) -> None:
     for each in told:
-        kept.copied(each) if isinstance(each, Copied) else kept.hampered(each)
+        kept.hear(each)
 
 
 @pytest.fixture

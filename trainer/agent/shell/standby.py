@@ -10,8 +10,8 @@ from typing import Final
 
 from elasticjob.api.rpc.address import host_port, parts
 from elasticjob.api.rpc.nodes import Succession
-from elasticjob.trainer.agent import succession
 from elasticjob.trainer.agent.settings import Place
+from elasticjob.trainer.agent.shell import succession
 from elasticjob.trainer.link import address
 from elasticjob.trainer.link.master import MasterClient
 

@@ -13,14 +13,13 @@ from typing import Final
 from elasticjob.api.rpc.nodes import Hang, Kept, Report
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.agent.group import Group
-from elasticjob.trainer.agent.output import Output
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.seeing import health, stacks
 from elasticjob.trainer.agent.seeing.collectives import Questions, in_world
 from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.seeing.resources import Resources
+from elasticjob.trainer.agent.shell.output import Output
 from elasticjob.trainer.link import recorder
-from elasticjob.trainer.link.channel import Advance
 from elasticjob.trainer.link.master import MasterClient, MasterError
 from elasticjob.trainer.usage.cores import look_at
 
@@ -53,8 +52,7 @@ class Reports:
         self._watcher = health.Watcher(ask=self._questions.ask)
         self._notices = Notices()
         self._news = asyncio.Event()
-        self._round = 0  # the last one with progress
-        self._asked = self._written = 0  # stacks
+        self._written = 0  # the last hang whose stacks are written
         self._joined: float | None = None
 
     async def send(self) -> None:
@@ -99,16 +97,9 @@ class Reports:
         for sentence in self._notices.due(conditions, now):
             log.warning("%s", sentence)
 
-    def advance(self, advance: Advance) -> None:
-        """Take in the progress of a worker."""
-        if advance.round != self._round:
-            self._round = advance.round
-            self._news.set()
-
-    def is_new(self, hang: Hang) -> bool:
-        """Whether the master asks for the stacks of a hang for the first time."""
-        before, self._asked = self._asked, max(self._asked, hang.number)
-        return hang.number > before
+    def hurry(self) -> None:
+        """Send the next report at once."""
+        self._news.set()
 
     async def write_stacks(self, hang: Hang) -> None:
         """Write where all workers of this node are, to the log and to the log directory; tell the master."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elasticjob.api.rpc.nodes import Heir, Succession
-from elasticjob.trainer.agent.succession import heirs, is_next
+from elasticjob.trainer.agent.shell.succession import heirs, is_next
 
 LEFT = Succession(
     host="a", heirs=tuple(Heir(node=node, address=f"10.0.0.{node}") for node in "bcd"), snapshot="{}"

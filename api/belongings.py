@@ -134,9 +134,9 @@ def claims(thing: Any, old: Any = None) -> Iterator[Problem]:
             yield Problem(f"{path}.metadata.labels[{label}]", what)
 
 
-def named(thing: Any, old: Any = None) -> list[Reference]:
+def names_of_ours(thing: Any, old: Any = None) -> list[Reference]:
     """Return what an object of ours names that `old` does not."""
-    before = {(each.kind, each.name) for each in named(old)} if old is not None else set()
+    before = {(each.kind, each.name) for each in names_of_ours(old)} if old is not None else set()
     found = (each for path, value in parts(thing) for each in references(path, value))
     return [each for each in found if (each.kind, each.name) not in before]
 
@@ -144,7 +144,7 @@ def named(thing: Any, old: Any = None) -> list[Reference]:
 def of_others(thing: Any, job: Any = None) -> list[Problem]:
     """Return what can be told without reading any object: labels, and tokens of other DIJobs than `job`."""
     ours, end = names.token((job or thing).metadata.name), f"-di{TOKEN_SUFFIX}"
-    found = (each for each in named(thing) if each.name.endswith(end) and each.name != ours)
+    found = (each for each in names_of_ours(thing) if each.name.endswith(end) and each.name != ours)
     return [*claims(thing), *(Problem(each.path, f"{each.name} is another job's token") for each in found)]
 
 
@@ -170,7 +170,7 @@ async def foreign(thing: Any, find: Find, *, old: Any = None, absent: bool = Fal
 
     `absent`: also for one that names what is not there, and may be made for another job later.
     """
-    found, asked = list(claims(thing, old)), named(thing, old)
+    found, asked = list(claims(thing, old)), names_of_ours(thing, old)
     known = {each: await find(*each) for each in dict.fromkeys((kind, name) for _, kind, name in asked)}
     for path, kind, name in asked:
         if why := _why(kind, name, known[kind, name], thing, absent):
