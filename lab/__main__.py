@@ -14,17 +14,18 @@ import typer
 from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
-from lab.jobs import bare, crowd, digits
+from lab.jobs import bare, crowd, digits, queued
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, network, sizes, storage
-from lab.truths import model, pods, records, saves, training
+from lab.troubles import kills, machines, network, queues, sizes, storage
+from lab.truths import model, pods, quota, records, saves, status, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
 GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "kills": kills.TROUBLES,
     "machines": machines.TROUBLES,
     "network": network.TROUBLES,
+    "queues": queues.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -35,9 +36,9 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-TRUTHS: Final = by_name(pods.TRUTHS, training.TRUTHS, records.TRUTHS, model.TRUTHS, saves.TRUTHS)
+TRUTHS: Final = by_name(*(each.TRUTHS for each in (pods, training, records, model, saves, status, quota)))
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

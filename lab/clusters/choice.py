@@ -15,6 +15,7 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode, machine_capacity
 from elasticjob.kube.client.client import Client
 from lab.clusters.plane.controlplane import APISERVER, ControlPlane
 from lab.jobs.crowd import Plane
+from lab.jobs.queued import yard
 from lab.story import Cluster, Job
 
 MACHINES: Final = ("m1", "m2", "m3", "m4")
@@ -72,4 +73,5 @@ CLUSTERS: Final[Mapping[str, Cluster]] = {
     "machines": machines,
     "processes": processes,
     "plane": plane,
+    "kueue": yard,
 }

@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final
 
 from elasticjob.api.resources import Amount, pod_requests
+from lab.story import Truth
 
 Object = Mapping[str, Any]
 Number = Fraction | int | float
@@ -180,3 +181,15 @@ def told(thing: Object) -> str:
     """Return the conditions of an object in words."""
     found = thing.get("status", {}).get("conditions", ())
     return ", ".join(f"{each['type']}={each['status']}/{each['reason']}" for each in found) or "no condition"
+
+
+def _breaches(scene: Any) -> list[str]:
+    """Return what is wrong with the pods of jobs now."""
+    objects = scene.yard.watch.objects
+    ours = [pod for pod in objects["pods"].values() if LABEL_JOB in pod["metadata"].get("labels", {})]
+    return breaches(ours, objects["workloads"].values(), QUEUES)
+
+
+NOMINAL: Final = 3
+QUEUES: Final = (Queue("a", NOMINAL, "c"), Queue("b", NOMINAL, "c"))
+TRUTHS: Final = (Truth("quota", lambda scene: scene.left, _breaches),)
