@@ -120,8 +120,8 @@ chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kil
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
 
-life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
-	$(BIN)/python -m lab.chaos.life $(FLAGS)
+life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3")
+	$(BIN)/python -m lab chaos --jobs life $(FLAGS)
 
 drains: $(DEV) # 100 random drains of one training: no step is lost; then agents lost beside a spare (half an hour; FLAGS="--times 10")
 	$(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)

@@ -15,10 +15,11 @@ from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
 from lab.jobs import bare, crowd, digits, queued
+from lab.jobs.life import play as life
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, network, queues, sizes, storage
-from lab.truths import model, pods, quota, records, saves, status, training
+from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage
+from lab.truths import lives, model, pods, quota, records, saves, status, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
 GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
@@ -26,6 +27,7 @@ GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "machines": machines.TROUBLES,
     "network": network.TROUBLES,
     "queues": queues.TROUBLES,
+    "ordinary": ordinary.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -36,10 +38,11 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-TRUTHS: Final = by_name(*(each.TRUTHS for each in (pods, training, records, model, saves, status, quota)))
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+JUDGES: Final = (pods, training, records, model, saves, status, quota, lives)
+TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.callback()

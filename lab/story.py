@@ -106,6 +106,8 @@ class Job:
     troubles: Mapping[str, int]
     truths: tuple[str, ...]
     length: Length = Length()
+    suits: Callable[[int, int], bool] = lambda seed, number: True
+    """Whether the story of a seed and a number is one of its own."""
 
 
 @dataclass
@@ -141,7 +143,7 @@ async def play(
     outcomes = list[Outcome]()
     with tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder:
         async with cluster(Path(folder), job) as place:
-            numbers = _numbers(length)
+            numbers = (number for number in _numbers(length) if job.suits(seed, number))
 
             async def in_turn() -> None:
                 for number in numbers:

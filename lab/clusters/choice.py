@@ -15,6 +15,7 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode, machine_capacity
 from elasticjob.kube.client.client import Client
 from lab.clusters.plane.controlplane import APISERVER, ControlPlane
 from lab.jobs.crowd import Plane
+from lab.jobs.life.play import nursery
 from lab.jobs.queued import yard
 from lab.story import Cluster, Job
 
@@ -74,4 +75,5 @@ CLUSTERS: Final[Mapping[str, Cluster]] = {
     "processes": processes,
     "plane": plane,
     "kueue": yard,
+    "warm": nursery,
 }

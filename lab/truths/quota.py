@@ -185,9 +185,9 @@ def told(thing: Object) -> str:
 
 def _breaches(scene: Any) -> list[str]:
     """Return what is wrong with the pods of jobs now."""
-    objects = scene.yard.watch.objects
-    ours = [pod for pod in objects["pods"].values() if LABEL_JOB in pod["metadata"].get("labels", {})]
-    return breaches(ours, objects["workloads"].values(), QUEUES)
+    pods, workloads = (objects.values() for objects in scene.yard.watch.objects.values())
+    ours = [pod for pod in pods if LABEL_JOB in pod["metadata"].get("labels", {})]
+    return breaches(ours, workloads, QUEUES)
 
 
 NOMINAL: Final = 3

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
+from lab.story import Truth
 from lab.truths.model import distance
 from lab.truths.records import Line, leased, lineage, missing, records
 
@@ -18,7 +19,7 @@ NEXT: Final = re.compile(
 )
 
 
-class Outcome(StrEnum):
+class Ending(StrEnum):
     """How a case ended."""
 
     EQUAL = "equal"
@@ -70,7 +71,7 @@ def judged(
     ahead: int = 0,
     kept: bool = True,
     near: float = 0.0,
-) -> tuple[Outcome, list[str]]:
+) -> tuple[Ending, list[str]]:
     """Return the outcome of a case, with sentences: why it is wrong, or how it refused.
 
     `expected` are the states at the end of the undisturbed training, from which numbers may be `near` apart;
@@ -82,7 +83,7 @@ def judged(
     wrong += [sentence for a, b in pairwise(lives) for sentence in between(a, b, lines)]
     last = lives[-1]
     if not last.succeeded:
-        return (Outcome.WRONG, wrong) if wrong else (Outcome.REFUSED, [refusal(last)])
+        return (Ending.WRONG, wrong) if wrong else (Ending.REFUSED, [refusal(last)])
     if shards:
         lost = sum("begins" in line for line in lines) - last.nodes
         wrong += leased(lines, last.records, lost * ahead)
@@ -93,7 +94,7 @@ def judged(
         wrong += result(own(lines, last.number), expected, near)
         if kept and last.after.newest != steps:
             wrong.append(f"success, and step {last.after.newest} of {steps} is the newest in storage")
-    return (Outcome.WRONG, wrong) if wrong else (Outcome.EQUAL, [])
+    return (Ending.WRONG, wrong) if wrong else (Ending.EQUAL, [])
 
 
 def result(lines: Sequence[Line], expected: Line | None, near: float) -> list[str]:
@@ -167,3 +168,23 @@ def names_it(life: Lived) -> bool:
 def own(lines: Iterable[Line], number: int) -> list[Line]:
     """Return the lines of a life."""
     return [line for line in lines if line["life"] == number]
+
+
+def _judged(scene: Any) -> list[str]:
+    """Judge a case that was played, and note how it ended."""
+    case = scene.case
+    alike = not case.changed - {"nodes"}
+    ending, sentences = judged(
+        scene.lived,
+        scene.lines,
+        scene.expected if alike else None,
+        shards=case.training.shards,
+        ahead=case.training.ahead,
+        kept=case.place != "nowhere",
+        near=case.training.near,
+    )
+    scene.figures["ending"] = "; ".join((ending, *sentences)) if ending == Ending.REFUSED else ending
+    return sentences if ending == Ending.WRONG else []
+
+
+TRUTHS: Final = (Truth("lives", _judged),)

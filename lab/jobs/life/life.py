@@ -21,7 +21,7 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
-from lab.chaos.life.trainings import LIFE, Arguments, Training
+from lab.jobs.life.trainings import LIFE, Arguments, Training
 from lab.jobs.training.warm import Process, Warm
 
 LOOK: Final = 0.02

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import Final
 
-from lab.chaos.life import trainings, troubles
-from lab.chaos.life.trainings import Arguments, Training
-from lab.chaos.life.troubles import Trouble
+from lab.jobs.life import trainings
+from lab.jobs.life.trainings import Arguments, Training
+from lab.troubles import ordinary as troubles
+from lab.troubles.ordinary import Ordinary
 
 AT_AN_EPOCHS_END: Final = 0.3
 GRACEFULLY: Final = 0.6
@@ -41,8 +42,8 @@ class Begun:
     """A life: its arguments, the troubles before and in it, and its stop, if it is not the last."""
 
     arguments: Arguments
-    before: tuple[Trouble, ...]
-    during: tuple[Trouble, ...]
+    before: tuple[Ordinary, ...]
+    during: tuple[Ordinary, ...]
     stop: Stop | None
 
 
@@ -76,34 +77,38 @@ class Case:
         return f"{self.training.name}{where}: " + " | ".join(each or "-" for each in lives)
 
 
-def drawn(seed: int, number: int) -> Case:
-    """Return a case; each block of as many cases as there are trainings has every one of them."""
+def training_of(seed: int, number: int) -> Training:
+    """Return a training; each block of as many cases as there are trainings has every one of them."""
     many = len(trainings.ALL)
     block = [*trainings.ALL]
     Random(f"{seed} {number // many}").shuffle(block)
-    training = block[number % many]
-    chance = Random(f"{seed} {number} case")
-    possible = [each for each in troubles.ALL if suits(each, training)]
-    picked = chance.sample(possible, chance.randint(1, 3))
+    return block[number % many]
+
+
+def drawn(seed: int, number: int, among: Container[str] = troubles.NAMED) -> Case:
+    """Return a case, with one to three troubles."""
+    training, chance = training_of(seed, number), Random(f"{seed} {number} case")
+    possible = [each for each in troubles.ALL if each.name in among and suits(each, training)]
+    picked = chance.sample(possible, min(chance.randint(1, 3), len(possible)))
     least = 2 if any(each.is_between for each in picked) else 1
-    many_lives = chance.randint(least, training.most)
+    many = chance.randint(least, training.most)
     (place,) = chance.choices([*Place], PLACES)
-    if place == Place.NOWHERE and (many_lives > 1 or training.changes != trainings.ELASTIC):
+    if place == Place.NOWHERE and (many > 1 or training.changes != trainings.ELASTIC):
         place = Place.FILES
-    return Case(number, training, lives(training, picked, many_lives, chance), place)
+    return Case(number, training, lives(training, picked, many, chance), place)
 
 
-def suits(trouble: Trouble, training: Training) -> bool:
+def suits(trouble: Ordinary, training: Training) -> bool:
     """Whether a trouble means anything to a training."""
     if trouble.name in training.without or (trouble.is_between and training.most < 2):
         return False
     return not trouble.changes or trouble.changes in training.changes
 
 
-def lives(training: Training, picked: Sequence[Trouble], many: int, chance: Random) -> tuple[Begun, ...]:
+def lives(training: Training, picked: Sequence[Ordinary], many: int, chance: Random) -> tuple[Begun, ...]:
     """Deal troubles to lives; other arguments hold for one life, the next has the first ones again."""
     first = training.arguments
-    dealt: list[list[Trouble]] = [[] for _ in range(many)]
+    dealt: list[list[Ordinary]] = [[] for _ in range(many)]
     for trouble in picked:
         dealt[chance.randrange(1, many) if trouble.is_between else chance.randrange(many)].append(trouble)
     all_ = []

@@ -1,5 +1,5 @@
 """Imported by the warm process, from which all agents and workers fork: storage and clocks may misbehave."""
 
-from lab.chaos.life import faults
+from lab.troubles import faults
 
 faults.install()

@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import psutil
 
-from lab.chaos.life.job import Life
-from lab.chaos.life.trainings import Arguments
+from lab.jobs.life.life import Life
+from lab.jobs.life.trainings import Arguments
+from lab.story import Trouble
 
 PAUSES: Final = (1.0, 20.0)
 OUTAGES: Final = (1.0, 40.0)
@@ -39,7 +40,7 @@ Between = Callable[[Path, Random], None]
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Ordinary:
     """A kind of trouble: what it does `during` a life or `between` two, or which argument it `changes`."""
 
     name: str
@@ -184,23 +185,36 @@ def changed(arguments: Arguments, name: str, chance: Random) -> Arguments:
     return replace(arguments, **{name: chance.choice(others[name])})
 
 
+@runtime_checkable
+class Troubled(Protocol):
+    """A training in lives that can have ordinary trouble."""
+
+    async def befall(self, trouble: Ordinary) -> str:
+        """Let it happen; return what it is."""
+
+
+def _row(trouble: Ordinary) -> Trouble:
+    return Trouble(trouble.name, Troubled, lambda scene: scene.befall(trouble))
+
+
 ALL: Final = (
-    Trouble("pause", pause),
-    Trouble("storage-timeout", outage("timeout"), asks=STORED),
-    Trouble("storage-full", outage("full"), asks=STORED),
-    Trouble("storage-readonly", outage("readonly"), asks=STORED),
-    Trouble("storage-missing", outage("missing", alone=True), asks=STORED),
-    Trouble("storage-slow", outage("slow")),
-    Trouble("slow-records", slow_records),
-    Trouble("clock", clock_jumps),
-    Trouble("last-loss", last_loss),
-    Trouble("term-saving", told_to_leave("saving")),
-    Trouble("term-evaluating", told_to_leave("evaluating")),
-    Trouble("damage-newest", between=damage_newest, asks=STORED),
-    Trouble("damage-all", between=damage_all, asks=STORED),
-    Trouble("other-seed", changes="seed", asks=DATA),
-    Trouble("other-batch", changes="batch", asks=DATA),
-    Trouble("other-records", changes="records", asks=DATA),
-    Trouble("other-nodes", changes="nodes"),
+    Ordinary("pause", pause),
+    Ordinary("storage-timeout", outage("timeout"), asks=STORED),
+    Ordinary("storage-full", outage("full"), asks=STORED),
+    Ordinary("storage-readonly", outage("readonly"), asks=STORED),
+    Ordinary("storage-missing", outage("missing", alone=True), asks=STORED),
+    Ordinary("storage-slow", outage("slow")),
+    Ordinary("slow-records", slow_records),
+    Ordinary("clock", clock_jumps),
+    Ordinary("last-loss", last_loss),
+    Ordinary("term-saving", told_to_leave("saving")),
+    Ordinary("term-evaluating", told_to_leave("evaluating")),
+    Ordinary("damage-newest", between=damage_newest, asks=STORED),
+    Ordinary("damage-all", between=damage_all, asks=STORED),
+    Ordinary("other-seed", changes="seed", asks=DATA),
+    Ordinary("other-batch", changes="batch", asks=DATA),
+    Ordinary("other-records", changes="records", asks=DATA),
+    Ordinary("other-nodes", changes="nodes"),
 )
 NAMED: Final = {each.name: each for each in ALL}
+TROUBLES: Final = tuple(map(_row, ALL))
