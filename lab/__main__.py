@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
-from lab.jobs import bare, crowd, digits, queued
+from lab.jobs import bare, crowd, digits, queued, tenancy
 from lab.jobs.life import play as life
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage
-from lab.truths import lives, model, pods, quota, records, saves, status, training
+from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage, tenant
+from lab.truths import lives, model, pods, programs, quota, records, saves, status, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
 GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
@@ -28,6 +28,7 @@ GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "network": network.TROUBLES,
     "queues": queues.TROUBLES,
     "ordinary": ordinary.TROUBLES,
+    "tenant": tenant.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -38,9 +39,9 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-JUDGES: Final = (pods, training, records, model, saves, status, quota, lives)
+JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs)
 TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -68,11 +69,19 @@ def chaos(
     minutes: Annotated[float, typer.Option(help="No story, and no trouble, begins later.")] = 0.0,
     size: Annotated[int, typer.Option(help="How many jobs, of those that are many.")] = 0,
     first: Annotated[int, typer.Option(help="The number of the first story or trouble.")] = 0,
-    keep: Annotated[Path, typer.Option(help="A folder for what shows a fault.")] = Path("chaos-evidence"),
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for what shows a fault, and for a log; else chaos-evidence.")
+    ] = None,
 ) -> None:
     """Play stories of jobs; ends with 1 if one did not end as it should, and says how it is played again."""
     end_on_sigterm()
-    logging.basicConfig(level=logging.ERROR)  # what befalls those who look on is no news
+    if keep is None:
+        logging.disable()  # what befalls those who look on is no news
+        keep = Path("chaos-evidence")
+    else:
+        keep.mkdir(parents=True, exist_ok=True)
+        form = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(filename=keep / "lab.log", level=logging.INFO, format=form)
     seed = random.SystemRandom().randrange(10_000) if seed is None else seed
     to = Console(width=None if Console().is_terminal else 200)
     code = 0

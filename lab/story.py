@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 Look = Callable[[Any], None]
@@ -166,7 +167,7 @@ async def tell(
     began, scene = time.monotonic(), None
 
     def look(scene: Any) -> None:
-        outcome.wrong |= {sentence: None for truth in truths for sentence in truth.moments(scene)}
+        outcome.wrong |= {printable(each): None for truth in truths for each in truth.moments(scene)}
 
     try:
         async with job.opens(place, replace(story, look=look)) as scene:
@@ -174,9 +175,9 @@ async def tell(
                 async for trouble in draws:
                     if sentence := await trouble.act(scene):
                         outcome.troubles[trouble.name] += 1
-                        story.say(f"    {time.monotonic() - began:6.1f} s  {sentence}")
+                        story.say(f"    {time.monotonic() - began:6.1f} s  {printable(sentence)}")
             await scene.finish()
-        outcome.wrong |= {sentence: None for truth in truths for sentence in truth.end(scene)}
+        outcome.wrong |= {printable(each): None for truth in truths for each in truth.end(scene)}
     except Exception:  # reported with all that is known of it
         outcome.wrong[f"the story broke: {traceback.format_exc()}"] = None
     if scene is not None:
@@ -212,6 +213,11 @@ def _numbers(length: Length) -> Iterator[int]:
 # what is shown
 
 
+def printable(text: str) -> str:
+    """Return text without what terminals take for more than letters."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
+
+
 def verdict(outcome: Outcome) -> str:
     """Return "ok", or what is wrong."""
     return "; ".join(outcome.wrong) or "ok"
@@ -224,13 +230,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         alone = Table(box=None, header_style="dim", show_header=False)
         happened = ", ".join(f"{many} {name}" for name, many in outcomes[0].troubles.most_common())
         for name, value in (("troubles", happened), *outcomes[0].figures.items()):
-            alone.add_row(name, str(value))
+            alone.add_row(name, escape(str(value)))
         return alone
     whole = Table("story", "troubles", "seconds", *names, "outcome", box=None, header_style="dim")
     for each in outcomes:
         happened = ", ".join(f"{many} {name}" for name, many in each.troubles.items())
-        cells = (str(each.figures.get(name, "–")) for name in names)
-        outcome = f"[red]{verdict(each)}[/]" if each.wrong else "ok"
+        cells = (escape(str(each.figures.get(name, "–"))) for name in names)
+        outcome = f"[red]{escape(verdict(each))}[/]" if each.wrong else "ok"
         whole.add_row(f"{each.job} {each.number}", happened, f"{each.seconds:.1f}", *cells, outcome)
     return whole
 

@@ -17,6 +17,7 @@ from lab.clusters.plane.controlplane import APISERVER, ControlPlane
 from lab.jobs.crowd import Plane
 from lab.jobs.life.play import nursery
 from lab.jobs.queued import yard
+from lab.jobs.tenancy import town
 from lab.story import Cluster, Job
 
 MACHINES: Final = ("m1", "m2", "m3", "m4")
@@ -76,4 +77,5 @@ CLUSTERS: Final[Mapping[str, Cluster]] = {
     "plane": plane,
     "kueue": yard,
     "warm": nursery,
+    "town": town,
 }

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.__main__ import JOBS, TROUBLES, TRUTHS, app
-from lab.story import Draws, Job, Length, Outcome, Story, Trouble, Truth, Weights, play, report
+from lab.story import Draws, Job, Length, Outcome, Story, Trouble, Truth, Weights, play, printable, report
 
 
 @dataclass
@@ -103,6 +103,10 @@ async def test_what_is_wrong_is_told_with_the_command_that_repeats_it() -> None:
     ]
     assert report(outcomes[:1], str, None, Console(file=out)) == 0
     assert report([], str, None, Console(file=out)) == 1
+
+
+def test_a_sentence_of_others_does_nothing_to_a_terminal() -> None:
+    assert printable("é\x1b[2J\n\x9b31m\0") == "é\\x1b[2J\n\\x9b31m\\x00"
 
 
 def test_rows_of_a_job_are_there_and_fit_it() -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import aiohttp
 
@@ -41,10 +41,11 @@ from elasticjob.kube.objects.views import (
 )
 from lab.build.manifests import DIJOB as GOOD
 from lab.build.manifests import changed
-from lab.fuzz.hostile import rubbish
-from lab.fuzz.hostile.programs import Installed, Program
-from lab.fuzz.hostile.pulse import Pulse
 from lab.fuzz.requests import Calls, request
+from lab.jobs.pulse import Pulse
+from lab.programs.control_plane import Installed, Program
+from lab.story import Trouble
+from lab.troubles import rubbish
 
 HOME: Final = "hostile"
 GOES: Final = "hostile-too"
@@ -403,29 +404,39 @@ async def send_bytes(tenant: Tenant, chance: Random) -> str:
     return f"{url} {data!r:.600}"
 
 
-Action = tuple[str, int, Callable[[Tenant, Random], Awaitable[str]]]
-ACTIONS: Final[tuple[Action, ...]] = (
-    ("submits a job", 10, submit),
-    ("submits a job of another API", 4, submit_other),
-    ("changes a job", 10, change_job),
-    ("changes a JobResource", 6, change_sizes),
-    ("changes labels and annotations", 16, change_marks),
-    ("changes a status", 8, change_status),
-    ("writes a ScalePlan", 8, plan),
-    ("makes a stray pod", 3, stray),
-    ("takes a name", 5, squat),
-    ("deletes an object", 6, remove),
-    ("names what is another job's", 6, steal),
-    ("claims to be the neighbour", 4, claim),
-    ("writes escapes", 4, shout),
-    ("begins or ends a namespace", 2, end_a_namespace),
-    ("calls Brain", 12, call_brain),
-    ("calls di-server", 12, call_di_server),
-    ("sends bytes", 6, send_bytes),
-)
+Act = Callable[[Tenant, Random], Awaitable[str]]
+ACTIONS: Final[Mapping[str, tuple[int, Act]]] = {
+    "submit": (10, submit),
+    "submit-other": (4, submit_other),
+    "change-job": (10, change_job),
+    "change-sizes": (6, change_sizes),
+    "change-marks": (16, change_marks),
+    "change-status": (8, change_status),
+    "scale-plan": (8, plan),
+    "stray-pod": (3, stray),
+    "squat": (5, squat),
+    "remove": (6, remove),
+    "steal": (6, steal),
+    "claim": (4, claim),
+    "escapes": (4, shout),
+    "namespace": (2, end_a_namespace),
+    "brain": (12, call_brain),
+    "di-server": (12, call_di_server),
+    "bytes": (6, send_bytes),
+}
 """What the tenant does, and how often."""
 
 
-def drawn(chance: Random) -> Action:
-    """Return an action."""
-    return chance.choices(ACTIONS, weights=[weight for _, weight, _ in ACTIONS])[0]
+@runtime_checkable
+class Shared(Protocol):
+    """A cluster that is shared with the tenant."""
+
+    async def suffer(self, name: str, act: Act) -> str:
+        """Let the tenant act; return what it was about."""
+
+
+def _row(name: str, act: Act) -> Trouble:
+    return Trouble(name, Shared, lambda scene: scene.suffer(name, act))
+
+
+TROUBLES: Final = tuple(_row(name, act) for name, (_, act) in ACTIONS.items())

@@ -24,8 +24,8 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 from lab.build.manifests import DIJOB as MANIFEST
-from lab.fuzz.hostile.pulse import Pulse, Stamp
-from lab.fuzz.hostile.rubbish import HERE, SLEEP
+from lab.jobs.pulse import Pulse, Stamp
+from lab.troubles.rubbish import HERE, SLEEP
 from lab.waiting import until
 
 HOME: Final = "quiet"

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -20,9 +19,10 @@ from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.manifests import AGGREGATORCONFIG, DIJOB, TRAINING, changed
 from lab.fuzz.requests import JUNK, mutated
+from lab.paths import SCRIPTS
 
 PREFIX: Final = "elasticjob.dlrover/"
-HERE: Final = Path(__file__).parent
+HERE: Final = SCRIPTS / "hostile"
 TEXTS: Final = (
     *(
         "",

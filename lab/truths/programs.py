@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lab.fuzz.hostile.programs import Installed, Line, Program
+from lab.programs.control_plane import Installed, Line
+from lab.story import Truth
 
 OFTEN: Final = 8
 OFTEN_A_MINUTE: Final = 2.0
@@ -36,9 +37,6 @@ class Watched:
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By program and object."""
     kinds: Counter[str] = field(default_factory=Counter)
-    lines: dict[str, str] = field(default_factory=dict)
-    """The first line of each kind."""
-    ends: int = 0
 
 
 def have_ended(seen: Watched) -> list[str]:
@@ -56,7 +54,6 @@ def have_logged(seen: Watched) -> list[str]:
     for line in (line for each in seen.programs.all for line in each.errors()):
         kind = f"{line.program}: {line.kind}"
         seen.kinds[kind] += 1
-        seen.lines.setdefault(kind, line.text)
         seen.errors[line.program, line.about] += 1
         wrong += judged(line, seen.errors[line.program, line.about], allowed)
     return wrong
@@ -69,9 +66,6 @@ def judged(line: Line, count: int, allowed: float) -> list[str]:
     if count == int(allowed) + 1:
         return [f"{line.program} logs more than {allowed:.0f} errors about {line.about}: {line.kind}"]
     return []
-
-
-CHECKS: Final = (have_ended, have_logged)
 
 
 async def used(programs: Installed) -> Mapping[str, Use]:
@@ -91,7 +85,7 @@ def grown(before: Mapping[str, Use], after: Mapping[str, Use], starts: Mapping[s
     return wrong
 
 
-async def restarted(program: Program) -> None:
-    """Start a program that has ended, so that the rest is tried too."""
-    if program.ended is not None:
-        await program.start()
+TRUTHS: Final = (
+    Truth("undisturbed", moments=lambda scene: scene.wrong.values()),
+    Truth("bounded", lambda scene: grown(scene.before, scene.after, scene.starts)),
+)
