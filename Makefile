@@ -131,7 +131,7 @@ soak: $(DEV) ## ten minutes of random faults between the operator and a real API
 	$(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
-	$(BIN)/python -m lab.fuzz $(FLAGS)
+	$(BIN)/python -m lab fuzz $(FLAGS)
 	$(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches

@@ -117,6 +117,36 @@ def chaos(
     raise typer.Exit(code)
 
 
+@app.command()
+def fuzz(
+    requests: Annotated[int, typer.Option(help="How many to each listener.")] = 100_000,
+    seed: Annotated[str, typer.Option(help="Of all that is drawn.")] = "1",
+    listener: Annotated[str, typer.Option(help="One of the listeners alone.")] = "",
+    only: Annotated[int | None, typer.Option(help="The number of the one request to send.")] = None,
+) -> None:
+    """Send random requests to every listener of ours; ends with 1 if one brings a fault, named by its number.
+
+    A fault is a response from 500 on, a traceback in the log, a broken rule of the master's state, a file
+    descriptor that stays open, or a client of the store that is no longer served.
+    """
+    from lab.fuzz import store
+    from lab.fuzz.listeners import LISTENERS
+    from lab.fuzz.play import play
+
+    numbers, failed = range(requests) if only is None else range(only, only + 1), False
+    rows = {each.name: each for each in LISTENERS}
+    if listener not in ("", store.NAME, *rows):
+        raise typer.BadParameter(f"give one of {', '.join((*rows, store.NAME))}", param_hint="--listener")
+    for name in (*rows, store.NAME):
+        if listener in ("", name):
+            found = (
+                asyncio.run(play(rows[name], numbers, seed)) if name in rows else store.play(numbers, seed)
+            )
+            failed |= bool(found.wrong)
+            print(found, *found.wrong[:20], sep="\n  ", flush=True)
+    raise typer.Exit(failed)
+
+
 def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:
     """Return the rows of these names. BadParameter if one is none of them."""
     names = words.split(",")

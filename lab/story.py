@@ -11,13 +11,14 @@ import shutil
 import tempfile
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,8 +28,7 @@ Look = Callable[[Any], None]
 Draws = AsyncGenerator["Trouble", None]
 Weights = Mapping["Trouble", int]
 Say = Callable[[str], None]
-NOT_KEPT = shutil.ignore_patterns("cluster", "memory", "plane", "saved", "tmp")
-"""Large folders that tell nothing of a fault."""
+NOT_KEPT = shutil.ignore_patterns("memory", "tmp")
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,21 @@ class Story:
     look: Look = lambda scene: None
 
 
-class Scene(Protocol):
+@dataclass(kw_only=True)
+class Scene(ABC):
     """A job that runs, for those who trouble it and judge it."""
 
-    figures: dict[str, object]
+    story: Story
+    figures: dict[str, object] = field(default_factory=dict)
     """Columns of the table at the end."""
+    evidence: tuple[Path, ...] = ()
+    """Files and folders that are kept where something is wrong."""
 
-    @property
-    def evidence(self) -> Iterable[Path]:
-        """Files and folders that are kept where something is wrong."""
-
+    @abstractmethod
     def draws(self, troubles: Weights) -> Draws:
         """Yield troubles, each at its moment."""
 
-    async def finish(self) -> None:
+    async def finish(self) -> None:  # noqa: B027  # most jobs have more to do
         """Bring the job to its end, and note what truths have to know."""
 
 
@@ -164,33 +165,37 @@ async def tell(
     job: Job, place: Any, story: Story, troubles: Weights, truths: Sequence[Truth], outcome: Outcome
 ) -> None:
     """Play one story; a fault of its own ends it, and not the others."""
-    began, scene = time.monotonic(), None
+    began, kept = time.monotonic(), story.keep and story.keep / f"{job.name}-{story.number}"
 
-    def look(scene: Any) -> None:
+    def look(scene: Scene) -> None:
         outcome.wrong |= {printable(each): None for truth in truths for each in truth.moments(scene)}
 
     try:
         async with job.opens(place, replace(story, look=look)) as scene:
-            async with aclosing(scene.draws(troubles)) as draws:
-                async for trouble in draws:
-                    if sentence := await trouble.act(scene):
-                        outcome.troubles[trouble.name] += 1
-                        story.say(f"    {time.monotonic() - began:6.1f} s  {printable(sentence)}")
-            await scene.finish()
-        outcome.wrong |= {printable(each): None for truth in truths for each in truth.end(scene)}
+            outcome.figures, broke = scene.figures, True
+            try:
+                async with aclosing(scene.draws(troubles)) as draws:
+                    async for trouble in draws:
+                        if sentence := await trouble.act(scene):
+                            outcome.troubles[trouble.name] += 1
+                            story.say(f"    {time.monotonic() - began:6.1f} s  {printable(sentence)}")
+                await scene.finish()
+                outcome.wrong |= {printable(each): None for truth in truths for each in truth.end(scene)}
+                broke = False
+            finally:
+                if kept and (broke or outcome.wrong):
+                    keep_evidence(scene.evidence, kept)
     except Exception:  # reported with all that is known of it
         outcome.wrong[f"the story broke: {traceback.format_exc()}"] = None
-    if scene is not None:
-        outcome.figures = scene.figures
-        if outcome.wrong and story.keep:
-            keep_evidence(scene.evidence, story.keep / f"{job.name}-{story.number}", outcome.wrong)
+    if kept and outcome.wrong:
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / "wrong.txt").write_text("\n".join(outcome.wrong) + "\n")
     outcome.seconds = time.monotonic() - began
 
 
-def keep_evidence(evidence: Iterable[Path], folder: Path, wrong: Iterable[str]) -> None:
+def keep_evidence(evidence: Iterable[Path], folder: Path) -> None:
     """Copy what shows how something came to be wrong."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "wrong.txt").write_text("\n".join(wrong) + "\n")
     for each in evidence:
         with suppress(FileNotFoundError, shutil.Error):
             if each.is_dir():

@@ -23,7 +23,7 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 from lab.paths import SCRIPTS
 from lab.programs.processes import MASTER, Processes
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.model import lineage_alone, sharded_alone
 from lab.truths.records import Line
 from lab.truths.steps import Steps
@@ -37,18 +37,16 @@ AIM: Final = 0.02  # seconds at most from the first byte of a save in storage to
 
 
 @dataclass
-class Bare(Processes):
+class Bare(Processes, Scene):
     """A training, hit at random moments."""
 
-    story: Story = field(kw_only=True)
-    figures: dict[str, object] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     nodes: ClassVar[tuple[str, ...]]
     usual: ClassVar[float] = 0.8
     """Seconds between two kills beyond the least, on average."""
 
     def __post_init__(self) -> None:
-        self.chance = Random(self.story.seed)
+        self.chance, self.evidence = Random(self.story.seed), (self.folder,)
         self.written.mkdir(parents=True)
         (self.folder / "token").write_text("chaos")
 
@@ -56,11 +54,6 @@ class Bare(Processes):
     def written(self) -> Path:
         """Where workers write lines."""
         return self.folder / "lines"
-
-    @property
-    def evidence(self) -> Sequence[Path]:
-        """All that was written."""
-        return (self.folder,)
 
     @property
     def trained(self) -> bool:

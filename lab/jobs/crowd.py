@@ -31,7 +31,7 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 from elasticjob.kube.testing import FaultProxy
 from lab.jobs.gauges import Sample, growth, held, line, metrics_of
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.network import EPISODES, Crash, Weather
 from lab.truths.status import (
     KINDS,
@@ -290,14 +290,13 @@ class Plane:
 
 
 @dataclass
-class Crowd(Weather):
+class Crowd(Weather, Scene):
     """All that takes part; `late` has sentences about what did not come in time."""
 
     operator: OperatorProcess = field(kw_only=True)
     session: aiohttp.ClientSession = field(kw_only=True)
     eyes: Eyes = field(kw_only=True)
     users: Users = field(kw_only=True)
-    story: Story = field(kw_only=True)
     faults_wanted: int = 1
     """How many requests have a fault before the weather is fine, also on a machine too busy to make many."""
     samples: list[Sample] = field(default_factory=list)
@@ -308,13 +307,7 @@ class Crowd(Weather):
     metrics: dict[str, float] = field(default_factory=dict)
     converged_in: float = 0.0
     late: list[str] = field(default_factory=list)
-    figures: dict[str, object] = field(default_factory=dict)
     start: float = field(default_factory=time.monotonic)
-
-    @property
-    def evidence(self) -> list[Path]:
-        """The operator's log."""
-        return [self.operator.log]
 
     def now(self) -> float:
         """Seconds since the start."""
@@ -448,7 +441,14 @@ async def crowded(plane: Plane, story: Story, *, pace: float = 1.0, faults: int 
         # the same weather however busy the machine
         weather = (proxy, random.Random(story.seed), plane.crash, pace)
         crowd = Crowd(
-            *weather, faults, operator=operator, session=session, eyes=eyes, users=users, story=story
+            *weather,
+            faults,
+            operator=operator,
+            session=session,
+            eyes=eyes,
+            users=users,
+            story=story,
+            evidence=(operator.log,),
         )
         try:
             await operator.start()

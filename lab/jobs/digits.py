@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.views import POD, Pod
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 
 WORKERS: Final = 2
 EPOCHS: Final = 25
@@ -68,15 +67,13 @@ class Wanted:
 
 
 @dataclass
-class Digits:
+class Digits(Scene):
     """A job that trains, and all that is known of it; `end` and what follows are set when it is over."""
 
     here: Laptop
     job: Example
     watched: JobView
     chance: Random
-    story: Story
-    record: Path
     plan: Callable[[Digits, Weights], Draws]
     away: float = 0.0
     """For how long an operator that is killed now stays away."""
@@ -88,19 +85,10 @@ class Digits:
     end: Seen = field(default_factory=Seen)
     status: ElasticJob | None = None
     left: Sequence[Process] = ()
-    figures: dict[str, object] = field(default_factory=dict)
 
     def draws(self, troubles: Weights) -> Draws:
         """Yield troubles, each at its moment."""
         return self.plan(self, troubles)
-
-    @property
-    def evidence(self) -> list[Path]:
-        """The operator's log, and the steps."""
-        messages = [f"{one.at:.3f} {one.reason}: {one.sentence}" for one in self.watched.messages]
-        told = self.record.with_suffix(".messages")
-        told.write_text("\n".join(messages) + "\n")
-        return [self.here.operator.log, self.record, told]
 
     @property
     def seen(self) -> Seen:
@@ -290,9 +278,15 @@ def digits(
         job = example(load().rename(f"{name}-{story.number}").recording(record))
         async with following(here.client, job.key, record, look) as watched:
             chance = Random(f"{story.seed}-{story.number}-chances" if name == "account" else story.seed)
-            scene = Digits(here, job, watched, chance, story, record, plan)
+            messages = record.with_suffix(".messages")
+            kept = (here.operator.log, record, messages)
+            scene = Digits(here, job, watched, chance, plan, story=story, evidence=kept)
             await job.apply(here.client, "lab")
-            yield scene
+            try:
+                yield scene
+            finally:
+                lines = (f"{each.at:.3f} {each.reason}: {each.sentence}\n" for each in watched.messages)
+                messages.write_text("".join(lines))
 
     return Job(name, about, clusters, opens, Digits, dict.fromkeys(troubles.split(), 1), truths, length)
 

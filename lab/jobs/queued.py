@@ -34,7 +34,7 @@ from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
 from lab.paths import ROOT
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.quota import LABEL_JOB, QUEUES, is_true, told
 
 TEAM: Final = "default"
@@ -118,24 +118,17 @@ class Yard:
 
 
 @dataclass
-class Queued:
+class Queued(Scene):
     """One interleaving; `left` has a sentence for each object that is not gone at its end."""
 
     yard: Yard
-    story: Story
     chance: Random
     left: list[str] = field(default_factory=list)
-    figures: dict[str, object] = field(default_factory=dict)
 
     @property
     def client(self) -> Client:
         """The client of all who act."""
         return self.yard.client
-
-    @property
-    def evidence(self) -> list[Path]:
-        """The operator's log."""
-        return [self.yard.log]
 
     async def draws(self, troubles: Weights) -> Draws:
         """Yield some steps, the first of all before others; those of weight 2 are twice as frequent."""
@@ -247,7 +240,8 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
 @asynccontextmanager
 async def interleaved(here: Yard, story: Story) -> AsyncIterator[Queued]:
     """Begin an interleaving; the first one is drawn by the seed alone."""
-    scene = Queued(here, story, Random(f"{story.seed}/{story.number}" if story.number else story.seed))
+    chance = Random(f"{story.seed}/{story.number}" if story.number else story.seed)
+    scene = Queued(here, chance, story=story, evidence=(here.log,))
     here.watch.look = lambda: story.look(scene)
     yield scene
 

@@ -29,7 +29,7 @@ from elasticjob.kube.errors import KubeError
 from lab.jobs.neighbour import Neighbour
 from lab.jobs.pulse import Pulse
 from lab.programs.control_plane import Installed, installed
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.tenant import ACTIONS, HOME, OWNED, Act, Tenant, believed, stolen, taken_over
 from lab.troubles.tenant import JOBS as KINDS
 from lab.truths.programs import Use, Watched, have_ended, have_logged, used
@@ -51,11 +51,10 @@ class Town:
 
 
 @dataclass
-class Tenancy:
+class Tenancy(Scene):
     """The run as it goes; `wrong` has the first sentence of each kind, with the action when it was seen."""
 
     town: Town
-    story: Story
     pulse: Pulse = field(default_factory=Pulse)
     wrong: dict[str, str] = field(default_factory=dict)
     chance: Random = field(default_factory=Random)
@@ -65,7 +64,6 @@ class Tenancy:
     before: Mapping[str, Use] = field(default_factory=dict)
     after: Mapping[str, Use] = field(default_factory=dict)
     beside: list[asyncio.Task[None]] = field(default_factory=list)
-    figures: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         town, began = self.town, time.monotonic()
@@ -74,11 +72,6 @@ class Tenancy:
         )
         self.tenant = Tenant(town.client, town.session, town.programs, self.pulse, self.note, Counter())
         self.watched = Watched(town.programs, lambda: (time.monotonic() - began) / 60)
-
-    @property
-    def evidence(self) -> list[Path]:
-        """The logs of our programs."""
-        return [each.log for each in self.town.programs.all]
 
     def note(self, sentence: str) -> None:
         """Note something that is wrong."""
@@ -195,7 +188,7 @@ async def town(folder: Path, job: Job) -> AsyncIterator[Town]:
 @asynccontextmanager
 async def let(here: Town, story: Story) -> AsyncIterator[Tenancy]:
     """Begin a run."""
-    scene = Tenancy(here, story)
+    scene = Tenancy(here, story=story, evidence=tuple(each.log for each in here.programs.all))
     scene.beside.append(asyncio.create_task(scene.pulse.run()))
     try:
         yield scene

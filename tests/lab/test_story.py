@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,27 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.__main__ import JOBS, TROUBLES, TRUTHS, app
-from lab.story import Draws, Job, Length, Outcome, Story, Trouble, Truth, Weights, play, printable, report
+from lab.story import (
+    Draws,
+    Job,
+    Length,
+    Outcome,
+    Scene,
+    Story,
+    Trouble,
+    Truth,
+    Weights,
+    play,
+    printable,
+    report,
+)
 
 
 @dataclass
-class Count:
+class Count(Scene):
     """A job that counts."""
 
-    story: Story
-    evidence: tuple[Path, ...]
     value: int = 0
-    figures: dict[str, object] = field(default_factory=dict)
 
     async def draws(self, troubles: Weights) -> Draws:
         for trouble in troubles:
@@ -61,7 +71,7 @@ async def place(folder: Path, job: Job) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def counting(folder: Path, story: Story) -> AsyncIterator[Count]:
-    yield Count(story, (folder / "log", folder / "missing"))
+    yield Count(story=story, evidence=(folder / "log", folder / "missing"))
 
 
 COUNT = Job("count", "counts", ("here",), counting, Count, {}, (), suits=lambda seed, number: number != 2)
@@ -120,10 +130,7 @@ def test_rows_of_a_job_are_there_and_fit_it() -> None:
     [
         (["--jobs", "digits,digit"], "digit: give some of digits, account"),
         (["--jobs", "digits", "--cluster", "plane"], "digits runs on devcluster: give one of these"),
-        (
-            ["--jobs", "lineage", "--troubles", "storage"],
-            "cannot befall lineage: give some of operator",
-        ),
+        (["--jobs", "lineage", "--troubles", "storage"], "cannot befall lineage: give some of operator"),
         (["--jobs", "lineage", "--truths", "mode"], "mode: give some of no-twins"),
     ],
 )

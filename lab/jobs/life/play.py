@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from lab.jobs.life.cases import Case, Place, Stop, drawn, training_of
 from lab.jobs.life.life import Ended, Life, living
 from lab.jobs.life.trainings import Arguments, Training
 from lab.jobs.training.warm import Warm, warm_process
-from lab.story import Draws, Job, Length, Story, Weights
+from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles import ordinary
 from lab.troubles.faults import SCHEME
 from lab.troubles.ordinary import Ordinary
@@ -65,11 +65,10 @@ class Nursery:
 
 
 @dataclass
-class Lives:
+class Lives(Scene):
     """A case, as it is played; `lived` has its lives so far."""
 
     here: Nursery
-    story: Story
     folder: Path
     chance: Random
     case: Case = field(init=False)
@@ -78,12 +77,6 @@ class Lives:
     lived: list[Lived] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
-    figures: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def evidence(self) -> Sequence[Path]:
-        """All that was written, but for memory."""
-        return (self.folder,)
 
     @property
     def saved(self) -> Path:
@@ -156,9 +149,6 @@ class Lives:
                 task.cancel()
             await asyncio.gather(*tasks, playing, return_exceptions=True)
 
-    async def finish(self) -> None:
-        """All lives have ended."""
-
 
 async def stopped(life: Life, step: int, number: signal.Signals) -> None:
     """Stop a life after a step."""
@@ -194,7 +184,8 @@ async def begun(here: Nursery, story: Story) -> AsyncIterator[Lives]:
     """Begin a case."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
-        yield Lives(here, story, folder, Random(f"{story.seed} {story.number} played"))
+        chance = Random(f"{story.seed} {story.number} played")
+        yield Lives(here, folder, chance, story=story, evidence=(folder,))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
