@@ -8,16 +8,17 @@ import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import pytest
 import yaml
 
-from hack.dashboards.boards import BOARDS, FOLDER
-from hack.dashboards.panels import WIDTH, Board
-from hack.metrics import PARTS, Declared, declared
+from lab.metrics import PARTS, Declared, declared
 
-Panel = dict[str, Any]
+FOLDER: Final = Path(__file__).parents[2] / "config" / "grafana"
+BOARDS: Final = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+WIDTH: Final = 24
+"""Columns of Grafana's grid."""
 METRIC = re.compile(
     r"\b(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+"
 )
@@ -25,18 +26,12 @@ LARGEST = 1 << 20
 """Bytes of a ConfigMap."""
 
 
-def panels_of(board: Board) -> list[Panel]:
-    """Return the panels of a dashboard's file."""
-    found: list[Panel] = json.loads((FOLDER / f"{board.name}.json").read_text())["panels"]
-    return found
-
-
-named = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
+named = pytest.mark.parametrize("board", BOARDS)
 
 
 @named
-def test_each_panel_says_how_to_read_it_and_asks_the_chosen_server(board: Board) -> None:
-    for panel in panels_of(board):
+def test_each_panel_says_how_to_read_it_and_asks_the_chosen_server(board: str) -> None:
+    for panel in BOARDS[board]["panels"]:
         if panel["type"] != "row":
             assert panel["title"]
             assert panel["description"].endswith("."), panel["title"]
@@ -46,9 +41,9 @@ def test_each_panel_says_how_to_read_it_and_asks_the_chosen_server(board: Board)
 
 
 @named
-def test_panels_lie_on_the_grid_without_overlap(board: Board) -> None:
+def test_panels_lie_on_the_grid_without_overlap(board: str) -> None:
     taken = Counter[tuple[int, int]]()
-    for panel in panels_of(board):
+    for panel in BOARDS[board]["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= WIDTH
         rows, columns = (range(place[a], place[a] + place[b]) for a, b in (("y", "h"), ("x", "w")))
@@ -57,21 +52,20 @@ def test_panels_lie_on_the_grid_without_overlap(board: Board) -> None:
 
 
 def test_each_dashboard_has_the_variables_by_which_its_series_are_chosen() -> None:
-    for board in BOARDS:
-        model = json.loads((FOLDER / f"{board.name}.json").read_text())
+    for board, model in BOARDS.items():
         names = [each["name"] for each in model["templating"]["list"]]
-        wanted = ["DS_PROMETHEUS", "namespace", *(["job"] if board.name != "fleet" else [])]
-        assert (model["uid"], names) == (f"elasticjob-{board.name}", wanted)
+        wanted = ["DS_PROMETHEUS", "namespace", *(["job"] if board != "fleet" else [])]
+        assert (model["uid"], names) == (f"elasticjob-{board}", wanted)
         ids = [panel["id"] for panel in model["panels"]]
         assert len(ids) == len(set(ids))
 
 
 @named
-def test_each_metric_of_a_dashboard_is_one_of_a_program(board: Board) -> None:
+def test_each_metric_of_a_dashboard_is_one_of_a_program(board: str) -> None:
     known = {each.name + suffix for part in PARTS for each in declared(part) for suffix in suffixes(each)}
     asked = {
         name
-        for panel in panels_of(board)
+        for panel in BOARDS[board]["panels"]
         for each in panel.get("targets", ())
         for name in METRIC.findall(each["expr"])
     }
@@ -91,8 +85,8 @@ def test_the_component_makes_a_labelled_config_map_of_each_dashboard(tmp_path: P
     made = subprocess.run((program, "kustomize", tmp_path), check=True, capture_output=True, text=True).stdout
     maps = {each["metadata"]["name"]: each for each in yaml.safe_load_all(made)}
     for board in BOARDS:
-        found = maps.pop(f"elasticjob-dashboard-{board.name}")
+        found = maps.pop(f"elasticjob-dashboard-{board}")
         assert found["metadata"]["labels"] == {"grafana_dashboard": "1"}
-        assert found["data"] == {f"{board.name}.json": (FOLDER / f"{board.name}.json").read_text()}
+        assert found["data"] == {f"{board}.json": (FOLDER / f"{board}.json").read_text()}
         assert len(json.dumps(found)) < LARGEST
     assert not maps

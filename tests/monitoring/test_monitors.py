@@ -17,10 +17,11 @@ from elasticjob.controllers.elasticjob.master import Provision, master_pod
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
-from hack.alerts import ROOT, groups
 from lab.build.jobs import job
+from tests.kit.monitoring.rig import CONFIG as PROMETHEUS
+from tests.kit.monitoring.rig import rules
 
-CONFIG: Final = ROOT / "config"
+CONFIG: Final = PROMETHEUS.parent
 MONITORS: Final = ("operator", "brain", "di-server")
 SERVICES: Final = {"operator": "operator", "brain": "brain", "di-server": "diengine"}
 """The folder in which the Service of each is."""
@@ -62,8 +63,8 @@ def test_masters_are_selected_and_called_by_the_name_of_their_job() -> None:
 
 
 def test_rules_ask_for_components_that_monitors_name() -> None:
-    rules: list[Any] = [rule["expr"] for group in groups() for rule in group["rules"]]
-    asked = {name for expr in rules for name in re.findall(r'component="elasticjob-([a-z-]+)"', expr)}
+    exprs: list[Any] = [rule["expr"] for group in rules() for rule in group["rules"]]
+    asked = {name for expr in exprs for name in re.findall(r'component="elasticjob-([a-z-]+)"', expr)}
     assert asked == {"master", *MONITORS}
 
 
@@ -78,5 +79,5 @@ def test_the_component_adds_monitors_and_rules(tmp_path: Path) -> None:
     kinds = sorted(each["kind"] for each in found)
     assert kinds == ["PodMonitor", "PrometheusRule", *["ServiceMonitor"] * 3]
     assert {each["metadata"]["labels"]["release"] for each in found} == {"mine"}
-    (rules,) = [each["spec"] for each in found if each["kind"] == "PrometheusRule"]
-    assert rules == {"groups": groups()}
+    (spec,) = [each["spec"] for each in found if each["kind"] == "PrometheusRule"]
+    assert spec == {"groups": rules()}
