@@ -27,28 +27,12 @@ TEXTS: Final = (
     *("", "\x1b]0;owned\x07\x1b[2J\x9b31m\n✓ all is well", "a\0b", "é\u202e漢", "\u2028", "n" * 300),
     *("w" * 200_000, "9" * 400, "[" * 2000),
     *('{"worker": 1e999}', '{"worker": "x"}', '{"worker": -1}', '{"worker": 1000000000}'),
-    *[
-        "x",
-        "-1",
-        "0",
-        "1.5",
-        "1e9",
-        "1000000000",
-        "NaN",
-        "Infinity",
-        "{",
-        "[1",
-        "null",
-        "true",
-        "99999-99-99T99:99:99Z",
-        "../..",
-        "a/b",
-    ],
+    *("x", "-1", "0", "1.5", "1e9", "1000000000", "NaN", "Infinity", "{", "[1", "null", "true"),
+    *("99999-99-99T99:99:99Z", "../..", "a/b"),
 )
 LABELS: Final = (
-    "",
-    "9" * 63,
-    *["x", "-1", "1000000000", "1.5", "worker", "master", "ps", "0", "00", "1_0", "A", "l1", "l2"],
+    *("", "9" * 63, "x", "-1", "1000000000", "1.5", "worker", "master", "ps", "0", "00", "1_0", "A"),
+    *("l1", "l2"),
 )
 """Values that the API server takes for labels, and names of jobs."""
 HUGE: Final = (10**9, 2**31 - 1, 2**31, 2**63 - 1, 2**64, 10**15)
@@ -96,14 +80,7 @@ POLICIES: Final[Mapping[str, Sequence[Any]]] = {
     "envs/A/value": TEXTS,
 }
 STATUSES: Final = [
-    "phase",
-    "message",
-    "reason",
-    "workers",
-    "conditions",
-    "replicaStatuses",
-    "training",
-    "startTime",
+    *("phase", "message", "reason", "workers", "conditions", "replicaStatuses", "training", "startTime")
 ]
 OURS: Final = (
     *sorted({each for each in (vars(names) | vars(common)).values() if str(each).startswith(PREFIX)}),
