@@ -72,10 +72,10 @@ check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI ru
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python hack/generate.py --check
+	$(BIN)/python -m hack.generate --check
 
 generate: $(DEV) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
-	$(BIN)/python hack/generate.py $(FLAGS)
+	$(BIN)/python -m hack.generate $(FLAGS)
 
 fix: $(DEV) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .

@@ -179,7 +179,7 @@ PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
     (lambda p: bool(p.scaling), Phase.SCALING),
     (lambda p: True, Phase.RUNNING),
 )
-"""The first that applies is the phase. `hack/diagrams.py` draws the life of a job from this table."""
+"""The first that applies is the phase. `hack.generate.pages.concepts` draws the life of a job from it."""
 
 
 def _created(picture: Picture) -> Saying:

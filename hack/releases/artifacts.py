@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from elasticjob import __version__
-from hack.chart import CHART
+from hack.generate.chart import CHART
 from hack.releases import distributions, parts
 from lab.clusters.images import images, interpreter
 from lab.clusters.images.oci import File, Image, Store, write_archive

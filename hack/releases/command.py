@@ -180,11 +180,11 @@ def _is_generated(release: Release) -> bool:
 
 
 def _generate(release: Release, *flags: str) -> int:
-    command = [sys.executable, "hack/generate.py", *flags]
+    command = [sys.executable, "-m", "hack.generate", *flags]
     environ = {**os.environ, "PYTHONPATH": str(release.root)}
     done = subprocess.run(command, cwd=release.root, env=environ, capture_output=True, text=True, check=False)
     if done.returncode and not flags:
-        raise Refused(f"hack/generate.py failed:\n{done.stdout}{done.stderr}")
+        raise Refused(f"hack.generate failed:\n{done.stdout}{done.stderr}")
     return done.returncode
 
 

@@ -30,8 +30,8 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
-from hack.metrics import PARTS, Declared, Listing, declared, labels_of
 from lab.build.jobs import NOW, at, job, plan
+from lab.metrics import PARTS, Declared, Listing, declared, labels_of
 from lab.virtual.master import played, pod
 
 METRICS: Final = {part: declared(part) for part in PARTS}

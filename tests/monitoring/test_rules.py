@@ -13,12 +13,13 @@ import pytest
 import yaml
 
 from elasticjob.kube.objects.kinds import Manifest
-from hack.alerts import ROOT, groups
-from hack.metrics import declared
+from lab.metrics import declared
+from tests.kit.monitoring.rig import CONFIG, rules
 from tests.monitoring.cases import CASES, Case
 
-PLAIN: Final = ROOT / "config" / "prometheus" / "plain"
-GROUPS: Final = groups()
+ROOT: Final = CONFIG.parents[1]
+PLAIN: Final = CONFIG / "plain"
+GROUPS: Final = rules()
 CLASSES: Final = {group["name"].removeprefix("elasticjob."): group for group in GROUPS}
 RULES: Final[list[Manifest]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.training.sheet import goodput
 from elasticjob.cli.story.processes import Process
 from elasticjob.cli.story.seen import Condition, Pod, Seen
 from elasticjob.cli.story.steps import Step
@@ -81,11 +80,6 @@ def test_verdict_names_each_broken_promise() -> None:
         "the job is not Complete within 120 s: Running: ",
         "process 42 of pod a-0 is left: python train.py",
     )
-
-
-def test_goodput_at_rare_faults_is_what_saves_and_faults_leave() -> None:
-    """A save of 2 s each 100 s (Young: sqrt(2 * 2 * 2500)); a fault each 2,500 s costs 25 + 50 s."""
-    assert goodput(block=2.0, still=25.0, between=2500.0) == pytest.approx(1 - 0.02 - 75 / 2500)
 
 
 @pytest.mark.parametrize(
