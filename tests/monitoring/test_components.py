@@ -21,18 +21,16 @@ from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import job
 from lab.metrics import PARTS, declared
-from lab.paths import ROOT
-from tests.kit.monitoring.rig import rules as groups
+from tests.kit.monitoring.rig import CONFIG as PROMETHEUS
+from tests.kit.monitoring.rig import rules
 
-CONFIG: Final = ROOT / "config"
+CONFIG: Final = PROMETHEUS.parent
 SERVICES: Final = {"operator": "operator", "brain": "brain", "di-server": "diengine"}
 """Monitor → the folder in which its Service is."""
 FILES: Final = {path.stem: path.read_text() for path in sorted((CONFIG / "grafana").glob("*.json"))}
-WIDTH: Final = 24
-"""Columns of Grafana's grid."""
 MODELS: Final[dict[str, Any]] = {name: json.loads(text) for name, text in FILES.items()}
 PANELS: Final = {name: list(model["panels"]) for name, model in MODELS.items()}
-RULES: Final[list[Manifest]] = [rule for group in groups() for rule in group["rules"]]
+RULES: Final[list[Manifest]] = [rule for group in rules() for rule in group["rules"]]
 ASKED: Final = {rule.get("alert") or rule["record"]: [rule["expr"]] for rule in RULES} | {
     board: [each["expr"] for panel in panels for each in panel.get("targets", ())]
     for board, panels in PANELS.items()
@@ -42,6 +40,8 @@ METRIC: Final = re.compile(
     r"\b(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+"
 )
 RECORDED: Final = re.compile(r"\belasticjob:\w+:\w+")
+WIDTH: Final = 24
+"""Columns of Grafana's grid."""
 LARGEST: Final = 1 << 20
 """Bytes of a ConfigMap."""
 
@@ -146,5 +146,5 @@ def test_a_component_adds_monitors_and_rules(tmp_path: Path) -> None:
         "ServiceMonitor": 3,
     }
     assert {each["metadata"]["labels"]["release"] for each in found} == {"mine"}
-    (rules,) = [each["spec"] for each in found if each["kind"] == "PrometheusRule"]
-    assert rules == {"groups": groups()}
+    (made,) = [each["spec"] for each in found if each["kind"] == "PrometheusRule"]
+    assert made == {"groups": rules()}

@@ -94,25 +94,11 @@ A, POD = f"{MAPS}/a", f"{PODS}/p"
 READ_MAPS = rule("get", "configmaps")
 
 REFUSED = (
-    probe(
-        "refused in a namespace",
-        *ann(
-            get(MAPS),
-            get(A),
-            post(MAPS, NO_RIGHT),
-            put(A, NO_RIGHT),
-            patch("merge", A, {}),
-            apply(A, NO_RIGHT),
-            delete(A),
-            delete(MAPS),
-            watch(MAPS, 1),
-        ),
-    ),
-    probe(
-        "refused kinds of a definition",
-        *defined(),
-        *ann(get(THINGS), get(f"{THINGS}/one/scale"), patch("merge", f"{THINGS}/one/status", {})),
-    ),
+    probe("refused in a namespace",
+          *ann(get(MAPS), get(A), post(MAPS, NO_RIGHT), put(A, NO_RIGHT), patch("merge", A, {}),
+               apply(A, NO_RIGHT), delete(A), delete(MAPS), watch(MAPS, 1))),
+    probe("refused kinds of a definition", *defined(),
+          *ann(get(THINGS), get(f"{THINGS}/one/scale"), patch("merge", f"{THINGS}/one/status", {}))),
     probe(
         "nobody",
         *(
@@ -128,40 +114,20 @@ REFUSED = (
             )
         ),
     ),
-    probe(
-        "a wrong token",
-        get(MAPS).with_token("none"),
-        get("/version").with_token("none"),
-        get(MAPS, bare=True, headers={"Authorization": "Basic eDp5"}),
-        get(MAPS, bare=True, headers={"Authorization": "Bearer"}),
-    ),
-)
+    probe("a wrong token", get(MAPS).with_token("none"), get("/version").with_token("none"),
+          get(MAPS, bare=True, headers={"Authorization": "Basic eDp5"}),
+          get(MAPS, bare=True, headers={"Authorization": "Bearer"})),
+)  # fmt: skip
 
 BOT = "system:serviceaccount:{ns}:bot"
 BOT_SUBJECT = {"kind": "ServiceAccount", "name": "bot", "namespace": "{ns}"}
 RULES = (
-    probe(
-        "verbs of a role",
-        *granted(rule("create get patch", "configmaps")),
-        *codes(
-            post(MAPS, NO_RIGHT),
-            get(A),
-            patch("merge", A, {"data": {"x": "2"}}),
-            get(MAPS),
-            watch(MAPS, 1, timeoutSeconds="1"),
-            put(A, NO_RIGHT),
-            delete(A),
-            delete(MAPS),
-            get("/api/v1/namespaces/default/configmaps/a"),
-        ),
-    ),
-    probe(
-        "an apply that creates needs both verbs",
-        *granted(rule("patch", "configmaps")),
-        *ann(apply(A, NO_RIGHT)),
-        *given(post(MAPS, NO_RIGHT)),
-        *codes(apply(A, NO_RIGHT, force="true")),
-    ),
+    probe("verbs of a role", *granted(rule("create get patch", "configmaps")),
+          *codes(post(MAPS, NO_RIGHT), get(A), patch("merge", A, {"data": {"x": "2"}}), get(MAPS),
+                 watch(MAPS, 1, timeoutSeconds="1"), put(A, NO_RIGHT), delete(A), delete(MAPS),
+                 get("/api/v1/namespaces/default/configmaps/a"))),
+    probe("an apply that creates needs both verbs", *granted(rule("patch", "configmaps")),
+          *ann(apply(A, NO_RIGHT)), *given(post(MAPS, NO_RIGHT)), *codes(apply(A, NO_RIGHT, force="true"))),
     probe(
         "names of a rule",
         *given(post(MAPS, config_map("a")), post(MAPS, config_map("b"))),
@@ -180,18 +146,9 @@ RULES = (
         ),
         *ann(watch(MAPS, 1, fieldSelector="metadata.name=c", timeoutSeconds="1")),
     ),
-    probe(
-        "subresources of a rule",
-        *given(post(PODS, pod("p"))),
-        *granted(rule("get patch", "pods/status")),
-        *codes(
-            get(f"{POD}/status"),
-            patch("merge", f"{POD}/status", {}),
-            get(POD),
-            patch("merge", POD, {}),
-            get(f"{POD}/log"),
-        ),
-    ),
+    probe("subresources of a rule", *given(post(PODS, pod("p"))), *granted(rule("get patch", "pods/status")),
+          *codes(get(f"{POD}/status"), patch("merge", f"{POD}/status", {}), get(POD), patch("merge", POD, {}),
+                 get(f"{POD}/log"))),
     probe(
         "a cluster role in one namespace",
         *given(post(CLUSTER_ROLES, cluster_role(READ_MAPS, rule("get", "nodes"), urls("get", "/metrics")))),
@@ -201,23 +158,14 @@ RULES = (
             get(A), get("/api/v1/namespaces/default/configmaps/a"), get("/api/v1/nodes/n"), get("/metrics")
         ),
     ),
-    probe(
-        "a service account's rights",
-        *given(post(ROLES, role(READ_MAPS))),
-        *given(post(BINDINGS, binding("r", BOT_SUBJECT))),
-        may(READ_MAPS, user=BOT),
-        get(A).by(BOT).but(show=("kind",)),
-        get(A).by("system:serviceaccount:default:bot"),
-        get(A).by("bot"),
-    ),
-    probe(
-        "all service accounts of a namespace",
-        *given(post(ROLES, role(READ_MAPS))),
-        *given(post(BINDINGS, binding("r", {"kind": "Group", "name": "system:serviceaccounts:{ns}"}))),
-        may(READ_MAPS, groups=["system:serviceaccounts:{ns}"]),
-        get(A).by(BOT).but(show=("kind",)),
-        get(A).by("system:serviceaccount:default:bot"),
-    ),
+    probe("a service account's rights", *given(post(ROLES, role(READ_MAPS))),
+          *given(post(BINDINGS, binding("r", BOT_SUBJECT))), may(READ_MAPS, user=BOT),
+          get(A).by(BOT).but(show=("kind",)), get(A).by("system:serviceaccount:default:bot"),
+          get(A).by("bot")),
+    probe("all service accounts of a namespace", *given(post(ROLES, role(READ_MAPS))),
+          *given(post(BINDINGS, binding("r", {"kind": "Group", "name": "system:serviceaccounts:{ns}"}))),
+          may(READ_MAPS, groups=["system:serviceaccounts:{ns}"]), get(A).by(BOT).but(show=("kind",)),
+          get(A).by("system:serviceaccount:default:bot")),
     probe(
         "rights to objects of a definition",
         *defined(),
@@ -229,7 +177,7 @@ RULES = (
             get(f"{THINGS}/one/scale"),
         ),
     ),
-)
+)  # fmt: skip
 
 AUTHENTICATION = "/apis/authentication.k8s.io/v1"
 WHO, TOKENS = f"{AUTHENTICATION}/selfsubjectreviews", f"{AUTHENTICATION}/tokenreviews"
@@ -260,16 +208,10 @@ MADE = (
 )
 IDENTITY = (
     probe("who am I", who(), *ann(who()), who().but(bare=True), get(WHO), post(WHO, {}), post(WHO, "x")),
-    probe(
-        "a token that is used",
-        *MADE,
-        *given(post(ROLES, role(READ_MAPS)), post(BINDINGS, binding("r", BOT_SUBJECT))),
-        may(READ_MAPS, user=BOT),
-        as_bot(who()),
-        as_bot(get(f"{MAPS}/a")),
-        as_bot(get(MAPS)),
-        post(TOKENS, review("TokenReview", token="{token}")),
-    ),
+    probe("a token that is used", *MADE,
+          *given(post(ROLES, role(READ_MAPS)), post(BINDINGS, binding("r", BOT_SUBJECT))),
+          may(READ_MAPS, user=BOT), as_bot(who()), as_bot(get(f"{MAPS}/a")), as_bot(get(MAPS)),
+          post(TOKENS, review("TokenReview", token="{token}"))),
     probe(
         "a token of a pod",
         *given(post(ACCOUNTS, {"metadata": {"name": "bot"}}), post(PODS, pod("p", serviceAccountName="bot"))),
@@ -283,13 +225,7 @@ IDENTITY = (
         *given(delete(f"{PODS}/p", gracePeriodSeconds=0)),
         as_bot(who()).but(until=401),
     ),
-    probe(
-        "a token of an account that is gone",
-        *MADE,
-        *given(delete(f"{ACCOUNTS}/bot")),
-        as_bot(who()).but(until=401),
-        *given(post(ACCOUNTS, {"metadata": {"name": "bot"}})),
-        as_bot(who()),
-    ),
-)
+    probe("a token of an account that is gone", *MADE, *given(delete(f"{ACCOUNTS}/bot")),
+          as_bot(who()).but(until=401), *given(post(ACCOUNTS, {"metadata": {"name": "bot"}})), as_bot(who())),
+)  # fmt: skip
 PROBES: tuple[Probe, ...] = (*REFUSED, *RULES, *IDENTITY)

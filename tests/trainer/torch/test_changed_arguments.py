@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import SGD, Adam, Adamax, AdamW, Optimizer, RMSprop
 from torch.optim import lr_scheduler as of
@@ -21,6 +20,7 @@ from elasticjob.trainer.torch import Elastic, saved
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
 from elasticjob.trainer.torch.state import PerEpoch, State
+from tests.trainer.torch.training import steps
 
 Make = Callable[[Any], Optimizer]
 Schedule = Callable[[Any], Any]
@@ -29,11 +29,10 @@ PLAIN = "the checkpoint of step 7 in {} does not fit state['{}']"
 DATA = [(torch.ones(2) * each, torch.ones(2)) for each in range(4)]
 
 
-@pytest.fixture(autouse=True)
-def closed_group() -> Iterator[None]:
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
+def mse(elastic: Elastic, epochs: int) -> Iterator[Any]:
+    """Train epochs of a step each."""
+    loss = lambda batch: nn.functional.mse_loss(elastic.model(batch[0]), batch[1])  # noqa: E731
+    return steps(elastic, elastic.loader(DATA, global_batch=4), loss, epochs=epochs)
 
 
 def sgd(model: Any, **more: Any) -> Optimizer:
@@ -320,13 +319,7 @@ def life(
     elastic = Elastic(model, optimizer, scheduler=scheduler or (), checkpoint=place)
     if after is not None:
         after(optimizer, scheduler)
-    rates = []
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=epochs):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
-        rates.append(optimizer.param_groups[0]["lr"])
-    return rates
+    return [optimizer.param_groups[0]["lr"] for _ in mse(elastic, epochs)]
 
 
 def set_again(optimizer: Any, _: Any) -> None:
@@ -361,10 +354,7 @@ def test_a_rate_with_a_schedule_is_set_again_by_its_beginning(tmp_path: Path) ->
     model = nn.Linear(2, 2)
     optimizer = sgd(model, lr=1.0)
     elastic = Elastic(model, optimizer, scheduler=of.ExponentialLR(optimizer, 0.5), checkpoint=tmp_path)
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=2):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
+    assert len(list(mse(elastic, 2))) == 2
     assert optimizer.param_groups[0]["lr"] == 0.25
     assert life(tmp_path, 4, 0.25, scaled) == [0.25 / 8, 0.25 / 16]
     assert life(tmp_path, 5, 0.25, scaled) == [0.25 / 32]  # set again, to the same
@@ -382,10 +372,7 @@ def test_a_new_folder_begins_with_the_old_model_and_moments_and_the_scripts_rate
     elastic = Elastic(model, optimizer, scheduler=scheduler, checkpoint=tmp_path / "new")
     moments = before["optimizers"][0]["state"][0]["momentum_buffer"]
     assert torch.equal(optimizer.state[model.weight]["momentum_buffer"], moments)
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=1):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
+    assert len(list(mse(elastic, 1))) == 1
     assert optimizer.param_groups[0]["lr"] == 0.005
 
 
