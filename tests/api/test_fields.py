@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from elasticjob.api.v1alpha1.crds import DECLARATIONS
+from elasticjob.api.crds import DECLARATIONS
 
 PRODUCT = ("brain", "cli", "client", "controllers", "master", "sizing", "trainer", "webhooks")
 READ = re.compile(r"\.([a-z_]\w*)|\b([a-z_]\w*)\(|\"([a-z]+_\w+)\"|^(?:from .* import|   ) ([\w, ]+)$", re.M)
@@ -59,7 +59,8 @@ def models(form: Any) -> Iterator[type[BaseModel]]:
     """Yield the models of `api` in a type, and in the fields of those."""
     if isinstance(form, type) and issubclass(form, BaseModel) and ".api." in form.__module__:
         yield form
-        form = tuple[tuple(field.annotation for field in form.model_fields.values())]
+        for field in form.model_fields.values():
+            yield from models(field.annotation)
     for each in get_args(form):
         yield from models(each)
 
