@@ -25,13 +25,13 @@ from elasticjob.controllers.kueue.workload import (
     WORKLOAD_PRIORITY_CLASS,
 )
 from elasticjob.kube.errors import KubeError, NotFound, ServerError
-from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from lab.chaos import quota
 from lab.chaos.quota import is_true
 from lab.clusters.plane import queues
 from lab.virtual import kueue as kueues
+from lab.virtual import pods as kubelet
 from lab.virtual.kueue import Kueue
 from lab.virtual.loop import LoopClock
 from lab.virtual.operator import KUEUES, Operator, Watch
@@ -269,14 +269,7 @@ class World:
         if not machines:
             self._later(1, 2, self._starts, name, uid)
             return
-        machine = self.chance.choice(machines)["metadata"]["name"]
-        state = {"name": "main", "ready": True, "state": {"running": {"startedAt": self._time()}}}
-        status = {
-            "phase": "Running",
-            "containerStatuses": [state],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        self.server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
+        kubelet.start(self.server, pod, self.chance.choice(machines)["metadata"]["name"])
 
     def _leaves(self, name: str, uid: str) -> None:
         pod = self._pod(name, uid)
@@ -284,20 +277,9 @@ class World:
             return
         there = self.server.found(NODE, pod["spec"].get("nodeName", ""))
         if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
-            pod = self._ended(pod, 143)
+            pod = kubelet.end(self.server, pod, 143)
         if there is not None or not pod["spec"].get("nodeName"):
             self.server.remove(POD, pod, grace=0)
-
-    def _ended(self, pod: Manifest, code: int) -> Manifest:
-        ended = {"exitCode": code, "reason": "Error", "finishedAt": self._time(), "startedAt": self._time()}
-        status = {
-            "phase": "Failed" if code else "Succeeded",
-            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
-        }
-        return self.server.change(POD, pod, status=status)
-
-    def _time(self) -> str:
-        return timestamp(self.server.clock.now())
 
     # what happens
 
@@ -437,7 +419,7 @@ class World:
     def end_pod(self, name: str, code: int) -> None:
         pod = self.server.found(POD, name, TEAM)
         if pod and pod["status"]["phase"] == "Running":
-            self._ended(pod, code)
+            kubelet.end(self.server, pod, code)
 
     def delete_pod(self, name: str) -> None:
         if pod := self.server.found(POD, name, TEAM):
