@@ -122,6 +122,7 @@ class Server:
         if "deletionTimestamp" in about:
             return old
         gone = {**about, "deletionTimestamp": timestamp(self.clock.now())}
+        gone["generation"] = about["generation"] + (kind.resource != POD.resource)
         return self._update(kind, old, {**old, "metadata": gone})
 
     def collect(self) -> None:
@@ -157,25 +158,32 @@ class Server:
     def _update(self, kind: Kind[Any], old: Manifest, new: Manifest) -> Manifest:
         if new == old:
             return old
-        about = dict(new["metadata"])
+        about = {name: value for name, value in new["metadata"].items() if value not in ([], {})}
         if new.get("spec") != old.get("spec"):
             about["generation"] = old["metadata"].get("generation", 1) + 1
         if "deletionTimestamp" in about and not about.get("finalizers") and kind.resource != POD.resource:
-            return self._store(kind, old, None)
+            self._store(kind, {**new, "metadata": about}, None)
+            return {**new, "metadata": about}
         return self._store(kind, old, {**new, "metadata": about})
 
     def apply_now(self, kind: Kind[Any], manifest: Manifest, manager: str, subresource: str = "") -> Manifest:
-        """Server-side apply: `manager` owns exactly these fields from now on."""
-        about = manifest["metadata"]
-        old = self.lookup(kind, about["name"], about.get("namespace", ""))
-        _check_preconditions(old, about)
-        given = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind")}
-        if subresource:
-            given = {subresource: given[subresource]}
-        mark = (old["metadata"]["uid"], manager, subresource)
-        new = _without(old, self._applied.get(mark, {}), given)
+        """Server-side apply: `manager` owns exactly these fields from now on, unless others change them."""
+        about, parts = manifest["metadata"], manifest.keys() - {"apiVersion", "kind", "status"}
+        given = {part: manifest[part] for part in ([subresource] if subresource else parts)}
+        old = self.found(kind, about["name"], about.get("namespace", ""))
+        if old is None and subresource:
+            self.lookup(kind, about["name"], about.get("namespace", ""))
+        if old is None and about.get("uid"):
+            raise Conflict(409, "Conflict", f"{kind.name} {about['name']} is gone")
+        if old:
+            _check_preconditions(old, about)
+            mark = (old["metadata"]["uid"], manager, subresource)
+            new = self._update(kind, old, _merged(_without(old, self._applied.get(mark, {}), given), given))
+        else:
+            new = self.put(kind, {**given, "metadata": _own(about)})
+            mark = (new["metadata"]["uid"], manager, subresource)
         self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
-        return self._update(kind, old, _merged(new, given))
+        return new
 
     # what the client does
 
@@ -186,9 +194,8 @@ class Server:
         await self._asked(kind, "create", about["name"])
         if self.found(kind, about["name"], about.get("namespace", "")):
             raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
-        own = {name: value for name, value in about.items() if name not in OF_SERVER}
         rest = {name: value for name, value in manifest.items() if name != "status"}
-        return await self._answered(kind, self.put(kind, {**rest, "metadata": own}))
+        return await self._answered(kind, self.put(kind, {**rest, "metadata": _own(about)}))
 
     async def apply(
         self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str = "", **_: Any
@@ -390,6 +397,11 @@ def _read(kind: Kind[Any], stored: Manifest) -> Any:
     return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
 
 
+def _own(about: Manifest) -> Manifest:
+    """The metadata of a new object, without what no client decides."""
+    return {name: value for name, value in about.items() if name not in OF_SERVER}
+
+
 def _annotations(given: Manifest) -> Manifest:
     return dict(given.get("metadata", {}).get("annotations", {}))
 
@@ -408,7 +420,7 @@ def _merged(old: Any, new: Manifest, *, drop: bool = False) -> Manifest:
 
 
 def _without(old: Manifest, before: Manifest, now: Manifest) -> Manifest:
-    """Return an object without what its manager applied before and does not any more."""
+    """Return an object without what its manager applied before, does not any more, and nobody has changed."""
     found = dict(old)
     for name, value in before.items():
         if name not in found:
@@ -419,6 +431,6 @@ def _without(old: Manifest, before: Manifest, now: Manifest) -> Manifest:
                 found[name] = left
             else:
                 del found[name]
-        elif name not in now:
+        elif name not in now and found[name] == value:
             del found[name]
     return found
