@@ -92,7 +92,7 @@ def chaos(
         own = job.length
         length = replace(
             own,
-            stories=stories or own.stories,
+            stories=stories or (own.stories if not minutes or own.minutes or own.troubles else 0),
             troubles=times or own.troubles,
             minutes=minutes or own.minutes,
             size=size or own.size,
@@ -106,9 +106,17 @@ def chaos(
             to.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
         def again(outcome: Outcome) -> str:
-            words = {"jobs": outcome.job, "seed": seed, "first": outcome.number, "stories": 1, "times": times}
-            rows = {"cluster": cluster, "troubles": troubles, "truths": truths}
-            flags = (f"--{name} {value}" for name, value in {**words, **rows}.items() if value not in ("", 0))
+            words: dict[str, object] = {
+                "jobs": outcome.job,
+                "seed": seed,
+                "first": outcome.number,
+                "stories": 1,
+            }
+            words |= {"times": times, "minutes": minutes, "size": size, "cluster": cluster}
+            words |= {"troubles": troubles, "truths": truths}
+            flags = (
+                f"--{name} {value}" for name, value in words.items() if value or name in ("seed", "first")
+            )
             return " ".join(("python -m lab chaos", *flags))
 
         place = CLUSTERS[cluster or job.clusters[0]]
