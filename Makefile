@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,11 @@ bench-kube: $(DEV) ## cache, watch and reconcile figures on a real API server, o
 bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us (LARGE=1: a restart amid 20,000 pods, one job of 2,000; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
+
+bench-services: $(DEV) # thousands of agents at one master, Brain with a long history, di-server with 1,000 coordinators (half an hour)
+	for load in rendezvous beats calls; do $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
+	$(BIN)/python -m benchmarks.services.brain
+	$(BIN)/python -m benchmarks.services.di_server
 
 bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)

@@ -39,68 +39,7 @@ PARTS: Final = "brain.enabled=true,diServer.enabled=true"
 METRICS: Final = ",".join(
     f"metrics.{name}.enabled=true" for name in ("podMonitor", "serviceMonitor", "rules", "dashboards")
 )
-WHERE: Final[dict[str, Any]] = {
-    "nodeSelector": {"pool": "system"},
-    "tolerations": [{"key": "pool", "operator": "Exists", "tolerationSeconds": 3}],
-    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-    "topologySpreadConstraints": [
-        {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}
-    ],
-    "priorityClassName": "gold",
-    "podSecurityContext": {"fsGroup": 7, "runAsUser": None},
-    "containerSecurityContext": {"readOnlyRootFilesystem": None, "seLinuxOptions": {"level": "s0"}},
-    "podLabels": {"team": "a"},
-    "podAnnotations": {"scraped": "yes"},
-    "extraEnv": [{"name": "ZONE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
-    "extraArgs": ["--verbose"],
-    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "claims": [{"name": "gpu"}]},
-}
-VARIANTS: Final[Mapping[str, str | dict[str, Any]]] = {
-    "nothing said": "",
-    "Brain": "brain.enabled=true",
-    "di-server": "diServer.enabled=true,diServer.secret=keys,diServer.localPorts=true",
-    "di-server for whoever reaches it": "diServer.enabled=true,diServer.authentication=none",
-    "Brain with PostgreSQL": "brain.enabled=true,brain.postgresql=true,brain.replicas=3,"
-    "brain.podDisruptionBudget.enabled=true,brain.share=goodput",
-    "Brain by Prometheus": "brain.enabled=true,brain.source=prometheus,brain.prometheus=http://p:9090",
-    "Brain's volume": "brain.enabled=true,brain.storage.size=1Ti,brain.storage.className=fast",
-    "one namespace": f"watchNamespace=team-a,{PARTS}",
-    "one namespace without webhooks": "watchNamespace=team-a,webhook.enabled=false,crds.enabled=false",
-    "no webhooks": f"webhook.enabled=false,{PARTS}",
-    "lenient webhooks": "webhook.failurePolicy=Ignore,webhook.timeoutSeconds=3",
-    "cert-manager": "webhook.certManager.enabled=true",
-    "cert-manager with an issuer": "webhook.certManager.enabled=true,webhook.certManager.issuerRef.name=ours,"
-    "webhook.certManager.issuerRef.kind=ClusterIssuer",
-    "no CRDs": "crds.enabled=false",
-    "CRDs of an earlier chart's values": "crds=true",
-    "CRDs that go": "crds.keep=false",
-    "no roles": f"rbac.create=false,{PARTS}",
-    "somebody's accounts": "serviceAccount.create=false,serviceAccount.name=mine,brain.enabled=true,"
-    "brain.serviceAccount.name=brains",
-    "one operator": "replicas=1,leaderElection.enabled=false",
-    "many operators": "replicas=5,podDisruptionBudget.minAvailable=4",
-    "other names": f"fullnameOverride=training,nameOverride=trainer,commonLabels.team=ml,{PARTS},{METRICS}",
-    "a mirror": f"global.imageRegistry=mirror:5000,global.imagePullSecrets[0].name=pull,{PARTS}",
-    "a registry and digests": f"image.registry=registry.local,image.digest=sha256:{64 * 'a'}",
-    "a user of the cluster": f"userId=0,{PARTS}",
-    "network policies": f"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].team=monitoring,{PARTS}",
-    "metrics": f"{METRICS},{PARTS}",
-    "metrics elsewhere": f"{METRICS},{PARTS},metrics.rules.runbookBaseUrl=https://docs.local/runbooks,"
-    + ",".join(f"metrics.{name}.namespace=monitoring" for name in ("podMonitor", "serviceMonitor", "rules"))
-    + ",metrics.podMonitor.interval=1m30s,metrics.serviceMonitor.scrapeTimeout=5s,"
-    "metrics.rules.labels.release=prometheus",
-    "pods of all programs": {
-        **WHERE,
-        "brain": WHERE | {"enabled": True},
-        "diServer": WHERE | {"enabled": True},
-        "masters": {
-            name: WHERE[name]
-            for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "podSecurityContext")
-        },
-    },
-    "more to say": "logging.format=console,logging.verbose=true,trainerImage=mine/trainer:1,"
-    "gangScheduler=gangs,scrapers[0].team=monitoring",
-}
+VARIANTS: Final[Mapping[str, Any]] = yaml.safe_load(Path(__file__).with_name("variants.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +92,12 @@ def checked(schemas: Path, *files: Path) -> tuple[dict[str, Counter[str]], list[
 def test_every_variant_is_what_the_kinds_allow(schemas: Path, tmp_path: Path) -> None:
     files = []
     for name, given in VARIANTS.items():
-        values = tmp_path / "values.yml"
-        values.write_text(yaml.safe_dump(given if isinstance(given, dict) else {}))
-        flags = ("--set", given) if isinstance(given, str) and given else ()
         files.append(tmp_path / f"{name}.yaml")
-        files[-1].write_text(templated("--values", str(values), *flags))
+        if isinstance(given, str):
+            text = templated("--set", given.format(parts=PARTS, metrics=METRICS))
+        else:
+            text = templated(values=given)
+        files[-1].write_text(text)
     found, wrong = checked(schemas, *files)
     for name, count in found.items():
         print(f"{name:36} {count.total():3} objects: {dict(count)}")

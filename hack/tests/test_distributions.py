@@ -15,8 +15,9 @@ from packaging.metadata import Metadata
 from packaging.specifiers import SpecifierSet
 
 from elasticjob import __version__
-from hack.releases.distributions import ROOT, Distributions, build
+from hack.releases.distributions import Distributions, build
 from lab.archives import unpack
+from lab.paths import ROOT
 
 NOW = 1_700_000_000
 
@@ -35,10 +36,9 @@ def packaged() -> Iterator[str]:
     """Yield the path in the wheel of each file of the package, those that git does not know yet included."""
     package = ROOT / "elasticjob"
     folders = {link.name for link in package.iterdir() if link.is_symlink()}
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    ):
+    command = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\n"):
         path = Path(name)
         if path.parts and path.parts[0] in folders and (ROOT / path).is_file():
             yield f"elasticjob/{name}"

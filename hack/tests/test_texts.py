@@ -15,8 +15,8 @@ from elasticjob import __version__
 from hack.generate.chart import CHART
 from hack.releases import command
 from hack.releases.artifacts import SUMS, checked, digest, packaged_chart, wheel_parts
-from hack.releases.distributions import ROOT
 from hack.releases.texts import dated, parsed, section, versioned
+from lab.paths import ROOT
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n- A thing.\n\n## 0.1.0 - 2026-01-02\n\n- Before.\n"
 
@@ -39,23 +39,12 @@ def test_the_version_is_written_where_it_is_ours(old: str, new: str) -> None:
 
 
 def test_every_place_of_the_version_is_one_that_is_written_or_generated() -> None:
-    listed = [
-        "git",
-        "grep",
-        "-lIF",
-        f"elasticjob/operator:{__version__}",
-        "--",
-        "*.yaml",
-        "*.md",
-        "Dockerfile*",
-    ]
-    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
-    left = [
-        name
-        for name in found
-        if versioned((ROOT / name).read_text(), __version__, "9.9.9").count(__version__)
-    ]
-    assert [name for name in left if not name.startswith(("charts/", "docs/", "CHANGELOG"))] == []
+    words = f"git grep -lIF elasticjob/operator:{__version__} -- *.yaml *.md Dockerfile*"
+    listed = subprocess.run(words.split(), cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    found = [name for name in listed.split() if not name.startswith(("charts/", "docs/", "CHANGELOG"))]
+    assert found
+    texts = {name: versioned((ROOT / name).read_text(), __version__, "9.9.9") for name in found}
+    assert [name for name, text in texts.items() if __version__ in text] == []
 
 
 def test_the_unreleased_part_gets_version_and_date_once() -> None:

@@ -42,17 +42,19 @@ from lab.waiting import until
 from tests.kit.registry import crane, registry
 from tests.kit.traps.operators import running
 
+pytestmark = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 CONFIG: Final = ROOT / "config"
-with_helm = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
+ROWS: Final = yaml.safe_load(Path(__file__).with_name("rows.yaml").read_text())
 DEPLOYMENT: Kind[Manifest] = Kind("apps", "v1", "Deployment", "deployments", dict)
-VALUES: Final = {
-    "brain": ("brain",),
-    "diengine": ("diServer",),
-    "certmanager": ("webhook.certManager",),
-    "prometheus": ("metrics.podMonitor", "metrics.serviceMonitor", "metrics.rules"),
+COMPONENTS: Final = {
+    "brain": "brain.enabled=true",
+    "diengine": "diServer.enabled=true",
+    "certmanager": "webhook.certManager.enabled=true",
+    "prometheus": ",".join(
+        f"metrics.{name}.enabled=true" for name in ("podMonitor", "serviceMonitor", "rules")
+    ),
 }
 """What has the chart bring the objects of a component of `config/`."""
-NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ONLY_HELMS: Final = (
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -62,10 +64,10 @@ ONLY_HELMS: Final = (
 """Labels of the chart's objects that those of `config/` do not have."""
 NO_CRDS: Final = ("--set", "crds.enabled=false")
 KEEP: Final = {"helm.sh/resource-policy": "keep"}
+PROGRAMS: Final = ("elasticjob-operator", "elasticjob-brain", "elasticjob-di-server")
+ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true")
 
 Objects = dict[tuple[str, str, str], Manifest]
-QUOTAS = {"clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses", "priorityclasses"}
-"""What is read of Kueue's quotas and of priorities in the whole cluster."""
 
 
 def objects(text: str) -> Objects:
@@ -77,12 +79,32 @@ def objects(text: str) -> Objects:
     }
 
 
-def rendered(*flags: str, namespace: str = SYSTEM, crds: bool = False) -> Objects:
-    """Return what a release consists of, by default without the CRDs: they are larger than all the rest."""
-    return objects(templated(*flags, *(() if crds else NO_CRDS), namespace=namespace))
+def rendered(*flags: str, namespace: str = SYSTEM, values: Manifest | None = None) -> Objects:
+    """Return what a release consists of, without the CRDs: they are larger than all the rest."""
+    return objects(templated(*NO_CRDS, *flags, namespace=namespace, values=values))
 
 
-@with_helm
+def program_of(found: Objects, name: str) -> Manifest:
+    """Return the container of a program with its variables by name, and its pod as `pod`."""
+    pod = of_kind(found, f"Deployment/{name}")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    variables = {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+    return {"pod": pod, **container, **variables}
+
+
+def of_kind(found: Objects, what: str) -> Manifest:
+    """Return an object by `Kind/name`, or any of a kind; an empty one if there is none."""
+    kind, _, name = what.partition("/")
+    return next((each for key, each in found.items() if key[0] == kind and name in ("", key[2])), {})
+
+
+def field(of: Any, path: str) -> Any:
+    """Return a field of an object, None if it is not there."""
+    for name in path.split("/"):
+        of = (of or {}).get(name)
+    return of
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
 @pytest.mark.parametrize(
     "components",
@@ -98,124 +120,62 @@ def test_a_release_is_what_kustomize_installs(tmp_path: Path, components: tuple[
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
     installed = objects(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     del installed["Namespace", "", SYSTEM]  # Helm makes it
-    values = [value for name in components for value in VALUES[name]]
-    found = rendered(*(word for value in values for word in ("--set", f"{value}.enabled=true")), crds=True)
+    found = objects(templated(*(word for name in components for word in ("--set", COMPONENTS[name]))))
     del found["Pod", SYSTEM, "elasticjob-test"]  # of `helm test`
-    for manifest in found.values():
+    for key, manifest in found.items():
         for label in ONLY_HELMS:
             del manifest["metadata"]["labels"][label]
-    for key, manifest in found.items():
         if key[0] == "CustomResourceDefinition":
             assert manifest["metadata"].pop("labels") == {"app.kubernetes.io/name": "elasticjob"}
         if key[0] in ("CustomResourceDefinition", "PersistentVolumeClaim"):
             assert manifest["metadata"].pop("annotations") == KEEP
     for each in (found, installed):
-        container_of(each).get("env", []).sort(key=lambda variable: variable["name"])
+        program_of(each, "elasticjob-operator")["env"].sort(key=lambda variable: variable["name"])
     assert found == installed
 
 
-def container_of(found: Objects, name: str = "elasticjob-operator", namespace: str = SYSTEM) -> Manifest:
-    """Return the container of a Deployment."""
-    (container,) = found["Deployment", namespace, name]["spec"]["template"]["spec"]["containers"]
-    return dict(container)
-
-
-@with_helm
 def test_helm_finds_no_fault() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", *KUBERNETES, str(CHART))
 
 
-@with_helm
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ("replica=3", "additional properties 'replica' not allowed"),
-        ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
-        ("brain.source=guesses", "at '/brain/source': value must be one of 'masters'"),
-        ("resources.request.cpu=1", "at '/resources': additional properties 'request' not allowed"),
-        ("brain.image.digest=1.0", "at '/brain/image/digest'"),
-        ("imagePullSecrets[0]=registry", "at '/imagePullSecrets/0': got string, want object"),
-        ("masters.nodeName=m1", "at '/masters': additional properties 'nodeName' not allowed"),
-        ("brain.replicas=2", "brain.replicas is more than 1 with SQLite"),
-        ("brain.source=prometheus", "brain.source is prometheus without a URL"),
-        ("brain.prometheus=http://p:9090", "brain.prometheus has no effect: set brain.source to prometheus"),
-        ("brain.share=fulfilment", "brain.share has no effect without Brain"),
-        ("brain.postgresql=true,brain.storage.className=fast", "has no effect with PostgreSQL"),
-        ("global.storageClass=fast", "global.storageClass has no effect: leave it out"),
-        ("crds.kept=true", "at '/crds': additional properties 'kept' not allowed"),
-        ("leaderElection.enabled=false", "replicas is more than 1 without leaderElection"),
-        (
-            "webhook.enabled=false,webhook.certManager.enabled=true",
-            "webhook.certManager has no effect without webhooks",
-        ),
-        ("webhook.certManager.issuerRef.name=a", "webhook.certManager.issuerRef has no effect"),
-        ("webhook.timeoutSeconds=31", "at '/webhook/timeoutSeconds': maximum: got 31, want 30"),
-        ("networkPolicy.metricsFrom[0].a=b", "networkPolicy.metricsFrom has no effect"),
-        ("podDisruptionBudget.minAvailable=2", "podDisruptionBudget.minAvailable is not below replicas"),
-        ("image.registry=a.b,image.repository=c.d/e", "image.registry has no effect"),
-        ("metrics.podMonitor.interval=often", "at '/metrics/podMonitor/interval'"),
-    ],
-)
-def test_wrong_values_are_refused_by_name(given: str, why: str) -> None:
-    with pytest.raises(HelmFailed) as refused:
+@pytest.mark.parametrize("given", ROWS["refused"])
+def test_wrong_values_are_refused_by_name(given: str) -> None:
+    with pytest.raises(HelmFailed, match=re.escape(ROWS["refused"][given])):
         rendered("--set", given)
-    assert why in str(refused.value)
 
 
-@with_helm
-def test_values_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {
-        "watchNamespace": "team-a",
-        "trainerImage": "registry.local/trainer:1",
-        "image.repository": "registry.local/operator",
-        "scrapers[0].team": "monitoring",
-        "gangScheduler": "second",
-        "kueue.givesBack": "false",
-        "replicas": "1",
-        "webhook.failurePolicy": "Ignore",
-        "webhook.timeoutSeconds": "3",
-        "logging.format": "console",
-        "logging.verbose": "true",
-        "extraArgs[0]": "--concurrency=2",
-    }
-    flags = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-    found = rendered(*flags, namespace="mine")
-    deployment = found["Deployment", "mine", "elasticjob-operator"]["spec"]
-    (container,) = deployment["template"]["spec"]["containers"]
-    for variable in container["env"]:
-        monkeypatch.setenv(variable["name"], variable.get("value", "mine"))
-    settings = Settings()
-    assert (settings.namespace, settings.trainer_image) == ("team-a", "registry.local/trainer:1")
-    assert (settings.webhook_service, settings.scrapers) == (
-        "mine/elasticjob-webhooks",
-        ({"team": "monitoring"},),
-    )
-    assert settings.gang_scheduler == "second"
-    assert ("ClusterRole", "", settings.webhook_owner) in found
-    assert container["image"].startswith("registry.local/operator:")
-    assert deployment["replicas"] == 1
-    assert (settings.webhook_failure_policy, settings.webhook_timeout) == ("Ignore", 3)
-    assert {each.terms.failure_policy for each in webhooks_of(settings, Client(Config("https://a")))} == {
-        "Ignore"
-    }
-    assert container["args"] == ["operator", "--log-format", "console", "--verbose", "--concurrency=2"]
-    assert "PodDisruptionBudget" not in {kind for kind, *_ in found}  # it would stop every drain
+@pytest.mark.parametrize("given", ROWS["arrive"])
+def test_values_arrive(given: str) -> None:
+    found = rendered(*ALL, "--set", given)
+    images = [program_of(found, name)["image"] for name in PROGRAMS]
+    assert images[0] == images[2]
+    for what, wanted in ROWS["arrive"][given].items():
+        one = of_kind(found, what) if what[0].isupper() else program_of(found, f"elasticjob-{what}")
+        assert bool(one) is (wanted is not None), what
+        assert {path: field(one, path) for path in wanted or ()} == (wanted or {})
 
 
-PROGRAMS: Final = {
-    "elasticjob-operator": "",
-    "elasticjob-brain": "brain.",
-    "elasticjob-di-server": "diServer.",
-}
-ALL: Final = ("--set", "brain.enabled=true,diServer.enabled=true", *NO_CRDS)
-DIGEST: Final = f"sha256:{64 * 'a'}"
-TOLERATION: Final = {"key": "pool", "operator": "Exists"}
-AFFINITY: Final[Manifest] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+@pytest.mark.parametrize("row", ROWS["settings"])
+def test_values_reach_the_settings_of_a_program(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, values), (name, wanted) = ROWS["settings"][row].items()
+    found = rendered(*ALL, namespace="sys", values=values)
+    for each in program_of(found, name)["env"]:
+        monkeypatch.setenv(each["name"], each.get("value", "sys"))
+    settings = BrainSettings() if name.endswith("-brain") else Settings()
+    assert settings.model_dump(mode="json", include=set(wanted)) == wanted
+    if isinstance(settings, Settings):
+        assert ("ClusterRole", "", settings.webhook_owner) in found
+        assert scrapers_of(settings) == ({"kubernetes.io/metadata.name": "sys"}, *settings.scrapers)
+        hooks = webhooks_of(settings, Client(Config("https://a")))
+        policies = {each.terms.failure_policy for each in hooks}
+        assert {settings.webhook_failure_policy} <= policies <= {settings.webhook_failure_policy, "Ignore"}
+
+
 WHERE: Final = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
 OF_A_POD: Final[dict[str, Any]] = {
     "nodeSelector": {"pool": "system"},
-    "tolerations": [TOLERATION],
-    "affinity": AFFINITY,
+    "tolerations": [{"key": "pool", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "priorityClassName": "gold",
     "podSecurityContext": {"fsGroupChangePolicy": "OnRootMismatch", "runAsGroup": 7, "runAsNonRoot": None},
     "containerSecurityContext": {"readOnlyRootFilesystem": False},
@@ -226,187 +186,79 @@ OF_A_POD: Final[dict[str, Any]] = {
 }
 
 
-def given(values: Manifest, folder: Path) -> tuple[str, str]:
-    """Return the flags of a file of values."""
-    (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    return ("--values", str(folder / "values.yaml"))
-
-
-@with_helm
-def test_each_program_has_its_own_values_of_pods(tmp_path: Path) -> None:
-    pull = {"imagePullSecrets": [{"name": "ours"}], "global": {"imagePullSecrets": [{"name": "all"}]}}
-    values = {**OF_A_POD, "brain": OF_A_POD, "diServer": OF_A_POD, **pull}
-    found, plain = rendered(*ALL, *given(values, tmp_path)), rendered(*ALL)
-    for name in PROGRAMS:
-        template, before = (each["Deployment", SYSTEM, name]["spec"]["template"] for each in (found, plain))
-        pod, container = template["spec"], container_of(found, name)
-        assert pod["imagePullSecrets"] == [{"name": "all"}, {"name": "ours"}]
-        assert {key: pod[key] for key in WHERE} == {key: OF_A_POD[key] for key in WHERE}
-        asked = {"fsGroupChangePolicy": "OnRootMismatch", "runAsGroup": 7}
-        assert pod["securityContext"] == _without(before["spec"]["securityContext"], "runAsNonRoot") | asked
-        assert container["securityContext"]["readOnlyRootFilesystem"] is False
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert template["metadata"]["labels"] == before["metadata"]["labels"] | {"team": "a"}
-        assert template["metadata"]["annotations"] == {"scraped": "yes"}
-        assert found["ServiceAccount", SYSTEM, name]["metadata"]["annotations"] == {"role": "reader"}
-        assert container["env"] == [*container_of(plain, name)["env"], *OF_A_POD["extraEnv"]]
-
-
-def _without(given: Manifest, *names: str) -> Manifest:
-    return {name: value for name, value in given.items() if name not in names}
-
-
-@with_helm
-@pytest.mark.parametrize(("user", "ids"), [(0, {}), (1000660000, {"runAsUser": 1000660000})])
-def test_the_cluster_may_choose_the_user_of_all_pods(
-    user: int, ids: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = rendered(*ALL, "--set", f"userId={user},masters.podSecurityContext.supplementalGroups[0]=5")
-    for name in PROGRAMS:
-        security = found["Deployment", SYSTEM, name]["spec"]["template"]["spec"]["securityContext"]
-        assert security.pop("runAsNonRoot") is True
-        assert {value for key, value in security.items() if key != "seccompProfile"} == set(ids.values())
-    asked = settings_of(container_of(found), monkeypatch).master_pod["securityContext"]
-    mine = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), ids.get("runAsUser"))
-    assert asked == mine | {"supplementalGroups": [5]}
-
-
-def settings_of(container: Manifest, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Return the settings of an operator's container; the operator itself checks what is for masters."""
-    for variable in container["env"]:
-        monkeypatch.setenv(variable["name"], variable.get("value", "sys"))
-    return Settings()
-
-
-@with_helm
-def test_masters_get_what_the_chart_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    where = {
-        name: OF_A_POD[name] for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName")
-    }
-    pull = {"imagePullSecrets": [{"name": "registry"}]}
-    security = {"containerSecurityContext": {"readOnlyRootFilesystem": None}}
-    values = {"masters": where | pull | security, "scrapers": [{"team": "monitoring"}]}
-    settings = settings_of(container_of(rendered(*ALL, *given(values, tmp_path))), monkeypatch)
-    assert settings.master_pod == where | pull
-    assert settings.master_security_context == {"readOnlyRootFilesystem": None}
-    assert scrapers_of(settings) == ({"kubernetes.io/metadata.name": SYSTEM}, {"team": "monitoring"})
-
-
 def test_the_user_of_masters_is_the_charts() -> None:
     assert yaml.safe_load((CHART / "values.yaml").read_text())["userId"] == NOBODY
     assert f"ne $user {NOBODY}" in (CHART / "templates" / "_programs.tpl").read_text()
 
 
-@with_helm
-@pytest.mark.parametrize(
-    ("flags", "operator", "brain", "trainer"),
-    [
-        ("image.tag=v2", "elasticjob/operator:v2", "elasticjob/brain:0.1.0", None),
-        (
-            f"image.digest={DIGEST},brain.image.digest={DIGEST}",
-            f"elasticjob/operator@{DIGEST}",
-            f"elasticjob/brain@{DIGEST}",
-            None,
-        ),
-        (
-            "global.imageRegistry=registry.local:5000,brain.image.repository=quay.local/brain",
-            "registry.local:5000/elasticjob/operator:0.1.0",
-            "quay.local/brain:0.1.0",
-            "registry.local:5000/elasticjob/trainer:0.1.0",
-        ),
-        (
-            "image.registry=registry.local,brain.image.registry=quay.local,brain.image.tag=v3",
-            "registry.local/elasticjob/operator:0.1.0",
-            "quay.local/elasticjob/brain:v3",
-            None,
-        ),
-        (
-            "global.imageRegistry=registry.local,trainerImage=mine/trainer:1",
-            "registry.local/elasticjob/operator:0.1.0",
-            "registry.local/elasticjob/brain:0.1.0",
-            "mine/trainer:1",
-        ),
-    ],
-)
-def test_images_are_of_the_registry_and_the_digest(
-    flags: str, operator: str, brain: str, trainer: str | None
-) -> None:
-    found = rendered(*ALL, "--set", flags)
-    images = [container_of(found, name)["image"] for name in PROGRAMS]
-    assert images == [operator, brain, operator]
-    told = {each["name"]: each.get("value") for each in container_of(found)["env"]}
-    assert told.get("ELASTICJOB_OPERATOR_TRAINER_IMAGE") == trainer
+def test_each_program_has_its_own_values_of_pods() -> None:
+    pull = {"imagePullSecrets": [{"name": "ours"}], "global": {"imagePullSecrets": [{"name": "all"}]}}
+    values = {**OF_A_POD, "brain": OF_A_POD, "diServer": OF_A_POD, **pull}
+    found, plain = rendered(*ALL, values=values), rendered(*ALL)
+    for name in PROGRAMS:
+        one, before = program_of(found, name), program_of(plain, name)
+        assert one["pod"]["imagePullSecrets"] == [{"name": "all"}, {"name": "ours"}]
+        assert {key: one["pod"][key] for key in WHERE} == {key: OF_A_POD[key] for key in WHERE}
+        security = before["pod"]["securityContext"] | {
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "runAsGroup": 7,
+        }
+        del security["runAsNonRoot"]
+        assert one["pod"]["securityContext"] == security
+        assert one["securityContext"]["readOnlyRootFilesystem"] is False
+        assert one["securityContext"]["allowPrivilegeEscalation"] is False
+        assert one["env"] == [*before["env"], *OF_A_POD["extraEnv"]]
+        labels, about = (
+            field(of_kind(each, f"Deployment/{name}"), "spec/template/metadata") for each in (plain, found)
+        )
+        assert about == {"labels": labels["labels"] | {"team": "a"}, "annotations": {"scraped": "yes"}}
+        account = of_kind(found, f"ServiceAccount/{name}")
+        assert account["metadata"]["annotations"] == {"role": "reader"}
 
 
-@with_helm
-def test_a_value_with_nothing_behind_its_name_is_as_if_it_was_left_out(tmp_path: Path) -> None:
+def test_a_value_with_nothing_behind_its_name_is_as_if_it_was_left_out() -> None:
     """`podLabels:` and no more, as in a file of values whose lines are commented out, is null."""
-    empty = ("podLabels", "podAnnotations", "nodeSelector", "tolerations", "affinity", "extraEnv")
-    others = ("podSecurityContext", "containerSecurityContext", "extraArgs")
-    values: Manifest = dict.fromkeys((*empty, *others, "commonLabels", "imagePullSecrets", "scrapers"))
+    empty = dict.fromkeys((*OF_A_POD.keys() - {"priorityClassName", "serviceAccount"}, "extraArgs"))
+    values: Manifest = empty | dict.fromkeys(("commonLabels", "imagePullSecrets", "scrapers"))
     values |= {"global": {"imagePullSecrets": None}, "image": {"tag": None, "digest": None, "registry": None}}
-    values |= {"brain": {"enabled": True, **dict.fromkeys((*empty, *others))}}
-    file = tmp_path / "values.yaml"
-    file.write_text(yaml.safe_dump(values))
-    assert rendered("--values", str(file)) == rendered("--set", "brain.enabled=true")
+    values |= {"brain": {"enabled": True} | empty}
+    assert rendered(values=values) == rendered("--set", "brain.enabled=true")
 
 
-@with_helm
 def test_the_command_of_the_chart_s_readme_takes_all_images_from_the_registry() -> None:
     [flag] = re.findall(r"^helm install .*--set (\S+)$", (CHART / "README.md").read_text(), re.MULTILINE)
     found = rendered(*ALL, "--set", flag)
-    told = {each["name"]: each.get("value") for each in container_of(found)["env"]}
-    images = [container_of(found, name)["image"] for name in PROGRAMS]
-    images.append(told.get("ELASTICJOB_OPERATOR_TRAINER_IMAGE", "elsewhere"))
+    images = [program_of(found, name)["image"] for name in PROGRAMS]
+    images.append(program_of(found, PROGRAMS[0]).get("ELASTICJOB_OPERATOR_TRAINER_IMAGE", "elsewhere"))
     assert [image for image in images if not image.startswith("REGISTRY/elasticjob/")] == []
 
 
-@with_helm
 def test_a_chart_that_contains_this_one_has_globals_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "charts").mkdir()
     (tmp_path / "charts" / "elasticjob").symlink_to(CHART)
     (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: platform, version: 1.0.0}")
-    values = {
-        "global": {"storageClass": "fast", "imageRegistry": "registry.local"},
-        "elasticjob": {"crds": False},
-    }
-    found = objects(templated(*given(values, tmp_path), chart=tmp_path))
-    assert container_of(found)["image"] == "registry.local/elasticjob/operator:0.1.0"
+    flags = "global.storageClass=fast,global.imageRegistry=registry.local,elasticjob.crds=false"
+    found = objects(templated("--set", flags, chart=tmp_path))
+    assert program_of(found, PROGRAMS[0])["image"] == "registry.local/elasticjob/operator:0.1.0"
 
 
-@with_helm
 def test_without_cluster_wide_rights_only_nodes_and_webhooks_are_left() -> None:
-    found = rendered(*ALL, "--set", "watchNamespace=team-a")
-    wide = {name: rules(found, "ClusterRole", "", name) for kind, _, name in found if kind == "ClusterRole"}
-    assert wide == {
-        "elasticjob-operator-cluster-team-a": {
-            "nodes",
-            "mutatingwebhookconfigurations",
-            "validatingwebhookconfigurations",
-            "clusterroles",
-            *QUOTAS,
-        },
-        "elasticjob-brain-cluster-team-a": {"nodes"},
-        "elasticjob-di-server-cluster-team-a": {"nodes"},
-    }
-    without = rendered("--set", "watchNamespace=team-a,webhook.enabled=false")
-    assert rules(without, "ClusterRole", "", "elasticjob-operator-nodes-team-a") == {"nodes", *QUOTAS}
-    owner = ("ClusterRole", "", "elasticjob-operator-cluster-team-a")
-    assert owner not in without  # an upgrade to these values ends the webhooks that it owns
-    assert ("Service", SYSTEM, "elasticjob-webhooks") not in without
-    told = {each["name"]: each.get("value") for each in container_of(without)["env"]}
-    assert told["ELASTICJOB_OPERATOR_WEBHOOKS"] == "false"
-    assert "ELASTICJOB_OPERATOR_WEBHOOK_OWNER" not in told
-    none = rendered("--set", "rbac.create=false,brain.enabled=true,serviceAccount.name=mine")
-    assert [key for key in none if "Role" in key[0]] == []
-    pod = none["Deployment", SYSTEM, "elasticjob-operator"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "mine"
+    quotas = {"clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses", "priorityclasses"}
+    hooks = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "clusterroles"}
 
+    def wide(*flags: str) -> dict[str, set[str]]:
+        found = rendered(*ALL, "--set", "watchNamespace=team-a", *flags)
+        return {
+            key[2].removeprefix("elasticjob-").removesuffix("-team-a"): {
+                each for rule in role["rules"] for each in rule["resources"]
+            }
+            for key, role in found.items()
+            if key[0] == "ClusterRole"
+        }
 
-def rules(found: Objects, *key: str) -> set[str]:
-    """Return the resources of a role."""
-    kind, namespace, name = key
-    return {each for rule in found[kind, namespace, name]["rules"] for each in rule["resources"]}
+    others = {"brain-cluster": {"nodes"}, "di-server-cluster": {"nodes"}}
+    assert wide() == {"operator-cluster": {"nodes"} | hooks | quotas} | others
+    assert wide("--set", "webhook.enabled=false") == {"operator-nodes": {"nodes"} | quotas} | others
 
 
 METRICS: Final[Manifest] = {
@@ -417,18 +269,15 @@ METRICS: Final[Manifest] = {
 }
 
 
-@with_helm
-def test_monitoring_is_found_where_it_is_looked_for(tmp_path: Path) -> None:
-    values = {"metrics": METRICS, "commonLabels": {"team": "ml"}}
-    found = rendered(*given(values, tmp_path))
+def test_monitoring_is_found_where_it_is_looked_for() -> None:
+    found = rendered(values={"metrics": METRICS, "commonLabels": {"team": "ml"}})
     masters = found["PodMonitor", SYSTEM, "elasticjob-masters"]
     assert masters["metadata"]["labels"].items() >= {"release": "prom", "team": "ml"}.items()
     assert [each["interval"] for each in masters["spec"]["podMetricsEndpoints"]] == ["1m"]
     operator = found["ServiceMonitor", "monitoring", "elasticjob-operator"]
     assert operator["spec"]["namespaceSelector"] == {"matchNames": [SYSTEM]}
     source = yaml.safe_load((CONFIG / "prometheus" / "rules.yaml").read_text())
-    alerts = [alert for group in source["spec"]["groups"] for alert in group["rules"] if "alert" in alert]
-    for alert in alerts:
+    for alert in (rule for group in source["spec"]["groups"] for rule in group["rules"] if "alert" in rule):
         alert["annotations"]["runbook_url"] = f"https://docs.local/runbooks/{alert['alert']}"
     assert found["PrometheusRule", SYSTEM, "elasticjob"]["spec"] == source["spec"]
     for path in (CONFIG / "grafana").glob("*.json"):
@@ -438,56 +287,18 @@ def test_monitoring_is_found_where_it_is_looked_for(tmp_path: Path) -> None:
         assert board["metadata"]["annotations"] == {"grafana_folder": "elasticjob"}
 
 
-@with_helm
-def test_other_names_reach_every_object_that_is_named_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = ("--set", "fullnameOverride=training,nameOverride=trainer")
-    text = templated(*ALL, *flags, namespace="sys")
+def test_other_names_reach_every_object_that_is_named_by_another() -> None:
+    text = templated(*ALL, *NO_CRDS, "--set", "fullnameOverride=training,nameOverride=trainer", namespace="x")
     lines = (line for line in text.splitlines() if "helm.sh/chart" not in line)
     written = "\n".join(line.partition("#")[0] for line in lines)
     assert set(re.findall(r"\belasticjob-[\w-]+", written.replace('"elasticjob-brain"', "a Secret"))) == set()
     assert "io/name: elasticjob" not in written
-    settings = settings_of(container_of(objects(text), "training-operator", "sys"), monkeypatch)
-    assert (settings.lease, settings.webhook_owner) == ("training-operator", "training-operator-cluster")
-    assert settings.webhook_service == "sys/training-webhooks"
-    assert settings.brain.startswith("training-brain.")
 
 
-@with_helm
-def test_values_reach_brain(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {
-        "enabled": "true",
-        "postgresql": "true",
-        "replicas": "2",
-        "secret": "mine",
-        "source": "prometheus",
-        "share": "goodput",
-        "prometheus": "http://prometheus.monitoring:9090",
-    }
-    flags = [word for name, value in values.items() for word in ("--set", f"brain.{name}={value}")]
-    found = rendered(*flags, "--set", "watchNamespace=team-a", namespace="here")
-    container = container_of(found, "elasticjob-brain", "here")
-    variables = {each["name"]: each for each in container["env"]}
-    assert variables.pop("ELASTICJOB_BRAIN_DATABASE")["valueFrom"] == {
-        "secretKeyRef": {"name": "mine", "key": "database"}
-    }
-    for name, variable in variables.items():
-        monkeypatch.setenv(name, variable.get("value", "here"))
-    settings = BrainSettings()
-    assert (settings.source, settings.prometheus) == ("prometheus", "http://prometheus.monitoring:9090")
-    assert (settings.namespace, settings.leader_election, settings.share) == ("team-a", True, "goodput")
-    assert [mount["name"] for mount in container["volumeMounts"]] == ["secret"]
-    assert "PersistentVolumeClaim" not in {kind for kind, *_ in found}
-    assert found["Deployment", "here", "elasticjob-brain"]["spec"]["replicas"] == 2
-    assert ("RoleBinding", "team-a", "elasticjob-brain-jobs") in found
-
-
-@with_helm
 def test_two_releases_in_one_cluster_share_no_object() -> None:
-    brain = ("--set", "brain.enabled=true")
-    first = rendered("--set", "watchNamespace=team-a", *brain, namespace="a", crds=True)
-    flags = ("--set", "watchNamespace=team-b", "--set", "crds=false")
-    second = rendered(*flags, *brain, namespace="b", crds=True)  # with no more than these flags
-    assert first.keys() & second.keys() == set()
+    first = templated("--set", "watchNamespace=team-a,brain.enabled=true", namespace="a")
+    second = templated("--set", "watchNamespace=team-b,crds=false,brain.enabled=true", namespace="b")
+    assert objects(first).keys() & objects(second).keys() == set()
 
 
 @dataclass(frozen=True)
@@ -508,7 +319,6 @@ class Release:
         return await asyncio.to_thread(helm, *words, kubeconfig=self.served.kubeconfig)
 
 
-@with_helm
 @pytest.mark.story
 async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
     served: Served, client: Client, namespace: str
@@ -525,7 +335,6 @@ async def test_helm_installs_upgrades_and_uninstalls_and_definitions_stay(
     assert after.metadata.uid == before.metadata.uid
 
 
-@with_helm
 @pytest.mark.story
 @pytest.mark.skipif(crane() is None, reason="no crane: hack/kube-binaries chart builds it")
 async def test_a_registry_carries_the_chart(
@@ -562,7 +371,6 @@ NOTES: Final = {
 """Values, and what is then said."""
 
 
-@with_helm
 @pytest.mark.story
 async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> None:
     release = Release(served, namespace)
@@ -572,27 +380,12 @@ async def test_the_notes_say_what_comes_next(served: Served, namespace: str) -> 
         assert [each for each in said if each not in notes] == [], notes
 
 
-@with_helm
-@pytest.mark.parametrize(
-    ("values", "whose"),
-    [
-        ("diServer.enabled=true", "di-server's NetworkPolicy"),
-        ("networkPolicy.enabled=true", "networkPolicy"),
-        ("brain.enabled=true", ""),
-        ("diServer.enabled=true,networkPolicy.metricsFrom[0].a=b", ""),
-    ],
-)
-def test_the_notes_say_which_policy_keeps_prometheus_out(values: str, whose: str, tmp_path: Path) -> None:
-    said = noted(tmp_path, f"metrics.serviceMonitor.enabled=true,{values}")
-    assert re.findall(r"WARNING: (.+) admits no Prometheus", said) == ([whose] if whose else [])
-
-
-@with_helm
-def test_the_notes_say_that_alerts_need_a_monitor(tmp_path: Path) -> None:
-    alone = noted(tmp_path / "alone", "metrics.rules.enabled=true")
-    assert "ElasticJobOperatorDown fires unless" in alone
-    both = noted(tmp_path / "both", "metrics.rules.enabled=true,metrics.serviceMonitor.enabled=true")
-    assert "OperatorDown" not in both
+@pytest.mark.parametrize("given", ROWS["notes"])
+def test_the_notes_warn_of_what_will_be_missing(given: str, tmp_path: Path) -> None:
+    said, unsaid = ROWS["notes"][given]
+    notes = noted(tmp_path, given)
+    assert said in notes
+    assert unsaid not in notes
 
 
 def noted(folder: Path, values: str) -> str:
@@ -606,7 +399,6 @@ def noted(folder: Path, values: str) -> str:
     return text
 
 
-@with_helm
 async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
     served: Served, client: Client, namespace: str
 ) -> None:
@@ -638,7 +430,6 @@ async def test_an_operator_of_one_namespace_needs_no_rights_in_others(
     assert selector == str({"kubernetes.io/metadata.name": namespace})
 
 
-@with_helm
 async def test_brain_of_one_namespace_needs_no_rights_in_others(
     served: Served, client: Client, namespace: str, tmp_path: Path
 ) -> None:
@@ -668,7 +459,8 @@ async def test_brain_of_one_namespace_needs_no_rights_in_others(
 
         await until(known, "Brain knows the job")
         owner = ElasticJob.model_validate(job)
-        kept = Record(NOW, "Idle", "worker-growth", "why", sizes={"groups": {"worker": {"count": 1}}})
+        sizes = {"groups": {"worker": {"count": 1}}}
+        kept = Record(datetime(2026, 1, 1, tzinfo=UTC), "Idle", "worker-growth", "why", sizes=sizes)
         plan = plan_of(owner, replace(kept, plan="digits-brain"))
         assert (await mine.create(SCALEPLAN.untyped(), plan))["spec"]["ownerJob"] == "digits"
         with pytest.raises(Forbidden):

@@ -23,15 +23,8 @@ from lab.clusters.images.interpreter import Missing, bytecode, closure
 from lab.clusters.images.oci import Entries, File, Link, fingerprint, write_layer
 from lab.paths import ROOT
 
-PROJECT = {
-    "name": "thing",
-    "dependencies": ["base>=1"],
-    "optional-dependencies": {
-        "more": ["thing[torch,web]", "extra>=3"],
-        "torch": ["torch>=2"],
-        "web": ["aiohttp"],
-    },
-}
+EXTRAS = {"more": ["thing[torch,web]", "extra>=3"], "torch": ["torch>=2"], "web": ["aiohttp"]}
+PROJECT = {"name": "thing", "dependencies": ["base>=1"], "optional-dependencies": EXTRAS}
 
 
 def test_extras_that_name_extras_are_followed() -> None:
@@ -43,9 +36,6 @@ def test_requirements_bring_their_own_and_markers_are_heeded() -> None:
     names = {one.name.lower() for one in closure(["aiohttp>=3", "colorama; sys_platform == 'win32'"])}
     assert {"aiohttp", "yarl", "multidict"} <= names
     assert "colorama" not in names
-
-
-def test_what_is_required_but_not_installed_is_named() -> None:
     with pytest.raises(Missing, match="no-such-thing is not installed: run"):
         closure(["no-such-thing"])
 
@@ -80,17 +70,15 @@ def test_the_project_is_complete_in_its_layer(tmp_path: Path) -> None:
     installed_in(tmp_path, images.package(images.project(), __version__))
     site = tmp_path / "root" / interpreter.SITE.lstrip("/")
     environ = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
-    asked = (
+    script = (
         "import elasticjob.cli.main as m, importlib.metadata as i; print(m.__file__, i.version('elasticjob'))"
     )
-    command = [sys.executable, "-P", "-c", asked]
-    output = subprocess.run(
-        command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout
-    assert output.split() == [str(site / "elasticjob" / "cli" / "main.py"), __version__]
-    script = (tmp_path / "root" / "usr/local/bin/elasticjob").read_text()
-    assert script.startswith("#!/usr/local/bin/python3\n")
-    assert os.access(tmp_path / "root" / "usr/local/bin/elasticjob", os.X_OK)
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(site / "elasticjob" / "cli" / "main.py"), __version__]
+    command_line = tmp_path / "root" / "usr/local/bin/elasticjob"
+    assert command_line.read_text().startswith("#!/usr/local/bin/python3\n")
+    assert os.access(command_line, os.X_OK)
 
 
 def test_fresh_bytecode_beside_its_source_is_used_and_is_valid_without_it(tmp_path: Path) -> None:
