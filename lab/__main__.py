@@ -15,10 +15,11 @@ from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
 from lab.jobs import bare, crowd, digits, queued, tenancy
+from lab.jobs import servers as over_servers
 from lab.jobs.life import play as life
 from lab.programs.programs import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage, tenant
+from lab.troubles import kills, machines, network, ordinary, queues, servers, sizes, storage, tenant
 from lab.truths import lives, model, pods, programs, quota, records, saves, status, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
@@ -29,6 +30,7 @@ GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "queues": queues.TROUBLES,
     "ordinary": ordinary.TROUBLES,
     "tenant": tenant.TROUBLES,
+    "over-servers": servers.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -39,9 +41,9 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS, servers.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs)
+JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs, over_servers)
 TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
