@@ -84,12 +84,12 @@ class Bare(Processes, Scene):
             self.start(name)
         while not self.trained:  # noqa: ASYNC110  # of other processes
             await asyncio.sleep(0.1)
-        began = time.monotonic()
-        while self.blows.total() < self.story.length.troubles:
+        self.began = time.monotonic()
+        while self.goes_on(self.blows.total()):
             await self.pause()
             (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
             yield trouble
-        self.figures["seconds of kills"] = f"{time.monotonic() - began:.0f}"
+        self.figures["seconds of kills"] = f"{time.monotonic() - self.began:.0f}"
 
     async def pause(self) -> None:
         """Wait for the next kill."""
@@ -355,7 +355,7 @@ async def opened(of: type[Bare], folder: Path, story: Story) -> AsyncIterator[Ba
 
 def bare(name: str, of: type[Bare], truths: tuple[str, ...], times: int, **troubles: int) -> Job:
     """Return a job without Kubernetes; its first line says what it is."""
-    about, opens = (of.__doc__ or "").splitlines()[0], partial(opened, of)
+    about, opens = (of.__doc__ or "").splitlines()[0].removesuffix("."), partial(opened, of)
     return Job(name, about, ("processes",), opens, of, troubles, truths, Length(troubles=times))
 
 

@@ -43,6 +43,7 @@ from lab.truths.status import (
     is_over,
     leaks,
     leftovers,
+    places,
     role_of,
     unfinished,
 )
@@ -310,6 +311,11 @@ class Crowd(Weather, Scene):
     late: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
 
+    @property
+    def places(self) -> Iterable[tuple[str, str]]:
+        """The place of each live pod, and its name."""
+        return places(self.eyes.look())
+
     def now(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.start
@@ -351,10 +357,10 @@ class Crowd(Weather, Scene):
         weights = {
             trouble: weight for trouble, weight in troubles.items() if trouble.name != "crash" or self.crash
         }
-        began, length = self.now(), self.story.length.minutes * 60
+        began, self.began = self.now(), time.monotonic()
         working = asyncio.create_task(self._work())
         try:
-            while self.now() - began < length or self.faults < self.faults_wanted:
+            while self.goes_on(0) or self.faults < self.faults_wanted:
                 await self.last(*CALM)
                 (trouble,) = self.chance.choices([*weights], weights=[*weights.values()])
                 yield trouble
@@ -467,7 +473,7 @@ JOBS = (
         crowded,
         Crowd,
         {name: weight for name, (weight, _) in EPISODES.items()},
-        ("as-specified", "one-pod", "no-leaks", "no-growth"),
+        ("as-specified", "soon", "no-twins", "no-leaks", "no-growth"),
         Length(minutes=10.0, size=200),
     ),
 )

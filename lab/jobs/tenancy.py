@@ -92,14 +92,12 @@ class Tenancy(Scene):
     async def draws(self, troubles: Weights) -> Draws:
         """Yield actions by their numbers, for some minutes or as many as are wanted."""
         await self.neighbour.move_in()
-        self.before, length = await used(self.town.programs), self.story.length
+        self.before = await used(self.town.programs)
         working = asyncio.create_task(self.neighbour.run())
         self.beside += [asyncio.create_task(self._watch()), working]
-        until = time.monotonic() + length.minutes * 60
-        for number in itertools.count(self.story.number):
-            if time.monotonic() > until or number - self.story.number == length.troubles > 0:
-                break
-            self.number = number
+        self.began = time.monotonic()
+        for done in itertools.takewhile(self.goes_on, itertools.count()):
+            self.number = self.story.number + done
             self.chance = Random(f"{self.story.seed}/{self.number}")
             (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
             self.action = trouble.name
