@@ -116,31 +116,28 @@ bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes dra
 	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m lab.chaos.control_plane
+	$(BIN)/python -m lab chaos --jobs digits $(FLAGS)
 
 chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
-	$(BIN)/python -m lab.chaos.queue $(FLAGS)
+	$(BIN)/python -m lab chaos --jobs queued $(FLAGS)
 
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m lab.chaos.training $(FLAGS)
-	$(BIN)/python -m lab.chaos.store
-	$(BIN)/python -m lab.chaos.checkpoints
-	$(BIN)/python -m lab.chaos.goodput
+	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
 
-life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
-	$(BIN)/python -m lab.chaos.life $(FLAGS)
+life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3")
+	$(BIN)/python -m lab chaos --jobs life $(FLAGS)
 
-drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
-	$(BIN)/python -m lab.chaos.drains $(FLAGS)
+drains: $(DEV) # 100 random drains of one training: no step is lost; then agents lost beside a spare (half an hour; FLAGS="--times 10")
+	$(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)
 
 soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m lab.chaos.soak
+	$(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
-	$(BIN)/python -m lab.fuzz $(FLAGS)
-	$(BIN)/python -m lab.fuzz.hostile --minutes $(or $(MINUTES),2)
+	$(BIN)/python -m lab fuzz $(FLAGS)
+	$(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html

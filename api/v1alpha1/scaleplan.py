@@ -138,7 +138,7 @@ class ScalePlanSpec(Part):
     ps_hosts: Annotated[
         list[Annotated[str, Field(max_length=253)]], Field(max_length=MOST_NODES, json_schema_extra=ATOMIC)
     ] = []
-    """The addresses host:port of the parameter servers after the change."""
+    """Accepted for older manifests, without effect: the master tells workers where the servers are."""
 
     manual_scaling: bool = False
     """Whether a user requested it; an automatic plan never supersedes a manual one."""

@@ -46,6 +46,7 @@ from lab.paths import ROOT
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
 CONCEPTS = ROOT / "docs" / "concepts.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 CLI = ROOT / "docs" / "cli.md"
 HEADER = "# Made by `make generate` from the models in api/; do not edit.\n"
 
@@ -57,6 +58,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         **{folder / "job.yaml": partial(example_job, folder) for folder in EXAMPLES},
         CONCEPTS: partial(concepts, CONCEPTS),
         ARCHITECTURE: partial(architecture, ARCHITECTURE),
+        CONTRIBUTING: partial(architecture, CONTRIBUTING),
         METRICS: metrics_docs,
         ALERTS: alert_docs,
         CLI: partial(cli_docs, CLI),

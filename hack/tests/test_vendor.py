@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from elasticjob.brain.page.files import FOLDER
+from elasticjob.page.files import FOLDER
 
 FILES = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",

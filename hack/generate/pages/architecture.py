@@ -1,31 +1,51 @@
-"""The table of docs/architecture.md: packages and their rooms, by the first lines of their `__init__.py`."""
+"""The maps of the packages, by the contracts of pyproject.toml and the first lines of their `__init__.py`."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from hack.generate.pages import filled, table
 from lab.paths import ROOT
 
-PACKAGES: Final = (
-    "kube", "api", "webhooks", "controllers", "master", "brain", "trainer", "devcluster", "client", "cli"
-)  # fmt: skip
-"""In the order of the page: the lowest layer first, the programs after it."""
+Contracts = Mapping[str, Any]
 
 
 def architecture(page: Path) -> str:
-    """Return the text of the page with its table as the folders are now."""
-    return filled(page, {"rooms": table(("folder", "what it is"), _rows())})
+    """Return the text of a page with its maps as contracts and folders are now."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = {contract["id"]: contract for contract in found}
+    maps = {
+        "layers": "\n".join(["```text", *contracts["house"]["layers"], "```", ""]),
+        "packages": table(("folder", "is", "may import"), _packages(contracts)),
+        "rooms": table(("folder", "what it is"), _rooms(contracts)),
+    }
+    return filled(page, maps)
 
 
-def _rows() -> Iterator[tuple[str, str]]:
-    for package in PACKAGES:
+def _packages(contracts: Contracts) -> Iterator[tuple[str, str, str]]:
+    """Yield the packages, the lowest first: a contract of its own says more than its layer."""
+    below = list[str]()
+    for names in _lowest_first(contracts):
+        for name in names:
+            may = contracts[name]["name"] if name in contracts else ", ".join(f"`{each}`" for each in below)
+            yield f"`{name}/`", first_line(ROOT / name), may
+        below = [*names, *below]
+
+
+def _rooms(contracts: Contracts) -> Iterator[tuple[str, str]]:
+    for package in chain.from_iterable(_lowest_first(contracts)):
         yield f"**`{package}/`**", first_line(ROOT / package)
         for room in sorted(path.parent for path in (ROOT / package).rglob("*/__init__.py")):
             yield f"`{room.relative_to(ROOT)}`", first_line(room)
+
+
+def _lowest_first(contracts: Contracts) -> list[list[str]]:
+    return [layer.split(" | ") for layer in reversed(contracts["house"]["layers"])]
 
 
 def first_line(room: Path) -> str:
