@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,10 +72,10 @@ check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI ru
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python hack/generate.py --check
+	$(BIN)/python -m hack.generate --check
 
 generate: $(DEV) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
-	$(BIN)/python hack/generate.py $(FLAGS)
+	$(BIN)/python -m hack.generate $(FLAGS)
 
 fix: $(DEV) # format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
@@ -106,36 +106,38 @@ bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a 
 	@hack/kube-binaries control-plane kwok
 	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
+bench-services: $(DEV) # thousands of agents at one master, Brain with a long history, di-server with 1,000 coordinators (half an hour)
+	for load in rendezvous beats calls; do $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
+	$(BIN)/python -m benchmarks.services.brain
+	$(BIN)/python -m benchmarks.services.di_server
+
 bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)
 	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
 chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m lab.chaos.control_plane
+	$(BIN)/python -m lab chaos --jobs digits $(FLAGS)
 
 chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
-	$(BIN)/python -m lab.chaos.queue $(FLAGS)
+	$(BIN)/python -m lab chaos --jobs queued $(FLAGS)
 
 chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m lab.chaos.training $(FLAGS)
-	$(BIN)/python -m lab.chaos.store
-	$(BIN)/python -m lab.chaos.checkpoints
-	$(BIN)/python -m lab.chaos.goodput
+	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
 
-life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3 --only digits,stream")
-	$(BIN)/python -m lab.chaos.life $(FLAGS)
+life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3")
+	$(BIN)/python -m lab chaos --jobs life $(FLAGS)
 
-drains: $(DEV) # 100 random drains of one training: no step is lost (half an hour; FLAGS="--drains 10")
-	$(BIN)/python -m lab.chaos.drains $(FLAGS)
+drains: $(DEV) # 100 random drains of one training: no step is lost; then agents lost beside a spare (half an hour; FLAGS="--times 10")
+	$(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)
 
 soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m lab.chaos.soak
+	$(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
-	$(BIN)/python -m lab.fuzz $(FLAGS)
-	$(BIN)/python -m lab.fuzz.hostile --minutes $(or $(MINUTES),2)
+	$(BIN)/python -m lab fuzz $(FLAGS)
+	$(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import aiohttp
 from prometheus_client import CollectorRegistry
@@ -20,16 +20,11 @@ from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.events import Pace
 from elasticjob.brain.fulfilment.planners import PLANNERS
-from elasticjob.brain.memory import StoredJobs
 from elasticjob.brain.monitor import sources
 from elasticjob.brain.monitor.sources import Prometheus, Source
 from elasticjob.brain.monitor.watch import Monitor
-from elasticjob.brain.page.masters import Masters, Way
-from elasticjob.brain.page.pages import Pages, Views
-from elasticjob.brain.page.remembered import FromMemory
-from elasticjob.brain.page.watch import Caches, Watch
 from elasticjob.brain.plans import Plans
-from elasticjob.brain.server import Server
+from elasticjob.brain.server import Routes, Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
 from elasticjob.brain.sharing import Measures, Sharing
@@ -48,67 +43,49 @@ from elasticjob.kube.operator.operator import Group, Operator
 from elasticjob.sizing.table import installed
 
 NAME: Final = "elasticjob-brain"
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-model", "worker-growth")
 """They decide numbers of workers by what one job gains: a planner of the whole cluster takes their place."""
 
 
-async def run(settings: Settings) -> None:
+class Page(Protocol):
+    """Makes the requests of people; with an operator, which feeds and runs it, of its cluster too."""
+
+    def __call__(
+        self, settings: Settings, store: Store, operator: Operator | None, session: aiohttp.ClientSession
+    ) -> Routes:
+        """Return handlers by path."""
+
+
+async def run(settings: Settings, page: Page) -> None:
     """Run Brain until SIGTERM, SIGINT or cancellation.
 
     Raises LeadershipLost when another replica may plan: the process must end at once.
     """
-    async with open_store(settings.database) as store:
+    async with open_store(settings.database) as store, aiohttp.ClientSession() as session:
         if not settings.cluster:
-            async with serving(settings, store, CollectorRegistry()):
+            async with serving(settings, store, CollectorRegistry(), page(settings, store, None, session)):
                 await _wait_for_signal()
             return
         found = await config.load(settings.kubeconfig, settings.context)
-        async with Client(found, user_agent=NAME) as client, aiohttp.ClientSession() as session:
+        async with Client(found, user_agent=NAME) as client:
             operator = compose(client, settings, store, session)
-            watch = shown_of(operator, settings, store, session)
-            async with serving(settings, store, operator.metrics.registry, watch):
+            routes = page(settings, store, operator, session)
+            async with serving(settings, store, operator.metrics.registry, routes):
                 await operator.run()
 
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, store: Store, registry: CollectorRegistry, shown: Views | None = None
+    settings: Settings, store: Store, registry: CollectorRegistry, pages: Routes | None = None
 ) -> AsyncIterator[Server]:
-    """Serve masters and readers.
-
-    Logs of pods are for readers with a token, unless Brain listens on this machine alone.
-    """
+    """Serve masters and readers."""
     answers = Answers(store, installed(), plans=settings.cluster)
     access = Access(settings.key_file, settings.reading_token_file)
     now = SystemClock().now
-    async with AsyncExitStack() as stack:
-        shown = shown or FromMemory(StoredJobs(store, SystemClock()), SystemClock())
-        pages = Pages(shown, logs=settings.reading_token_file is not None or settings.host in LOOPBACK)
-        server = Server(
-            store, answers, access, now, registry, pages=pages, host=settings.host, port=settings.port
-        )
-        yield await stack.enter_async_context(server)
-
-
-def shown_of(operator: Operator, settings: Settings, store: Store, session: aiohttp.ClientSession) -> Watch:
-    """Return what the page shows; the operator feeds and runs it, on standbys too."""
-    caches = Caches(
-        operator.cache(ELASTICJOB), operator.cache(SCALEPLAN), operator.cache(POD), operator.cache(NODE)
-    )
-    masters = Masters(operator.client, session, Way.DIRECT)
-    memory = StoredJobs(store, operator.clock)
-    watch = Watch(
-        operator.client,
-        caches,
-        masters,
-        operator.clock,
-        passes=Passes("page", operator.clock, operator.metrics),
-        namespace=settings.namespace,
-        memory=memory,
-    )
-    operator.add(watch)
-    return watch
+    async with Server(
+        store, answers, access, now, registry, pages=pages, host=settings.host, port=settings.port
+    ) as server:
+        yield server
 
 
 def compose(

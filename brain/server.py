@@ -27,13 +27,14 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.clocks import Clocks, by_our_clock
-from elasticjob.brain.page.pages import Pages
 from elasticjob.brain.store import DatabaseAway, NoSuchJob, Store
 from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import Runner
 
 log = logging.getLogger("elasticjob.brain")
 
+Routes = Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]
+"""Handlers of GET by path."""
 VERBS: Final[Mapping[str, type[Request[Any]]]] = {each.PATH: each for each in (AskSizes, TellStatistics)}
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a request."""
@@ -57,7 +58,7 @@ class Server:
         now: Callable[[], datetime],
         registry: CollectorRegistry,
         *,
-        pages: Pages | None = None,
+        pages: Routes | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -91,9 +92,9 @@ class Server:
         await self._stack.aclose()
 
     @property
-    def _pages(self) -> Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]:
+    def _pages(self) -> Routes:
         return {
-            **(self._shown.routes if self._shown else {}),
+            **(self._shown or {}),
             "/v1/jobs": self._jobs,
             "/v1/jobs/{namespace}/{name}": self._job,
             "/openapi.json": self._openapi,

@@ -11,7 +11,7 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
-from elasticjob.controllers.elasticjob.objects import asked, job_resource
+from elasticjob.controllers.elasticjob.objects import job_resource, sizes_of_user
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.jobresource.status import describe
 from elasticjob.controllers.nodes.relaunch import life_of
@@ -43,7 +43,7 @@ class OperatorsRules:
 
     def wish(self, job: ElasticJob, resource: JobResource) -> tuple[ScalePlan, Manifest] | None:
         """Return a manual plan for sizes that the user has changed, as `kubectl scale` does."""
-        sizes = asked(job)
+        sizes = sizes_of_user(job)
         said = resource.metadata.annotations.get(names.ASKED)
         if said in (None, names.written(sizes)):
             return None

@@ -47,7 +47,7 @@ def configure(
             render,
         ]
         if json
-        else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _on_one_line, render, _escaped],
+        else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _on_one_line, render, _escape],
     )
     handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -62,6 +62,6 @@ def _on_one_line(_: Any, __: str, entry: EventDict) -> EventDict:
     return {name: as_line(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
-def _escaped(_: Any, __: str, text: Any) -> str:
+def _escape(_: Any, __: str, text: Any) -> str:
     """Let no traceback command a terminal."""
     return as_text(text)

@@ -33,7 +33,7 @@ from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.nodes.relaunch import Node
-from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
@@ -122,7 +122,7 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         counters,
         now,
         keys.token,
-        Served(client, now),
+        GangApis(client, now),
         admissions[ELASTICJOB],
         rush=rush,
     )

@@ -107,7 +107,7 @@ class Counters:
         """Show whether jobs are sent to Brain, which is optional."""
         self._brain.set(brain)
 
-    def found(self, job: ElasticJob, now: datetime) -> None:
+    def note_phase(self, job: ElasticJob, now: datetime) -> None:
         """Note the phase of a job, and its first step unless it had trained before this process saw it."""
         training = job.status.training
         steps = bool(training and training.step)
@@ -129,7 +129,7 @@ class Counters:
                 counter.labels(*labels).inc()
         self._restarted.labels(*labels).inc(max(0, (new.restarts or 0) - (job.status.restarts or 0)))
 
-    def looked(self, key: Key, master: bool | None, spent: Mapping[str, datetime]) -> None:
+    def note_look(self, key: Key, master: bool | None, spent: Mapping[str, datetime]) -> None:
         """Show whether the job's master is ready (None: it needs none now), and when nodes of which roles had
         the most memory that they may get, and lacked more."""
         if (known := self._known.get(key)) is None:
@@ -142,7 +142,7 @@ class Counters:
             known.roles[role] = max(at, known.roles.get(role, at))
             self._ceiling.labels(*key, role).set(known.roles[role].timestamp())
 
-    def planned(self, key: Key, plans: Iterable[ScalePlan]) -> None:
+    def note_plans(self, key: Key, plans: Iterable[ScalePlan]) -> None:
         """Count the plans of a job that were open when this process saw them last, and have ended."""
         if (known := self._known.get(key)) is None:
             return

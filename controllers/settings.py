@@ -41,7 +41,7 @@ def _with_a_port(value: str) -> str:
     return value
 
 
-def _listed(value: Any) -> Any:
+def _list(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     raise ValueError("these are the labels of one group of namespaces: write a list of such, [{…}]")
@@ -51,14 +51,14 @@ def _places_pods(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check fields of a pod. Raises ValueError with the field and the advice."""
     if others := sorted(value.keys() - PLACING):
         raise ValueError(f"{others[0]} is not one of {', '.join(sorted(PLACING))}")
-    return _shaped("", dict(value), POD)
+    return _shape("", dict(value), POD)
 
 
 def _secures(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _shaped("", dict(value), "io.k8s.api.core.v1.SecurityContext")
+    return _shape("", dict(value), "io.k8s.api.core.v1.SecurityContext")
 
 
-def _shaped(path: str, value: Mapping[str, Any], type_name: str) -> Mapping[str, Any]:
+def _shape(path: str, value: Mapping[str, Any], type_name: str) -> Mapping[str, Any]:
     for problem in (*unknown_fields(path, value, type_name), *shape_problems(path, value, type_name)):
         raise ValueError(str(problem).removeprefix("."))
     return value
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     master_security_context: Security = {}
     """The same for the securityContext of the container of such masters."""
 
-    scrapers: Annotated[tuple[Mapping[str, str], ...], BeforeValidator(_listed)] = ()
+    scrapers: Annotated[tuple[Mapping[str, str], ...], BeforeValidator(_list)] = ()
     """Whose pods may read the metrics of masters: a list of the labels of namespaces, as JSON."""
 
     brain: Address = ""

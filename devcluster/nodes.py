@@ -141,7 +141,7 @@ class Nodes:
         """Make the folders; pods that an earlier cluster left there are deleted."""
         place = Place(self.state, _memory_folder(MEMORY if MEMORY.is_dir() else self.state))
         self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stack.enter_context(_locked(self.state))
+        stack.enter_context(_lock(self.state))
         shutil.rmtree(self.state / "pods", ignore_errors=True)
         stack.callback(shutil.rmtree, place.memory, ignore_errors=True)
         return place
@@ -195,7 +195,7 @@ def recorder(operator: Operator, component: str) -> Recorder:
 
 
 @contextmanager
-def _locked(state: Path) -> Iterator[None]:
+def _lock(state: Path) -> Iterator[None]:
     """The folder is ours alone; the lock ends with the process, however it ends."""
     with (state / "lock").open("w") as file:
         try:

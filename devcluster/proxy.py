@@ -41,7 +41,7 @@ RETRY_BIND = timedelta(seconds=2)
 log = logging.getLogger(__name__)
 
 
-def wanted(service: Service, behind: Iterable[EndpointSlice]) -> dict[Address, list[Address]]:
+def listeners(service: Service, behind: Iterable[EndpointSlice]) -> dict[Address, list[Address]]:
     """Where to listen for the service, and the ready endpoints behind each address; pure."""
     ip = service.spec.cluster_ip
     if not ip or ip == "None":
@@ -153,7 +153,7 @@ class Listener:
     def _accept(self) -> asyncio.Protocol:
         return _Accepted(self)
 
-    def accepted(self, front: Side) -> None:
+    def accept(self, front: Side) -> None:
         """A client has connected."""
         if self._is_cut:
             front.reset()
@@ -185,7 +185,7 @@ class Listener:
             return side
         return None
 
-    def left(self, front: Side) -> None:
+    def remove(self, front: Side) -> None:
         self._sides.discard(front)
 
 
@@ -201,11 +201,11 @@ class _Accepted(Side):
         assert self.transport is not None
         # not here: until Python 3.11.4 the transport begins to read after this call, paused or not
         asyncio.get_running_loop().call_soon(self.transport.pause_reading)
-        self._listener.accepted(self)
+        self._listener.accept(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._listener.left(self)
+        self._listener.remove(self)
 
 
 class Recorder(Protocol):
@@ -243,7 +243,7 @@ class Proxy:
     async def reconcile(self, key: Key) -> Result:
         """One service has its listeners, and no others."""
         service = self._services.get(key)
-        plan = {} if service is None else wanted(service, self._behind(service))
+        plan = {} if service is None else listeners(service, self._behind(service))
         open_ = self._listeners.setdefault(key, {})
         for address in [address for address in open_ if address not in plan]:
             open_.pop(address).close()

@@ -1,8 +1,8 @@
 """Built-in Kubernetes types: the published definitions, and models of the pod template made from them.
 
-`openapi.json` is written by hack/core_openapi.py, `protobuf.json` by hack/core_protobuf.py and `models.py` by
-`make generate`; none is edited by hand. Importing this package reads none: the definitions are loaded on
-first use, and the models cost 0.2 s, so import them only where a typed template is really wanted.
+`hack/generate/core` writes `openapi.json` and `protobuf.json`, and `make generate` `models.py`; none is
+edited by hand. Importing this package reads none: the definitions are loaded on first use, and the models
+cost 0.2 s, so import them only where a typed template is really wanted.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def unknown_fields(path: str, value: Any, type_name: str) -> Iterator[Problem]:
     """Find the fields of `value` that the published type `type_name` lacks.
 
     The definitions beside this file decide, not the server: a field that only a newer server knows is unknown
-    until the definitions are renewed (hack/core_openapi.py), for it cannot be told from a typing error.
+    until the definitions are renewed (hack/generate/core), for it cannot be told from a typing error.
     """
     return _unknown(path, value, {"$ref": REFERENCE + type_name})
 

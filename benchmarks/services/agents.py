@@ -4,7 +4,6 @@ The master runs in a process of its own, as in a job. An agent is its messages a
 watches, joins, and keeps a Watch and a Join waiting on two connections as `trainer/link/master.py` does,
 without the cost of an agent. The loads, one JSON line for each size:
 
-- `turns N`: the same in process, without connections: the Watch and the Join of N agents as whole turns;
 - `rendezvous N`: from the first connection to the last agent that has the world, and the orders to train;
 - `beats N`: agents in a world that only watch; how much of a core the master needs;
 - `calls N`: clients that send the next request as soon as they have the answer, of four kinds.
@@ -22,7 +21,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +33,6 @@ from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, R
 from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import SystemClock
 from elasticjob.master.durable.store import Nowhere
-from elasticjob.master.handlers import dispatch
 from elasticjob.master.main import collect_rarely
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
@@ -131,7 +128,7 @@ class Lines:
 class Agent:
     """What the master sees of an agent. With one line, it joins for two seconds at a time between Watches."""
 
-    def __init__(self, index: int, lines: Lines | None = None, *, alone: bool = False) -> None:
+    def __init__(self, index: int, lines: Lines, *, alone: bool) -> None:
         self.node, self._lines, self._alone = f"a-job-of-the-benchmark-worker-{index}", lines, alone
         self._who: dict[str, Any] = {
             "node": self.node,
@@ -141,19 +138,8 @@ class Agent:
         }
         self.round = self.seen = 0
 
-    def watch_of(self, seen: int = 0, number: int = 0) -> Watch:
-        """Return its Watch."""
-        return Watch(**self._who, seen=seen, round=number)
-
-    def join_of(self, wait: float = 20.0) -> Join:
-        """Return its Join while it is in no world."""
-        reach: dict[str, Any] = {"address": "10.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS}
-        return Join(**self._who, **reach, slots=8, wait=wait, brief=True)
-
     async def enter(self) -> None:
         """Return once it has the world, and orders to train in it."""
-        if self._lines is None:
-            raise ValueError("an agent without connections enters no world")
         self.watching = await self._lines.open()
         trains = await self._watch()
         if self._alone:
@@ -167,7 +153,8 @@ class Agent:
             trains = await self._watch()
 
     async def _join(self, line: Line, wait: float = 20.0) -> bool:
-        request = self.join_of(wait)
+        reach: dict[str, Any] = {"address": "10.0.0.1", "port": 1, "recovery": Recovery.IN_PROCESS}
+        request = Join(**self._who, **reach, slots=8, wait=wait, brief=True)
         while (world := await line.call(request)) is None:
             if self._alone:
                 return False
@@ -175,7 +162,7 @@ class Agent:
         return True
 
     async def _watch(self) -> bool:
-        orders = await self.watching.call(self.watch_of(self.seen, self.round))
+        orders = await self.watching.call(Watch(**self._who, seen=self.seen, round=self.round))
         self.seen = orders.version
         return bool(orders.order is Order.TRAIN and orders.round)
 
@@ -183,27 +170,6 @@ class Agent:
         """Watch for ever."""
         while True:
             await self._watch()
-
-
-def turns(agents: int) -> dict[str, object]:
-    """Measure the turns by which so many agents form a world."""
-    now = datetime.now(UTC)
-    job = Job(spec=Spec(job="agents", bounds=Range(least=agents, most=agents)), gathering=now)
-    crowd = [Agent(index) for index in range(agents)]
-    requests: list[Request[Any]] = [agent.watch_of() for agent in crowd]
-    requests += [agent.join_of() for agent in crowd]
-    began = time.perf_counter()
-    for request in requests:
-        job = dispatch.handle(job, request, now).job
-    took = time.perf_counter() - began
-    if job.running is None:
-        raise RuntimeError("no world was formed")
-    return {
-        "load": "turns",
-        "agents": agents,
-        "seconds": round(took, 3),
-        "microseconds_per_turn": round(took / len(requests) * 1e6, 1),
-    }
 
 
 async def rendezvous(agents: int) -> dict[str, object]:
@@ -371,8 +337,6 @@ async def run(arguments: argparse.Namespace) -> None:
     """Run the chosen loads."""
     sizes: Sequence[int] = arguments.sizes
     for size in sizes or AGENTS:
-        if arguments.load == "turns":
-            print(json.dumps(turns(size)), flush=True)
         if arguments.load == "rendezvous":
             print(json.dumps(await rendezvous(size)), flush=True)
         if arguments.load == "beats":
@@ -390,7 +354,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("load", choices=("turns", "rendezvous", "beats", "calls"))
+    parser.add_argument("load", choices=("rendezvous", "beats", "calls"))
     parser.add_argument("sizes", nargs="*", type=int, help="numbers of agents or clients")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)

@@ -59,6 +59,7 @@ def brain(
     from elasticjob.brain.main import run
     from elasticjob.brain.settings import Settings
     from elasticjob.brain.store import NoDatabase
+    from elasticjob.cli.brain_page import page
     from elasticjob.controllers.logs import configure
     from elasticjob.kube.errors import ConfigError
 
@@ -82,7 +83,7 @@ def brain(
     _require(settings.key_file, "--key-file", "the key of the tokens of masters")
     _require(settings.reading_token_file, "--reading-token-file", "the token of readers")
     try:
-        asyncio.run(run(settings))
+        asyncio.run(run(settings, page))
     except NoDatabase as error:
         raise Failure(f"the database cannot be had: {error}", next_step="correct --database") from error
     except ConfigError as error:

@@ -42,8 +42,8 @@ def dashboard(
 
     Example: [bold]elasticjob dashboard -n team --open[/]
     """
-    from elasticjob.brain.page.masters import Way
     from elasticjob.cli.errors import Exit, Failure
+    from elasticjob.page.masters import Way
 
     if masters not in {*Way}:
         ways = ", ".join(Way)
@@ -61,13 +61,13 @@ def dashboard(
 async def _run(connection: Client, namespace: str, port: int, way: str, browser: bool) -> None:
     import aiohttp
 
-    from elasticjob.brain.page.local import serving
-    from elasticjob.brain.page.masters import Masters, Way
-    from elasticjob.brain.page.pages import Pages
-    from elasticjob.brain.page.watch import scope_of, watching
     from elasticjob.client.errors import about
     from elasticjob.controllers.logs import configure
     from elasticjob.kube.clock import SystemClock
+    from elasticjob.page.local import serving
+    from elasticjob.page.masters import Masters, Way
+    from elasticjob.page.pages import Pages
+    from elasticjob.page.watch import scope_of, watching
 
     configure(quiet=True)
     async with connection as client, aiohttp.ClientSession() as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -74,10 +74,11 @@ def training_template(
     return Training(with_main(made, container), read.launch)
 
 
-def members(fields: Fields, name: str) -> dict[str, Fields]:
-    """Return the objects of a map by their keys, to be read one by one."""
+def members(fields: Fields, name: str, roles: Container[str]) -> dict[str, Fields]:
+    """Return the objects of a map that are roles, by their capitalized keys, to be read one by one."""
     whole = fields.below(name)
-    return {key: whole.below(key) for key in whole.value if isinstance(whole.peek(key), dict)}
+    keys = {key.capitalize(): key for key in whole.value if isinstance(whole.peek(key), dict)}
+    return {role: whole.below(key) for role, key in keys.items() if role in roles}
 
 
 def say(fields: Fields, notes: Iterable[Note]) -> None:

@@ -13,7 +13,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.dijob.decide import NOT_CREATED, Terms, decide, token_secret
 from elasticjob.controllers.dijob.seen import Caches, keys_of, observe
 from elasticjob.controllers.dijob.status import status_of, step
-from elasticjob.controllers.kueue.admission import Admission, queued
+from elasticjob.controllers.kueue.admission import Admission, with_queue
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Phases
 from elasticjob.controllers.passes.apply import Applier
@@ -81,7 +81,7 @@ def controller(reconcile: DIJobReconciler, concurrency: int) -> Controller:
     quota = ((WORKLOAD, those_of(is_known, job_of)),) if reconcile.admission else ()
     return Controller(
         "dijob",
-        queued(reconcile, reconcile.admission),
+        with_queue(reconcile, reconcile.admission),
         for_=DIJOB,
         watches=(*watched, *quota),
         concurrency=concurrency,

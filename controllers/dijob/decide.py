@@ -19,7 +19,7 @@ from elasticjob.api.diengine.pods import Server
 from elasticjob.api.v1alpha1.kueue import WORKLOAD_OF
 from elasticjob.controllers.dijob.seen import Seen, stays_for_its_logs
 from elasticjob.controllers.dijob.status import Step, step
-from elasticjob.controllers.kueue.kinds.dijob import is_gated, is_leaving, life_of, opened, role_of
+from elasticjob.controllers.kueue.kinds.dijob import is_gated, is_leaving, life_of, open_gate, role_of
 from elasticjob.controllers.parts.owners import controlled_by
 from elasticjob.controllers.passes.plan import (
     AS_SPECIFIED,
@@ -62,7 +62,7 @@ def decide(seen: Seen, terms: Terms) -> Plan:
         return Plan(REFUSED, "; ".join(map(str, wrong)), quiet=True)
     entered = step(seen)
     actions = tuple(chain.from_iterable(rule(seen, terms) for rule in _rules(job.status.phase, entered)))
-    notes = [Note(REASONS[type(each)], _said(each)) for each in actions]
+    notes = [Note(REASONS[type(each)], _say(each)) for each in actions]
     if entered is not None and entered.phase is not DIJobPhase.RUNNING:
         failed = entered.phase is DIJobPhase.FAILED
         notes.append(Note(entered.reason, entered.sentence, warning=failed))
@@ -100,7 +100,7 @@ def make_the_coordinator(seen: Seen, terms: Terms) -> Iterator[Action]:
     if seen.grant is None:
         yield Create(POD, made)
     elif place := seen.grant.free(map(life_of, seen.pods)).take(Role.COORDINATOR):
-        yield Create(POD, place.fitted(made))
+        yield Create(POD, place.fit(made))
 
 
 def admit_pods(seen: Seen, terms: Terms) -> Iterator[Action]:
@@ -113,7 +113,7 @@ def admit_pods(seen: Seen, terms: Terms) -> Iterator[Action]:
         place = free.take(role_of(pod)) if free else None
         if place is not None or free is None:
             about = pod.metadata
-            yield Patch(POD, about.name, about.uid, opened(pod, place), version=about.resource_version)
+            yield Patch(POD, about.name, about.uid, open_gate(pod, place), version=about.resource_version)
 
 
 def delete_pods_without_quota(seen: Seen, terms: Terms) -> Iterator[Action]:
@@ -193,7 +193,7 @@ def _grace(terms: Terms) -> int | None:
     return None if terms.graceful else 0
 
 
-def _said(action: Action) -> str:
+def _say(action: Action) -> str:
     match action:
         case Create(kind, manifest):
             return f"Created {kind.name.lower()} {manifest['metadata']['name']}"

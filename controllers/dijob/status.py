@@ -36,7 +36,7 @@ def step(seen: Seen) -> Step | None:
     job, phase = seen.job, seen.job.status.phase
     if phase is not None and phase.is_terminal:
         return None
-    coordinator = counted(seen).get(STATUS_KEYS[Role.COORDINATOR], ReplicaStatus())
+    coordinator = count_pods(seen).get(STATUS_KEYS[Role.COORDINATOR], ReplicaStatus())
     for entered, count, sentence in (
         (DIJobPhase.RUNNING, coordinator.active, "the coordinator runs"),
         (DIJobPhase.FAILED, coordinator.failed, f"the coordinator has failed{_why(seen)}"),
@@ -56,11 +56,11 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
     """
     before = seen.job.status
     phase = entered.phase if entered else before.phase
-    counts = counted(seen)
+    counts = count_pods(seen)
     if phase is DIJobPhase.SUCCEEDED:
         counts = {role: _all_succeeded(count) for role, count in counts.items()}
     if phase is not None and phase.is_terminal:
-        counts = _kept(before.replica_status, counts)
+        counts = _lasting_counts(before.replica_status, counts)
     conditions = list(before.conditions)
     if entered is not None:
         new = DIJobCondition(
@@ -116,7 +116,7 @@ def _said_anew(
     return _set(conditions, found, seen.job, now)
 
 
-def counted(seen: Seen) -> dict[str, ReplicaStatus]:
+def count_pods(seen: Seen) -> dict[str, ReplicaStatus]:
     """Return the pods by role, without those that are being deleted."""
     found: dict[str, dict[str, int]] = {}
     for pod in seen.present:
@@ -131,7 +131,9 @@ def counted(seen: Seen) -> dict[str, ReplicaStatus]:
     }
 
 
-def _kept(before: Mapping[str, ReplicaStatus], now: Mapping[str, ReplicaStatus]) -> dict[str, ReplicaStatus]:
+def _lasting_counts(
+    before: Mapping[str, ReplicaStatus], now: Mapping[str, ReplicaStatus]
+) -> dict[str, ReplicaStatus]:
     """The counts of a finished job: what has ended is counted on after its pods are gone."""
     found = {}
     for key in STATUS_KEYS.values():

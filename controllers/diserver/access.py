@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elasticjob.api.diengine.access import is_token_of
-from elasticjob.controllers.diserver.asked import Refused
+from elasticjob.controllers.diserver.asked import Refusal
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Access:
     def expect_token(self, token: str) -> None:
         """Raise Refused unless there is a token, where one is wanted."""
         if self.key_file is not None and not token:
-            raise Refused(
+            raise Refusal(
                 401,
                 "a token is missing: send it as Authorization: Bearer, or as the path /t/<token>/v1alpha1; "
                 "a configuration of DI-engine must have no api_version of its own",
@@ -29,7 +29,7 @@ class Access:
         """Raise Refused unless `token` is that of the job with this uid."""
         self.expect_token(token)
         if not self.is_of_one(token, (uid,)):
-            raise Refused(403, "the token is not that of this job")
+            raise Refusal(403, "the token is not that of this job")
 
     def is_of_one(self, token: str, uids: Iterable[str]) -> bool:
         """Whether a token is that of one of these jobs. Raises OSError for a key that cannot be read."""
@@ -41,6 +41,6 @@ class Access:
     def check_all(self, token: str) -> None:
         """Raise Refused if tokens belong to one job each: listing several jobs is refused then."""
         if self.key_file is not None:
-            raise Refused(
+            raise Refusal(
                 403 if token else 401, "tokens are bound to one job: name its coordinator or aggregator"
             )

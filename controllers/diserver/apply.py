@@ -18,7 +18,7 @@ from elasticjob.api.diengine.aggregatorconfig import AggregatorConfig
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Server
-from elasticjob.controllers.diserver.asked import Refused, plain
+from elasticjob.controllers.diserver.asked import Refusal, plain
 from elasticjob.controllers.diserver.decide import Call, Creations, Deletions, Replacement, Replacements, Way
 from elasticjob.controllers.diserver.orders import Order
 from elasticjob.controllers.diserver.seen import Pods, Replicas, answer, has_no_token
@@ -114,7 +114,7 @@ class Writer:
             raise self._trouble(job, error, None) from error
         return answer(job, caller.metadata.name, collectors, learners)
 
-    async def delivered(self, job: DIJob, call: Call) -> None:
+    async def note_delivery(self, job: DIJob, call: Call) -> None:
         """Note that the response to a call has arrived: an equal call asks for more."""
         for pod in self.cache.owned_by(job.metadata.uid):
             about = pod.metadata
@@ -294,7 +294,7 @@ class Writer:
         said = plain(getattr(error, "message", str(error)), 400)
         self.event(job, "Warning", "FailedCreate", said)
         if isinstance(error, HOPELESS):
-            return Refused(400, f"the API server refuses a pod: {said}", done and done.json())
+            return Refusal(400, f"the API server refuses a pod: {said}", done and done.json())
         return Waiting(f"not done, ask again: {said}", done)
 
 

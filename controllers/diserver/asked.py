@@ -43,7 +43,7 @@ class Whole(Amount):
 A = TypeVar("A", bound=Amount)
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A call is answered by this HTTP status; `done` is what was done of it nevertheless."""
 
     def __init__(self, status: int, message: str, done: object = None) -> None:
@@ -115,13 +115,13 @@ def query_of(given: Mapping[str, str]) -> Query:
     for key, value in given.items():
         field = key.lower()
         if field not in QUERY:
-            raise Refused(400, f"{plain(key)} is not a parameter: use {', '.join(QUERY)}")
+            raise Refusal(400, f"{plain(key)} is not a parameter: use {', '.join(QUERY)}")
         if field in found:
-            raise Refused(400, f"{field} is given twice: write it once")
+            raise Refusal(400, f"{field} is given twice: write it once")
         found[field] = value
     for field, value in found.items():
         if value and not is_label(value):
-            raise Refused(400, f"{field} is {_shown(value)}: write the name of a {KINDS.get(field, 'pod')}")
+            raise Refusal(400, f"{field} is {_show(value)}: write the name of a {KINDS.get(field, 'pod')}")
     return Query(**found) if found.get("namespace") else Query()
 
 
@@ -131,7 +131,7 @@ def additions_of(body: bytes, limits: Limits) -> Ask:
     for role, amounts in (("collector", ask.collectors), ("learner", ask.learners)):
         if amounts.replicas > limits.per_request:
             most = limits.per_request
-            raise Refused(
+            raise Refusal(
                 400, f"{amounts.replicas} {role}s are more than one call may ask for: {most}; write fewer"
             )
     return ask
@@ -160,9 +160,9 @@ def key_of(headers: Mapping[str, str]) -> str:
     """Return the Idempotency-Key of a call, "" without one. Raises Refused."""
     key = headers.get("Idempotency-Key", "")
     if len(key) > LONGEST_KEY:
-        raise Refused(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters: shorten it")
+        raise Refusal(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters: shorten it")
     if not (key.isascii() and key.isprintable()):
-        raise Refused(400, "the Idempotency-Key is not printable ASCII: write letters and digits")
+        raise Refusal(400, "the Idempotency-Key is not printable ASCII: write letters and digits")
     return key
 
 
@@ -173,18 +173,18 @@ def id_of(key: str, job: str) -> str:
 
 def _object(body: bytes) -> Mapping[str, Any]:
     if not body.strip():
-        raise Refused(400, "the body is empty: send a JSON object with namespace and coordinator")
+        raise Refusal(400, "the body is empty: send a JSON object with namespace and coordinator")
     try:
         given = json.loads(body.decode(), object_pairs_hook=_without_twins, parse_constant=_no_number)
     except RecursionError:
-        raise Refused(400, "the body is not JSON that can be read: it is nested too deep") from None
+        raise Refusal(400, "the body is not JSON that can be read: it is nested too deep") from None
     except ValueError as error:  # UnicodeDecodeError too
-        raise Refused(400, f"the body is not JSON: {plain(str(error))}; send a JSON object") from None
+        raise Refusal(400, f"the body is not JSON: {plain(str(error))}; send a JSON object") from None
     if not isinstance(given, dict):
-        raise Refused(400, "the body is not a JSON object: send one with namespace and coordinator")
+        raise Refusal(400, "the body is not a JSON object: send one with namespace and coordinator")
     for key in given:
         if key not in BODY:
-            raise Refused(400, f"{plain(key)} is not a field: use {', '.join(BODY)}")
+            raise Refusal(400, f"{plain(key)} is not a field: use {', '.join(BODY)}")
     return given
 
 
@@ -192,19 +192,19 @@ def _without_twins(pairs: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise Refused(400, f"{plain(key)} is in one object twice: write it once")
+            raise Refusal(400, f"{plain(key)} is in one object twice: write it once")
         found[key] = value
     return found
 
 
 def _no_number(word: str) -> Any:
-    raise Refused(400, f"the body is not JSON: {word} is no number of JSON; write one")
+    raise Refusal(400, f"the body is not JSON: {word} is no number of JSON; write one")
 
 
 def _name(given: Mapping[str, Any], field: str) -> str:
     value = given.get(field)
     if not isinstance(value, str) or not is_label(value):
-        raise Refused(400, f"{field} is {_shown(value)}: write the name of a {KINDS[field]}")
+        raise Refusal(400, f"{field} is {_show(value)}: write the name of a {KINDS[field]}")
     return value
 
 
@@ -213,10 +213,10 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or len(given) > MOST_NAMES:
-        raise Refused(400, f"{role} is {_shown(given)}: write a list of at most {MOST_NAMES} names of pods")
+        raise Refusal(400, f"{role} is {_show(given)}: write a list of at most {MOST_NAMES} names of pods")
     for each in given:
         if not isinstance(each, str) or not is_label(each):
-            raise Refused(400, f"{role} has {_shown(each)}: write the name of a pod")
+            raise Refusal(400, f"{role} has {_show(each)}: write the name of a pod")
     return tuple(dict.fromkeys(given))
 
 
@@ -224,10 +224,10 @@ def _amounts(role: str, given: Any, limits: Limits) -> Amounts:
     if given is None:
         return Amounts()
     if not isinstance(given, dict):
-        raise Refused(400, f"{role} is {_shown(given)}: write an object with replicas, cpus, gpus and memory")
+        raise Refusal(400, f"{role} is {_show(given)}: write an object with replicas, cpus, gpus and memory")
     for key in given:
         if key not in COUNTS:
-            raise Refused(400, f"{role}.{plain(key)} is not a field: use replicas, cpus, gpus, memory")
+            raise Refusal(400, f"{role}.{plain(key)} is not a field: use replicas, cpus, gpus, memory")
     gpus = _whole(f"{role}.gpus", _one_of(role, given, "gpus", "gpu"), Whole(limits.gpus))
     cpu = _quantity(f"{role}.cpus", _one_of(role, given, "cpus", "cpu"), Cores, MOST_CORES)
     memory = _quantity(f"{role}.memory", given.get("memory"), Bytes, MOST_MEMORY)
@@ -240,7 +240,7 @@ def _one_of(role: str, given: Mapping[str, Any], long: str, short: str) -> Any:
     """The value of a field that clients spell in two ways."""
     first, second = given.get(long), given.get(short)
     if first is not None and second is not None and _value(first) != _value(second):
-        raise Refused(400, f"{role}.{long} is {_shown(first)} and {role}.{short} {_shown(second)}: write one")
+        raise Refusal(400, f"{role}.{long} is {_show(first)} and {role}.{short} {_show(second)}: write one")
     return second if first is None else first
 
 
@@ -254,7 +254,7 @@ def _value(raw: Any) -> Fraction | int | str:
 def _whole(path: str, raw: Any, most: Whole | None = None) -> int:
     amount = _quantity(path, raw, Whole, most)
     if Fraction(amount.value).denominator != 1:
-        raise Refused(400, f"{path} is {_shown(raw)}: write {Whole.EXAMPLE}")
+        raise Refusal(400, f"{path} is {_show(raw)}: write {Whole.EXAMPLE}")
     return int(amount.value)
 
 
@@ -264,15 +264,15 @@ def _quantity(path: str, raw: Any, unit: type[A], most: A | None = None) -> A:
     try:
         amount = unit.parse(raw)
     except MalformedQuantity:
-        raise Refused(400, f"{path} is {_shown(raw)}: write {unit.EXAMPLE}") from None
+        raise Refusal(400, f"{path} is {_show(raw)}: write {unit.EXAMPLE}") from None
     if amount.value < 0:
-        raise Refused(400, f"{path} is {_shown(raw)}: write 0 or more")
+        raise Refusal(400, f"{path} is {_show(raw)}: write 0 or more")
     if most is not None and amount.value > most.value:
-        raise Refused(400, f"{path} is {_shown(raw)}: write at most {most}")
+        raise Refusal(400, f"{path} is {_show(raw)}: write at most {most}")
     return amount
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if value is None:
         return "missing"
     return plain(value if isinstance(value, str) else _brief.repr(value)) or "empty"

@@ -23,8 +23,8 @@ from elasticjob.api.diengine.gpus import Machine, TooManyPods
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import GPU
 from elasticjob.controllers.diserver import orders
-from elasticjob.controllers.diserver.asked import Amounts, Ask, Asked, Limits, Refused, Report
-from elasticjob.controllers.diserver.orders import Draw, Order, Ordered
+from elasticjob.controllers.diserver.asked import Amounts, Ask, Asked, Limits, Refusal, Report
+from elasticjob.controllers.diserver.orders import Creation, Draw, Order
 from elasticjob.controllers.diserver.seen import Pods, going_first
 from elasticjob.kube.objects.views import Pod
 
@@ -84,7 +84,7 @@ class Creations:
 
 
 @dataclass(frozen=True)
-class Made:
+class EarlierCall:
     """The pods of an equal call before, whose response was lost, or which had the same Idempotency-Key."""
 
     pods: tuple[Pod, ...]
@@ -130,7 +130,7 @@ class Replacements:
     config: AggregatorConfig | None = None
 
 
-Decision = Creations | Made | Deletions | Replacements | Refused
+Decision = Creations | EarlierCall | Deletions | Replacements | Refusal
 A = TypeVar("A", Ask, Report)
 
 
@@ -166,37 +166,37 @@ def splits(found: Pods, asked: Asked) -> bool:
     """Whether the GPUs of learners are split over pods: that needs the machines, and the AggregatorConfig."""
     if isinstance(asked, Ask):
         return asked.learners.gpus > 1 and asked.learners.replicas > 0
-    reported = (found.named(name) for name in asked.learners)
+    reported = (found.by_name(name) for name in asked.learners)
     return any(pod is not None and pods.role_of(pod) is Role.AGGREGATOR for pod in reported)
 
 
-def creations(seen: Seen, ask: Ask, limits: Limits) -> Creations | Made | Refused:
+def creations(seen: Seen, ask: Ask, limits: Limits) -> Creations | EarlierCall | Refusal:
     """Decide a POST of replicas."""
     if refused := next(_objections(seen, ask), None):
         return refused
     group = _made_before(seen)
     first = group[0].metadata.annotations if group else {}
     if seen.call.keyed and group and first.get(names.REQUEST_BODY) != seen.call.digest:
-        return Refused(409, "the Idempotency-Key was used for another body: use a new one")
+        return Refusal(409, "the Idempotency-Key was used for another body: use a new one")
     unanswered = any(names.UNANSWERED in pod.metadata.annotations for pod in group)
     partly = unanswered and len(group) < readings.number(first.get(names.REQUEST_PODS))
     if group and not partly:
-        return Made(group)
+        return EarlierCall(group)
     if splits(seen.pods, ask) and seen.config is None:
         return _no_config()
-    wanted = _ordered(seen, ask, limits)
-    if isinstance(wanted, Refused):
+    wanted = _order(seen, ask, limits)
+    if isinstance(wanted, Refusal):
         return wanted
     others = [pod for pod in seen.pods.pods if pods.role_of(pod) is not Role.COORDINATOR]
     there, size = len(others) - len(group), sum(each.size for each in wanted)
     if there + size > limits.per_job:
         what = f"a job has at most {limits.per_job} pods beside its coordinator"
-        return Refused(400, f"{what}: it has {there}, and asks for {size}; delete replicas, or ask for fewer")
+        return Refusal(400, f"{what}: it has {there}, and asks for {size}; delete replicas, or ask for fewer")
     found = tuple(order for each in wanted for order in each.orders)
     return Creations(found, seen.config, wanted[1].missing, group)
 
 
-def deletions(seen: Seen, ask: Ask, _: Limits) -> Deletions | Refused:
+def deletions(seen: Seen, ask: Ask, _: Limits) -> Deletions | Refusal:
     """Decide a DELETE of replicas."""
     if pods.role_of(seen.caller) is not Role.COORDINATOR:
         return not_of(seen.caller, Role.COORDINATOR)
@@ -208,7 +208,7 @@ def deletions(seen: Seen, ask: Ask, _: Limits) -> Deletions | Refused:
     )
 
 
-def replacements(seen: Seen, report: Report, limits: Limits) -> Replacements | Refused:
+def replacements(seen: Seen, report: Report, limits: Limits) -> Replacements | Refusal:
     """Decide a POST of failed replicas; all names are checked before anything is replaced."""
     match pods.role_of(seen.caller):
         case Role.COORDINATOR:
@@ -223,24 +223,24 @@ def replacements(seen: Seen, report: Report, limits: Limits) -> Replacements | R
     found: dict[str, tuple[Replacement, ...]] = {}
     for role, reported in (("collectors", report.collectors), ("learners", report.learners)):
         decided = [_replacement(seen, name, known[role], limits) for name in reported]
-        if refused := next((each for each in decided if isinstance(each, Refused)), None):
+        if refused := next((each for each in decided if isinstance(each, Refusal)), None):
             return refused
         found[role] = tuple(each for each in decided if isinstance(each, Replacement))
     return Replacements(found["collectors"], found["learners"], seen.config)
 
 
-def _objections(seen: Seen, ask: Ask) -> Iterator[Refused]:
+def _objections(seen: Seen, ask: Ask) -> Iterator[Refusal]:
     """Why a job gets no replicas."""
     job, name = seen.job, seen.job.metadata.name
     if pods.role_of(seen.caller) is not Role.COORDINATOR:
         yield not_of(seen.caller, Role.COORDINATOR)
     if job.status.phase is not None and job.status.phase.is_terminal:
-        yield Refused(400, f"DIJob {name} has ended: {job.status.phase}")
+        yield Refusal(400, f"DIJob {name} has ended: {job.status.phase}")
     for role, amounts in ((Role.COLLECTOR, ask.collectors), (Role.LEARNER, ask.learners)):
         if amounts.replicas and job.spec.template(role) is None:
-            yield Refused(400, f"DIJob {name} has no spec.{role}: add its template to the job")
+            yield Refusal(400, f"DIJob {name} has no spec.{role}: add its template to the job")
     if problem := next(iter(problems(job)), None):
-        yield Refused(400, f"DIJob {name} cannot have pods: {problem}")
+        yield Refusal(400, f"DIJob {name} cannot have pods: {problem}")
 
 
 def _made_before(seen: Seen) -> tuple[Pod, ...]:
@@ -255,26 +255,26 @@ def _made_before(seen: Seen) -> tuple[Pod, ...]:
     )
 
 
-def _ordered(seen: Seen, ask: Ask, limits: Limits) -> tuple[Ordered, Ordered] | Refused:
+def _order(seen: Seen, ask: Ask, limits: Limits) -> tuple[Creation, Creation] | Refusal:
     try:
         found = orders.learners(
             ask.learners, seen.machines, seen.draw, most=limits.per_request, local_ports=seen.local_ports
         )
     except TooManyPods as error:
         what = f"{ask.learners.replicas} learners of {ask.learners.gpus} GPUs are {error.count} pods or more"
-        return Refused(400, f"{what}: one call may ask for {limits.per_request}; write fewer")
+        return Refusal(400, f"{what}: one call may ask for {limits.per_request}; write fewer")
     return orders.collectors(ask.collectors, seen.draw), found
 
 
-def _replacement(seen: Seen, name: str, candidates: Sequence[Pod], limits: Limits) -> Replacement | Refused:
+def _replacement(seen: Seen, name: str, candidates: Sequence[Pod], limits: Limits) -> Replacement | Refusal:
     old = next((pod for pod in candidates if pod.metadata.name == name), None)
     new = seen.pods.replacement(name)
     if old is None:
         if new is not None:
             return Replacement(Way.KEPT, new)
         if name == seen.pods.coordinator:
-            return Refused(400, f"{name} is the coordinator: it is made again by itself")
-        return Refused(404, f"{name} is not a replica of the caller")
+            return Refusal(400, f"{name} is the coordinator: it is made again by itself")
+        return Refusal(404, f"{name} is not a replica of the caller")
     if new is not None:
         return Replacement(Way.BY_ANOTHER, old, new=new)
     if old.metadata.uid in seen.starting:
@@ -289,24 +289,24 @@ def _replacement(seen: Seen, name: str, candidates: Sequence[Pod], limits: Limit
             return Replacement(Way.UNDER_A_NEW_NAME, old, seen.draw.name(role or Role.COLLECTOR))
 
 
-def _with_members(seen: Seen, old: Pod, members: tuple[Pod, ...], limits: Limits) -> Replacement | Refused:
+def _with_members(seen: Seen, old: Pod, members: tuple[Pod, ...], limits: Limits) -> Replacement | Refusal:
     if seen.config is None:
         return _no_config()
     asked = {name: amount for name, amount in pods.asked_of(members[0]).items() if name != GPU}
     gpus = min(max(2, pods.world_of(members[0])), limits.gpus)
     amounts = Amounts(1, gpus, tuple(asked.items()))
-    wanted = _ordered(seen, Ask("", seen.pods.coordinator, Amounts(), amounts), limits)
-    if isinstance(wanted, Refused):
+    wanted = _order(seen, Ask("", seen.pods.coordinator, Amounts(), amounts), limits)
+    if isinstance(wanted, Refusal):
         return wanted
     (order,) = wanted[1].orders
     return Replacement(Way.WITH_ITS_MEMBERS, old, order.name, order=order, members=members)
 
 
-def not_of(pod: Pod, role: Role) -> Refused:
+def not_of(pod: Pod, role: Role) -> Refusal:
     """Return why a call of a pod of another role is refused."""
-    return Refused(400, f"{pod.metadata.name} is not a pod of role {role}")
+    return Refusal(400, f"{pod.metadata.name} is not a pod of role {role}")
 
 
-def _no_config() -> Refused:
+def _no_config() -> Refusal:
     what = "there is no AggregatorConfig in the namespace of the job, and none of the cluster"
-    return Refused(404, f"{what}: learners with several GPUs need it; create one")
+    return Refusal(404, f"{what}: learners with several GPUs need it; create one")

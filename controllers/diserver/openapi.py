@@ -74,8 +74,8 @@ def openapi() -> Schema:
         "paths": paths,
         "components": {
             "schemas": {
-                "Ask": _asked({**caller, "collectors": AMOUNTS, "learners": AMOUNTS}),
-                "Report": _asked({**caller, "collectors": NAMES, "learners": NAMES}),
+                "Ask": _request_schema({**caller, "collectors": AMOUNTS, "learners": AMOUNTS}),
+                "Report": _request_schema({**caller, "collectors": NAMES, "learners": NAMES}),
                 "Envelope": {
                     "type": "object",
                     "required": ["success", "code", "message", "data"],
@@ -92,7 +92,7 @@ def openapi() -> Schema:
     }
 
 
-def _asked(properties: Schema) -> Schema:
+def _request_schema(properties: Schema) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,

@@ -47,7 +47,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Ordered:
+class Creation:
     """All that a call makes; `missing` says which GPUs the cluster lacks for it now, or ""."""
 
     orders: tuple[Order, ...]
@@ -71,18 +71,18 @@ class Draw:
         return names.replica(self.job, role, self.letters())
 
 
-def collectors(amounts: Amounts, draw: Draw) -> Ordered:
+def collectors(amounts: Amounts, draw: Draw) -> Creation:
     """Return the collectors that are asked for."""
     made = (
         Order(Role.COLLECTOR, draw.name(Role.COLLECTOR), dict(amounts.resources))
         for _ in range(amounts.replicas)
     )
-    return Ordered(tuple(made))
+    return Creation(tuple(made))
 
 
 def learners(
     amounts: Amounts, machines: Iterable[Machine], draw: Draw, *, most: int, local_ports: bool = False
-) -> Ordered:
+) -> Creation:
     """Return the logic learners that are asked for, each placed beside those before it.
 
     Raises TooManyPods for more than `most` pods, aggregators counted, before it goes beyond them.
@@ -90,7 +90,7 @@ def learners(
     resources = dict(amounts.resources)
     if amounts.gpus <= 1:
         made = (Order(Role.LEARNER, draw.name(Role.LEARNER), resources) for _ in range(amounts.replicas))
-        return Ordered(tuple(made))
+        return Creation(tuple(made))
     left, found, missing, size = list(machines), list[Order](), "", 0
     for _ in range(amounts.replicas):
         try:
@@ -102,7 +102,7 @@ def learners(
         missing = missing or chosen.missing
         members = _members(chosen.pods, resources, draw, local_ports=local_ports)
         found.append(Order(Role.AGGREGATOR, draw.name(Role.AGGREGATOR), {}, members))
-    return Ordered(tuple(found), missing)
+    return Creation(tuple(found), missing)
 
 
 def machines_for(pod: Manifest, nodes: Iterable[Node], bound: Iterable[Pod]) -> list[gpus.Machine]:

@@ -75,7 +75,7 @@ class Pods:
         found = (pod for pod in self.pods if any(owner.uid == uid for owner in pod.metadata.owner_references))
         return tuple(sorted(found, key=lambda pod: (pods.start_of(pod), _age(pod))))
 
-    def named(self, name: str) -> Pod | None:
+    def by_name(self, name: str) -> Pod | None:
         """Return a pod of the job."""
         return next((pod for pod in self.pods if pod.metadata.name == name), None)
 

@@ -27,7 +27,7 @@ from elasticjob.api.rpc.address import host_port
 from elasticjob.controllers.diserver.apply import Waiting
 from elasticjob.controllers.diserver.asked import (
     Ask,
-    Refused,
+    Refusal,
     Report,
     additions_of,
     digest_of,
@@ -85,7 +85,7 @@ class Answer:
 
 
 @dataclass
-class Joined:
+class Ticket:
     """A call that writes, while it runs, until its response is delivered, and until that is noted."""
 
     caller: Caller
@@ -95,7 +95,7 @@ class Joined:
     noted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-JOINED: Final = web.RequestKey("joined", tuple[tuple[str, ...], Joined])
+JOINED: Final = web.RequestKey("joined", tuple[tuple[str, ...], Ticket])
 
 
 class Measures:
@@ -124,7 +124,7 @@ class Server:
     ) -> None:
         self._service, self._registry = service, registry
         self._host, self._port = host, port
-        self._joined: dict[tuple[str, ...], Joined] = {}
+        self._joined: dict[tuple[str, ...], Ticket] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._started, self._stopping = asyncio.Event(), asyncio.Event()
         self._measures = Measures(registry)
@@ -171,19 +171,19 @@ class Server:
     async def _replicas(self, request: web.Request) -> web.StreamResponse:
         match request.method:
             case "GET":
-                return await self._told("get", request, self._get)
+                return await self._respond("get", request, self._get)
             case "POST" | "DELETE":
-                return await self._told(request.method.lower(), request, self._change)
+                return await self._respond(request.method.lower(), request, self._change)
             case _:
-                return await self._told("other", request, _not_implemented)
+                return await self._respond("other", request, _not_implemented)
 
     async def _failed(self, request: web.Request) -> web.StreamResponse:
         if request.method != "POST":
-            return await self._told("other", request, _not_implemented)
-        return await self._told("failed", request, self._change)
+            return await self._respond("other", request, _not_implemented)
+        return await self._respond("failed", request, self._change)
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
-        return await self._told("other", request, _not_found)
+        return await self._respond("other", request, _not_found)
 
     async def _get(self, request: web.Request) -> Answer:
         found = await self._service.read(query_of(request.query), _token(request))
@@ -205,20 +205,20 @@ class Server:
             call_id = id_of(key, caller.uid) if key else digest[:24] + self._service.random_suffix()
             call = Call(call_id, digest, bool(key))
             work = _done(verb.done, self._service.carry_out(caller, question, call))
-            joined = self._joined[known] = Joined(caller, call, asyncio.create_task(work))
+            joined = self._joined[known] = Ticket(caller, call, asyncio.create_task(work))
         elif joined.call.digest != digest:
-            raise Refused(409, "the Idempotency-Key was used for another body: use a new one")
+            raise Refusal(409, "the Idempotency-Key was used for another body: use a new one")
         request[JOINED] = known, joined
         return await asyncio.shield(joined.work)
 
     # around a call
 
-    async def _told(
+    async def _respond(
         self, name: str, request: web.Request, handler: Callable[[web.Request], Awaitable[Answer]]
     ) -> web.StreamResponse:
         """Respond with what a handler returns or raises, and note whether the response was delivered."""
         began = asyncio.get_running_loop().time()
-        answer = await self._answered(request, handler)
+        answer = await self._answer(request, handler)
         response = web.Response(body=answer.body(), status=answer.status, content_type="application/json")
         delivered = await _deliver(request, response)
         if JOINED in request:
@@ -228,14 +228,14 @@ class Server:
         self._measures.seconds.labels(name, str(answer.status)).observe(seconds)
         return response
 
-    async def _answered(
+    async def _answer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[Answer]]
     ) -> Answer:
         empty = None if request.method == "GET" else _nothing()
         try:
             await self._in_step()
             return await handler(request)
-        except Refused as error:
+        except Refusal as error:
             done = error.done if error.done is not None else empty
             return Answer(error.message, done, error.status, success=False)
         except Waiting as error:
@@ -257,13 +257,13 @@ class Server:
     async def _in_step(self) -> None:
         """Wait until the caches are in step. Raises Waiting after a while."""
         for _ in range(int(self._service.patience.seconds / 0.1)):
-            if self._service.caches.synced:
+            if self._service.caches.in_step:
                 return
             await asyncio.sleep(0.1)
-        if not self._service.caches.synced:
+        if not self._service.caches.in_step:
             raise Waiting("di-server has not read the cluster yet, ask again")
 
-    def _settle(self, known: tuple[str, ...], joined: Joined, *, delivered: bool) -> None:
+    def _settle(self, known: tuple[str, ...], joined: Ticket, *, delivered: bool) -> None:
         """Forget a call whose response is delivered, once that is noted; one that is not, after a while."""
         if joined.delivered or self._joined.get(known) is not joined:
             return
@@ -272,11 +272,11 @@ class Server:
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
-    async def _forget(self, known: tuple[str, ...], joined: Joined) -> None:
+    async def _forget(self, known: tuple[str, ...], joined: Ticket) -> None:
         noted = joined.delivered
         try:
             if noted:
-                await self._service.writer.delivered(joined.caller.job, joined.call)
+                await self._service.writer.note_delivery(joined.caller.job, joined.call)
             else:
                 await self._service.patience.clock.sleep(REMEMBERED)
         finally:
@@ -290,7 +290,7 @@ class Server:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        if self._stopping.is_set() or not self._service.caches.synced:
+        if self._stopping.is_set() or not self._service.caches.in_step:
             return web.Response(text="not ready: the caches are not in step\n", status=503)
         return web.Response(text="ok\n")
 
@@ -325,11 +325,11 @@ async def _read(request: web.Request) -> bytes:
 
 
 async def _not_implemented(request: web.Request) -> Answer:
-    raise Refused(501, f"{request.method} is not a call of {_path(request)}")
+    raise Refusal(501, f"{request.method} is not a call of {_path(request)}")
 
 
 async def _not_found(request: web.Request) -> Answer:
-    raise Refused(404, f"there is no {_path(request)}: calls begin with {' or '.join(PREFIXES)}")
+    raise Refusal(404, f"there is no {_path(request)}: calls begin with {' or '.join(PREFIXES)}")
 
 
 def _token(request: web.Request) -> str:

@@ -21,12 +21,12 @@ from elasticjob.api.diengine.names import Role
 from elasticjob.controllers.diserver import orders
 from elasticjob.controllers.diserver.access import Access
 from elasticjob.controllers.diserver.apply import Waiting, Writer, replicas_of, together
-from elasticjob.controllers.diserver.asked import Limits, Query, Refused, Report
+from elasticjob.controllers.diserver.asked import Limits, Query, Refusal, Report
 from elasticjob.controllers.diserver.decide import (
     Call,
     Creations,
     Deletions,
-    Made,
+    EarlierCall,
     Question,
     Replacements,
     Seen,
@@ -54,7 +54,7 @@ class Caches:
     configs: Cache[AggregatorConfig]
 
     @property
-    def synced(self) -> bool:
+    def in_step(self) -> bool:
         """Whether all are in step."""
         return self.jobs.synced and self.pods.synced and self.configs.synced
 
@@ -125,13 +125,13 @@ class Service:
         role = Role.COORDINATOR if query.coordinator else Role.AGGREGATOR
         if pods.role_of(caller.pod) is not role:
             raise not_of(caller.pod, role)
-        found = await self._settled(caller.pods)
+        found = await self._steady_pods(caller.pods)
         return found.replicas() if query.coordinator else found.processes(caller.pod)
 
     def _jobs(self, namespace: str) -> Iterable[Pods]:
         for job in self.caches.jobs.list(namespace):
             found = Pods.of(job, self.caches.pods.owned_by(job.metadata.uid))
-            if found.named(found.coordinator):
+            if found.by_name(found.coordinator):
                 yield found
 
     def _one(self, namespace: str, name: str) -> Replicas | None:
@@ -144,7 +144,7 @@ class Service:
             return answer(job, names.coordinator(owner[0]), (pod,), ())
         return answer(job, names.coordinator(owner[0]), (), (pod,))
 
-    async def _settled(self, found: Pods) -> Pods:
+    async def _steady_pods(self, found: Pods) -> Pods:
         """The pods of a job once no replacement under an old name is under way."""
         uid = found.job.metadata.uid
         if uid not in self.writer.moving:
@@ -167,18 +167,18 @@ class Service:
         if known is None or not self._needs_none(namespace, known):
             self._expect_token(namespace, known, token)
         if self.options.namespace and namespace != self.options.namespace:
-            raise Refused(404, f"di-server serves the namespace {self.options.namespace} only")
+            raise Refusal(404, f"di-server serves the namespace {self.options.namespace} only")
         pod = pod or await self._new_caller(namespace, name, token)
         owner = owner_of(pod) if pod is not None else None
         if pod is None or owner is None:
-            raise Refused(404, f"{namespace}/{name} is not a pod of a DIJob")
+            raise Refusal(404, f"{namespace}/{name} is not a pod of a DIJob")
         if not self._needs_none(namespace, owner):
             self.access.check(owner[1], token)
         job = self.caches.jobs.get((namespace, owner[0]))
         if job is None or job.metadata.uid != owner[1]:
             job = await self.patience(lambda: self.client.find(DIJOB, owner[0], namespace))
         if job is None or job.metadata.uid != owner[1]:
-            raise Refused(404, f"the DIJob of {namespace}/{name} is gone")
+            raise Refusal(404, f"the DIJob of {namespace}/{name} is gone")
         return Caller(pod, Pods.of(job, self.caches.pods.owned_by(job.metadata.uid)))
 
     def _needs_none(self, namespace: str, owner: tuple[str, str]) -> bool:
@@ -192,7 +192,7 @@ class Service:
         """Raise Refused without a token; the users of a job hear why, once."""
         try:
             self.access.expect_token(token)
-        except Refused as refused:
+        except Refusal as refused:
             job = self.caches.jobs.get((namespace, owner[0])) if owner else None
             if job is not None and job.metadata.uid not in self._warned:
                 self._warned.add(job.metadata.uid)
@@ -223,7 +223,7 @@ class Service:
             return await self._carry_out(caller, question, call)
         config = self._config(caller.job)
         for wrong in (*of_others(caller.job), *(of_others(config, caller.job) if config else ())):
-            raise Refused(403, f"no pods are made: {wrong}")
+            raise Refusal(403, f"no pods are made: {wrong}")
         turn = self._turns.setdefault(caller.uid, asyncio.Lock())
         async with turn:
             for _ in range(DRAWS):
@@ -231,13 +231,13 @@ class Service:
                     return await self._carry_out(caller, question, call)
                 except AlreadyExists:  # another pod has a name that was drawn
                     continue
-        raise Refused(409, f"no free name was found in {DRAWS} draws: ask again")
+        raise Refusal(409, f"no free name was found in {DRAWS} draws: ask again")
 
     async def _carry_out(self, caller: Caller, question: Question, call: Call) -> Replicas:
         match question.decide(await self._look(caller, question, call), self.options.limits):
-            case Refused() as refused:
+            case Refusal() as refused:
                 raise refused
-            case Made(before):
+            case EarlierCall(before):
                 return replicas_of(caller.job, before)
             case Creations() as decided:
                 return await self.writer.create(caller.job, decided, call)
@@ -286,7 +286,7 @@ class Service:
         """The reported pods that only start. The API server is asked, too: a caller may have met a pod of
         which the caches learn later.
         """
-        reported = (found.named(name) for name in (*report.collectors, *report.learners))
+        reported = (found.by_name(name) for name in (*report.collectors, *report.learners))
         shown = [pod for pod in reported if pod is not None and is_starting(pod)]
 
         async def live(pod: Pod) -> Pod | None:

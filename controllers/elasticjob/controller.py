@@ -14,16 +14,16 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
-from elasticjob.controllers.elasticjob.measured import master_ready, starved
+from elasticjob.controllers.elasticjob.measured import master_ready, starvation
 from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
-from elasticjob.controllers.elasticjob.upkeep import has_unwatched, unwatched
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
+from elasticjob.controllers.elasticjob.upkeep import has_outside_caches, outside_caches
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, with_queue
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.gangs.choice import possible
-from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.conclusions import is_over
@@ -42,7 +42,7 @@ from elasticjob.controllers.passes.triggers import (
     life_changed,
     machine_changed,
     more_than_reports,
-    settled,
+    settling_time,
 )
 from elasticjob.controllers.passes.upkeep import Upkeep
 from elasticjob.kube.controller.controller import Controller, Result
@@ -68,7 +68,7 @@ class JobReconciler:
     now: Callable[[], datetime]
     token: Callable[[str], str]
     """Returns the token of the job with a uid."""
-    served: Served
+    served: GangApis
     admission: Admission | None = None
     news: News = field(default_factory=News)
     rush: Rush = field(default_factory=Rush)
@@ -83,7 +83,7 @@ class JobReconciler:
             self.rush.saw(key, self.now(), begins=False)
             self.upkeep.forget(key)
             return Result.again(await self.orphans.collect(key))
-        self.counters.found(seen.job, self.now())
+        self.counters.note_phase(seen.job, self.now())
         self._say_findings(seen.job)
         machines = Machines(self.caches.machines)
         seen = replace(seen, masters=await self.applier.confirm(seen.masters, machines))
@@ -102,7 +102,7 @@ class JobReconciler:
             raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
-        self.counters.looked(key, master_ready(seen), starved(seen))
+        self.counters.note_look(key, master_ready(seen), starvation(seen))
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
         if plan.reason in BEGINNINGS and self.news.leave(key):  # the pass that sees these writes reports them
             return Result.again(plan.again_by(left).again_by(SOON).again_in)
@@ -132,7 +132,7 @@ class JobReconciler:
             provision=self.provision,
             fresh_token=self.token(job.metadata.uid),
             address=address,
-            unaimed=self.caches.unaimed(job),
+            unaimed=self.caches.idle_service(job),
             known_address=self.caches.known_address(resource.metadata.uid) if resource and was_known else "",
             names_from=self.caches.names_from(key),
             largest=self.caches.largest(job, lives),
@@ -149,14 +149,14 @@ class JobReconciler:
 
     async def _with_absent(self, seen: Seen, now: datetime) -> Seen:
         """Return what was seen with those of the job's objects that are gone, when they are looked up."""
-        if seen.resource is None or not has_unwatched(seen):
+        if seen.resource is None or not has_outside_caches(seen):
             self.upkeep.forget(seen.job.key)
             return seen
         key, made = seen.job.key, seen.resource.metadata.creation_timestamp
         waits = seen.gang is not None and any(life.waiting for life in seen.lives)
         if not self.upkeep.is_due(key, made, now, in_trouble=waits or bool(needs(seen, now))):
             return seen
-        return replace(seen, absent=await self.applier.absent(unwatched(seen)))
+        return replace(seen, absent=await self.applier.absent(outside_caches(seen)))
 
     async def _say(self, seen: Seen, plan: Plan, now: datetime) -> timedelta | None:
         """Write the status, then the event of the job's end or of what newly holds it back.
@@ -196,7 +196,7 @@ def _begins(seen: Seen, plan: Plan) -> bool:
     """Whether nodes of the job are about to get their first pods."""
     if seen.job.spec.suspend or is_over(seen.job) or plan.outcome is not None:
         return False
-    return seen.resource is None or not all(node.lives for node in seen.wanted)
+    return seen.resource is None or not all(node.lives for node in seen.target_nodes)
 
 
 def _makes_anew(seen: Seen, plan: Plan) -> bool:
@@ -209,7 +209,7 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
     caches, quota = reconcile.caches, ((WORKLOAD, job_of),) if reconcile.admission else ()
     return Controller(
         "elasticjob",
-        queued(reconcile, reconcile.admission),
+        with_queue(reconcile, reconcile.admission),
         for_=ELASTICJOB,
         owns=(JOBRESOURCE,),
         watches=(
@@ -221,6 +221,6 @@ def controller(reconcile: JobReconciler, concurrency: int) -> Controller:
         ),
         concurrency=concurrency,
         when=any_of(more_than_reports, reconcile.news.contradicts),
-        settle=settled(SETTLE, caches),
+        settle=settling_time(SETTLE, caches),
         new_first=True,
     )

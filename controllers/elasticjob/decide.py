@@ -13,25 +13,25 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.elasticjob.gang import begin, changed_gang, changes, wait_for_a_gang_scheduler
-from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_replaced
+from elasticjob.controllers.elasticjob.master import master_pod, policy, verdict, why_anew
 from elasticjob.controllers.elasticjob.objects import (
     address,
-    aimed,
-    asked,
+    aim,
     foundation,
     job_resource,
     network_policy,
     pod_names,
+    sizes_of_user,
 )
 from elasticjob.controllers.elasticjob.obstacles import obstacles, slow_in
 from elasticjob.controllers.elasticjob.seen import KUEUE_ABSENT, Seen, without_kueue
 from elasticjob.controllers.elasticjob.sizes import (
-    kept,
-    regrouped,
-    remembered,
+    all_fields,
     scale_plan,
     suspension,
     wishes,
+    write_gang,
+    write_request,
 )
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.elasticjob.upkeep import (
@@ -170,7 +170,7 @@ def fail_when_the_master_is_spent(seen: Seen, now: datetime) -> Plan | None:
 
 def fail_by_the_failure_policy(seen: Seen, now: datetime) -> Plan | None:
     """A failure for which failurePolicy says FailJob ends the job, even while other nodes run."""
-    for node in seen.wanted:
+    for node in seen.target_nodes:
         end = node.latest.ended if node.latest else None
         if end is not None and end.consequence.fails_job:
             return _end(Outcome(False, *_why_spent(seen, node)))
@@ -183,12 +183,12 @@ def fail_when_restarts_are_spent(seen: Seen, now: datetime) -> Plan | None:
     So it does when the node whose success would be the job's is lost for good.
     """
     limit = seen.job.spec.run_policy.backoff_limit
-    total = sum(node.charged(seen.policy(node.role)) for node in seen.wanted)
+    total = sum(node.charges(seen.policy(node.role)) for node in seen.target_nodes)
     if limit is not None and total > limit:
         message = f"failures of nodes: {total}, more than backoffLimit {limit}; {_last_failure(seen)}"
         return _end(Outcome(False, "BackoffLimitExceeded", message))
     for role in seen.sizes:
-        spent = [node for node in seen.wanted if node.role == role and seen.is_spent(node)]
+        spent = [node for node in seen.target_nodes if node.role == role and seen.is_spent(node)]
         if (leader := next((node for node in spent if _leads(seen, node)), None)) is not None:
             reason, why = _why_spent(seen, leader)
             return _end(Outcome(False, reason, f"{why}; its success would be the job's ({LEADS})"))
@@ -206,7 +206,7 @@ def complete_by_the_pods(seen: Seen, now: datetime) -> Plan | None:
     """
     if seen.job.spec.suspend:
         return None
-    leader = next((node for node in seen.wanted if _leads(seen, node)), None)
+    leader = next((node for node in seen.target_nodes if _leads(seen, node)), None)
     if leader is not None and leader.succeeded and not seen.job.spec.needs_master:
         message = f"{leader.role} {leader.index} has succeeded ({LEADS})"
         return _end(Outcome(True, "PodsSucceeded", message))
@@ -253,9 +253,9 @@ def free_everything_of_another_template(seen: Seen, now: datetime) -> Plan | Non
 
     A job may be suspended, changed and resumed while no operator looks, or faster than its pods leave.
     """
-    if not seen.outdated or seen.resource is None:
+    if not seen.is_stale or seen.resource is None:
         return None
-    stop = () if seen.resource.spec.suspend else (kept(seen, suspend=True),)
+    stop = () if seen.resource.spec.suspend else (all_fields(seen, suspend=True),)
     actions: tuple[Action, ...] = (*stop, *_masters_that_go(seen))
     if not actions and all(life.over for life in (*seen.lives, *seen.masters)):
         return None
@@ -266,7 +266,7 @@ def free_everything_of_another_template(seen: Seen, now: datetime) -> Plan | Non
 def _masters_that_go(seen: Seen) -> tuple[Delete, ...]:
     """The deletions of masters whose nodes are gone, and of those that hear them no more."""
     lone = not any(life.alive for life in seen.lives)
-    ends = (each for each in seen.masters if each.to_be_freed and (lone or each.lost or not each.running))
+    ends = (each for each in seen.masters if each.frees and (lone or each.lost or not each.running))
     return tuple(deletion(life, as_seen=True) for life in ends)
 
 
@@ -311,7 +311,7 @@ def _next_master(seen: Seen, now: datetime) -> tuple[Create, ...]:
     if seen.grant is None:
         return (made,)
     place = seen.grant.free(seen.masters).take(names.MASTER)
-    return (replace(made, manifest=place.fitted(made.manifest)),) if place else ()
+    return (replace(made, manifest=place.fit(made.manifest)),) if place else ()
 
 
 def lead_to_the_pods(seen: Seen, now: datetime) -> Plan | None:
@@ -321,7 +321,7 @@ def lead_to_the_pods(seen: Seen, now: datetime) -> Plan | None:
     """
     actions: list[Action] = []
     if seen.unaimed and _has_an_address(seen.masters):
-        actions.append(aimed(seen.job, seen.unaimed))
+        actions.append(aim(seen.job, seen.unaimed))
     if seen.names_from is None and _has_an_address((*seen.masters, *seen.lives)):
         actions.append(pod_names(seen.job))
     return Plan("ServicesLead", groups=group(actions), again_in=SOON) if actions else None
@@ -332,7 +332,7 @@ def follow_the_network_policy(seen: Seen, now: datetime) -> Plan | None:
     wanted, name = seen.job.spec.network_policy, seen.job.metadata.name
     if wanted == seen.has_network_policy:
         return None
-    remember = (kept(seen, network=wanted),)
+    remember = (all_fields(seen, network=wanted),)
     if wanted:
         made = (network_policy(seen.job, seen.provision.scrapers),)
         sentence = "the job has a NetworkPolicy now (networkPolicy)"
@@ -347,7 +347,7 @@ def resume(seen: Seen, now: datetime) -> Plan | None:
     if not suspension(seen):
         return None
     start, note = begin(seen), Note("JobResumed", "the job goes on")
-    groups = (*start.groups, (regrouped(seen, start.gang),))
+    groups = (*start.groups, (write_gang(seen, start.gang),))
     return Plan(note.reason, note.sentence, groups=groups, details=(note, *start.notes))
 
 
@@ -357,7 +357,7 @@ def have_the_gang_follow(seen: Seen, now: datetime) -> Plan | None:
     if gang is None:
         return None
     sentence = f"the gang of the job is placed where {gang.least} pods fit"
-    return Plan("GangChanged", sentence, groups=(*changes(seen, gang), (regrouped(seen, gang),)))
+    return Plan("GangChanged", sentence, groups=(*changes(seen, gang), (write_gang(seen, gang),)))
 
 
 def make_the_master_again(seen: Seen, now: datetime) -> Plan | None:
@@ -422,9 +422,9 @@ def follow_the_users_sizes(seen: Seen, now: datetime) -> Plan | None:
     """
     if seen.resource is None:
         return None
-    remember = (remembered(seen),)
+    remember = (write_request(seen),)
     wish = next((wish for wish in wishes(seen) if wish.sizes), None)
-    if wish is None and asked(seen.job) == seen.last_asked:
+    if wish is None and sizes_of_user(seen.job) == seen.last_asked:
         return None
     if wish is None:
         return Plan("SizesForgotten", "the user leaves the size to the optimizer", groups=(remember,))
@@ -488,7 +488,7 @@ def _leads(seen: Seen, node: Node) -> bool:
 
 
 def _training(seen: Seen) -> list[Node]:
-    return [node for node in seen.wanted if node.role not in AT_THE_SIDE]
+    return [node for node in seen.target_nodes if node.role not in AT_THE_SIDE]
 
 
 def _all_ended_at(seen: Seen, now: datetime) -> datetime | None:
@@ -529,9 +529,9 @@ def _unless_a_role_never_ran(seen: Seen, outcome: Outcome, now: datetime) -> Out
 
     Its workers have ended without parameters that anyone served, or without the chief, which saves them.
     """
-    lives = [life for node in seen.wanted for life in node.lives]
+    lives = [life for node in seen.target_nodes for life in node.lives]
     ran = {life.role for life in lives if life.running or life.ended or life.relaunch}
-    ran |= {node.role for node in seen.wanted if node.succeeded or node.failed}
+    ran |= {node.role for node in seen.target_nodes if node.succeeded or node.failed}
     idle = sorted(CRITICAL & {life.role for life in lives} - ran)
     if not outcome.succeeded or not idle:
         return outcome
@@ -553,7 +553,7 @@ def deadline_in(seen: Seen, now: datetime) -> timedelta | None:
 
 def _pending_since(seen: Seen, now: datetime) -> datetime | None:
     """Return since when no node has run; None while a node runs, or has ended and is replaced."""
-    tried = (n.succeeded or (n.latest and (n.latest.running or n.latest.ended)) for n in seen.wanted)
+    tried = (n.succeeded or (n.latest and (n.latest.running or n.latest.ended)) for n in seen.target_nodes)
     if seen.job.spec.suspend or any(tried):
         return None
     start, running = seen.job.status.start_time, find(seen.job.status.conditions, "Running")
@@ -577,7 +577,7 @@ def _growth(seen: Seen) -> Growth | None:
     if seen.resource is None:
         return None
     sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
-    asked_for = (sizing.growth(node.latest) for node in seen.wanted if node.latest)
+    asked_for = (sizing.growth(node.latest) for node in seen.target_nodes if node.latest)
     return next((growth for growth in asked_for if growth), None)
 
 
@@ -606,7 +606,7 @@ def _more_memory(seen: Seen, node: Node) -> str:
     if seen.resource is None or node.latest is None:
         return ""
     sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
-    if why := sizing.exhausted(node.latest):
+    if why := sizing.why_no_more(node.latest):
         return f"; {why}"
     memory = sizing.next_memory(node.latest)
     return f"; it would get {memory} next: raise restartCount, or begin with more memory" if memory else ""
@@ -614,7 +614,10 @@ def _more_memory(seen: Seen, node: Node) -> str:
 
 def _last_failure(seen: Seen) -> str:
     failed = [
-        life for node in seen.wanted for life in node.lives if life.ended and life.ended.consequence.counts
+        life
+        for node in seen.target_nodes
+        for life in node.lives
+        if life.ended and life.ended.consequence.counts
     ]
     failed.sort(key=lambda life: life.ended.at.timestamp() if life.ended and life.ended.at else 0.0)
     last = failed[-1] if failed else None
@@ -625,5 +628,5 @@ def _master_note(seen: Seen, name: str, now: datetime) -> Note:
     life = seen.master.latest
     if life is None:
         return Note("MasterCreated", f"created the master {name}")
-    why = f"{why_replaced(life)}{seen.master.told_repeats(now)}"
+    why = f"{why_anew(life)}{seen.master.told_repeats(now)}"
     return Note("MasterRelaunched", f"{name} replaces {life.name}: {why}", warning=True)

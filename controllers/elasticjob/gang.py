@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import Gang as Word
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.apis import api_of
-from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of, possible
+from elasticjob.controllers.parts.gangs.choice import absence, chosen, follow, gang_of, possible
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes.plan import LATER, Action, Create, CreateOrApply, Note, Plan
 
@@ -73,7 +73,7 @@ def changed_gang(seen: Seen) -> Gang | None:
     """Return the gang that a running job should have, if it is not the one it has."""
     if seen.gang is None or seen.job.spec.suspend:
         return None
-    wanted = followed(seen.gang, seen.job, _sizes(seen))
+    wanted = follow(seen.gang, seen.job, _sizes(seen))
     return wanted if wanted != seen.gang else None
 
 
@@ -93,9 +93,9 @@ def _sizes(seen: Seen) -> dict[str, int]:
     Where a node waits for a pod, those that have done their work are not counted: they will not run again.
     """
     found = {role: seen.job.spec.range_of(role).lowest for role in seen.job.spec.roles} | dict(seen.sizes)
-    if not any(_waits(node) for node in seen.wanted):
+    if not any(_waits(node) for node in seen.target_nodes):
         return found
-    done = Counter(node.role for node in seen.wanted if node.succeeded)
+    done = Counter(node.role for node in seen.target_nodes if node.succeeded)
     return {role: count - done[role] for role, count in found.items()}
 
 

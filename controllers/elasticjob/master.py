@@ -112,7 +112,7 @@ def verdict(end: Exit) -> Outcome | None:
             return None
 
 
-def why_replaced(life: Life) -> str:
+def why_anew(life: Life) -> str:
     """Return the end of a master that is made again, in a sentence."""
     if life.ended is None:
         return f"its machine {life.machine} {life.loss}"
@@ -144,7 +144,7 @@ def _spec(job: ElasticJob, name: str, provision: Provision) -> Manifest:
     given = job.spec.master.pod if job.spec.master else {}
     main = _main(job)
     containers: list[Manifest] = given.get("containers") or [main]
-    placed = {**provision.pod, "securityContext": _secured(UNPRIVILEGED, provision.pod), **given}
+    placed = {**provision.pod, "securityContext": _security_context(UNPRIVILEGED, provision.pod), **given}
     secrets = [*(given.get("imagePullSecrets") or []), *(provision.pod.get("imagePullSecrets") or [])]
     spec = {
         "enableServiceLinks": False,  # a job called elasticjob would set ELASTICJOB_MASTER_PORT
@@ -187,7 +187,7 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
         "name": CONTAINER,
         "image": provision.image,
         "command": COMMAND,
-        "securityContext": _secured(secure, {"securityContext": provision.security}),
+        "securityContext": _security_context(secure, {"securityContext": provision.security}),
         **environment.LAST_LINES,
         "startupProbe": _probe("/healthz", every=1, failures=180) | {"initialDelaySeconds": STARTS_IN},
         "readinessProbe": _probe("/readyz", every=1, failures=3),
@@ -222,7 +222,7 @@ def _probe(path: str, *, every: int, failures: int) -> Manifest:
     }
 
 
-def _secured(ours: Mapping[str, Any], asked: Mapping[str, Any]) -> Manifest:
+def _security_context(ours: Mapping[str, Any], asked: Mapping[str, Any]) -> Manifest:
     """Return our securityContext with the fields that are asked for, without those that are null there."""
     found = {**ours, **(asked.get("securityContext") or {})}
     return {name: value for name, value in found.items() if value is not None}

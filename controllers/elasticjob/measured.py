@@ -18,11 +18,11 @@ def master_ready(seen: Seen) -> bool | None:
     return seen.master.latest is not None and seen.master.latest.ready
 
 
-def starved(seen: Seen) -> Mapping[str, datetime]:
+def starvation(seen: Seen) -> Mapping[str, datetime]:
     """Return when nodes of which roles were killed last for lack of memory that may get no more."""
     if seen.resource is None:
         return {}
     sizing = Sizing(seen.job, seen.resource, seen.plans, seen.largest)
-    ends = [(life, life.ended.at) for node in seen.wanted for life in node.lives if life.ended]
-    found = sorted((at, life.role) for life, at in ends if at and sizing.exhausted(life))
+    ends = [(life, life.ended.at) for node in seen.target_nodes for life in node.lives if life.ended]
+    found = sorted((at, life.role) for life, at in ends if at and sizing.why_no_more(life))
     return {role: at for at, role in found}

@@ -43,7 +43,7 @@ def address(job: ElasticJob, ip: str = "") -> Create:
     return made
 
 
-def aimed(job: ElasticJob, uid: str) -> Patch:
+def aim(job: ElasticJob, uid: str) -> Patch:
     """Return the patch by which the Service with this uid selects the master."""
     selector = {LABEL_JOB: job.metadata.name, LABEL_ROLE: names.MASTER}
     return Patch(SERVICE, names.master(job.metadata.name), uid, {"spec": {"selector": selector}})
@@ -90,7 +90,7 @@ def job_resource(
 
     A job in a queue begins with what that gives. `token` is that of the job's pods.
     """
-    sizes = {role: job.spec.range_of(role).clamp(count) for role, count in asked(job).items()}
+    sizes = {role: job.spec.range_of(role).clamp(count) for role, count in sizes_of_user(job).items()}
     workers = {"replicas": sizes[WORKER]} if WORKER in sizes else {}
     if grant:
         sizes = {role: min(size, grant.most(job, role)) for role, size in sizes.items()}
@@ -102,7 +102,7 @@ def job_resource(
     }
     made = _make(job, JOBRESOURCE, job.metadata.name, {"spec": spec})
     made.manifest["metadata"]["annotations"] = {
-        names.ASKED: names.written(asked(job)),
+        names.ASKED: names.written(sizes_of_user(job)),
         names.ASKED_AT: str(job.metadata.generation),
         names.TEMPLATES: written_amounts(template_amounts(job)),
         names.MADE_FROM: made_from(job),
@@ -114,7 +114,7 @@ def job_resource(
     return made
 
 
-def asked(job: ElasticJob) -> dict[str, int]:
+def sizes_of_user(job: ElasticJob) -> dict[str, int]:
     """Return the sizes that the user asks for, by role."""
     return {role: spec.replicas for role, spec in sorted(job.spec.roles.items()) if spec.replicas is not None}
 

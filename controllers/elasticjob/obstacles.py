@@ -11,7 +11,7 @@ from elasticjob.api.readings import after
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
-from elasticjob.controllers.elasticjob.objects import asked
+from elasticjob.controllers.elasticjob.objects import sizes_of_user
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.relaunch import RESIZING, Life, Node
 from elasticjob.controllers.parts import names
@@ -42,7 +42,7 @@ def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = No
     begun = now - (SLOW if slow is None else slow)
     master = seen.master.latest
     held = _waiting(master, begun) if master and not master.running else None
-    nodes = (_of_node(seen, node, begun) for node in seen.wanted)
+    nodes = (_of_node(seen, node, begun) for node in seen.target_nodes)
     every = (*_refusals(seen, plan), held, *nodes, *_sizes(seen), _eviction(seen))
     return tuple(found for found in every if found)
 
@@ -78,8 +78,8 @@ def _sizes(seen: Seen) -> Iterator[Obstacle]:
         why = why_impossible(plan) if plan == seen.newest_request or plan.metadata.name == bounds else ""
         for role, spec in plan.spec.replica_resource_specs.items() if why else ():
             have, wanted = seen.sizes.get(role), spec.replicas
-            known = wanted is not None and have not in (None, wanted, _allowed(seen, role, wanted))
-            if known and (plan.metadata.name == bounds or asked(seen.job).get(role) == wanted):
+            known = wanted is not None and have not in (None, wanted, _permits(seen, role, wanted))
+            if known and (plan.metadata.name == bounds or sizes_of_user(seen.job).get(role) == wanted):
                 yield Obstacle(IMPOSSIBLE, f"{role} has {have} of {wanted} nodes: {why}")
 
 
@@ -96,7 +96,7 @@ def _eviction(seen: Seen) -> Obstacle | None:
     return Obstacle("EvictionWaits", f"{stays.name} stays: {why} until another worker is ready")
 
 
-def _allowed(seen: Seen, role: str, count: int) -> int:
+def _permits(seen: Seen, role: str, count: int) -> int:
     return seen.job.spec.range_of(role).clamp(count) if role in seen.job.spec.roles else count
 
 

@@ -18,7 +18,7 @@ from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.controllers.nodes.relaunch import Life, Node, Policy, nodes
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.apis import kept
+from elasticjob.controllers.parts.gangs.apis import gang_from
 from elasticjob.controllers.parts.gangs.gang import Gang
 from elasticjob.controllers.passes import rules
 from elasticjob.controllers.passes.plan import Create
@@ -52,7 +52,7 @@ class Seen:
     @cached_property
     def gang(self) -> Gang | None:
         """The gang that was made for the job's pods."""
-        return kept(self.resource.metadata.annotations) if self.resource else None
+        return gang_from(self.resource.metadata.annotations) if self.resource else None
 
     @property
     def begins(self) -> bool:
@@ -83,7 +83,7 @@ class Seen:
         return {r: s.replicas for r, s in specs.items() if r in roles and s.replicas is not None}
 
     @cached_property
-    def wanted(self) -> tuple[Node, ...]:
+    def target_nodes(self) -> tuple[Node, ...]:
         """The wanted nodes, with the pods they have had."""
         specs = self.resource.spec.replica_resource_specs if self.resource else {}
         found = {r: specs[r].indices if r in specs else range(count) for r, count in self.sizes.items()}
@@ -112,7 +112,7 @@ class Seen:
         return self.resource.metadata.annotations.get(names.MADE_FROM, "") if self.resource else ""
 
     @cached_property
-    def outdated(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether the nodes are made from something else than the job says now."""
         return self.made_from not in ("", made_from(self.job))
 

@@ -11,9 +11,9 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.order import user_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.elasticjob.objects import (
-    asked,
     made_from,
     remembered_gang,
+    sizes_of_user,
     template_amounts,
     written_amounts,
     written_flag,
@@ -38,7 +38,11 @@ class Wish:
 
 def asked_anew(seen: Seen) -> dict[str, int]:
     """The sizes that the user asks for since they were last carried out."""
-    return {role: count for role, count in asked(seen.job).items() if seen.last_requested.get(role) != count}
+    return {
+        role: count
+        for role, count in sizes_of_user(seen.job).items()
+        if seen.last_requested.get(role) != count
+    }
 
 
 def still_asked(seen: Seen) -> dict[str, int]:
@@ -54,7 +58,7 @@ def still_asked(seen: Seen) -> dict[str, int]:
         again = bool(why_impossible(plan)) and seen.job.metadata.generation > seen.generation_of(plan)
     else:
         again = not any(newer.manual for newer in seen.plans[seen.plans.index(plan) + 1 :])
-    sizes = asked(seen.job)
+    sizes = sizes_of_user(seen.job)
     specs = plan.spec.replica_resource_specs.items()
     roles = [role for role, spec in specs if again and spec.replicas == sizes.get(role, -1)]
     given = {role: seen.job.spec.range_of(role).clamp(sizes[role]) for role in roles}
@@ -83,7 +87,7 @@ def wishes(seen: Seen) -> Iterator[Wish]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Notes:
     """What the job's controller keeps in the JobResource: what it has done of what the user asks for."""
 
     sizes: Mapping[str, int]
@@ -96,7 +100,7 @@ class Kept:
     suspend: bool
 
     @classmethod
-    def of(cls, seen: Seen) -> Kept:
+    def of(cls, seen: Seen) -> Notes:
         """What is kept now; templates of a JobResource of an earlier release are as they are now."""
         known, resource = seen.last_templates, seen.resource
         return cls(
@@ -115,25 +119,25 @@ def suspension(seen: Seen) -> tuple[Apply, ...]:
     """Return the write that copies `suspend` to the JobResource, if it differs there."""
     if seen.resource is None or seen.resource.spec.suspend == seen.job.spec.suspend:
         return ()
-    return (kept(seen, suspend=seen.job.spec.suspend),)
+    return (all_fields(seen, suspend=seen.job.spec.suspend),)
 
 
-def remembered(seen: Seen) -> Apply:
+def write_request(seen: Seen) -> Apply:
     """Return the write that remembers what the user asks for as carried out."""
-    return kept(seen, sizes=asked(seen.job), generation=seen.job.metadata.generation)
+    return all_fields(seen, sizes=sizes_of_user(seen.job), generation=seen.job.metadata.generation)
 
 
-def regrouped(seen: Seen, gang: Gang | None) -> Apply:
+def write_gang(seen: Seen, gang: Gang | None) -> Apply:
     """Return the write that remembers a gang as it has become, what nodes are made from, and `suspend`."""
-    return kept(seen, gang=gang, made_from=made_from(seen.job), suspend=seen.job.spec.suspend)
+    return all_fields(seen, gang=gang, made_from=made_from(seen.job), suspend=seen.job.spec.suspend)
 
 
-def kept(seen: Seen, **changes: Any) -> Apply:
+def all_fields(seen: Seen, **changes: Any) -> Apply:
     """Return all fields of an existing JobResource that this controller applies; the others come from plans.
 
     Without a gang the annotation is set to "": server-side apply would leave another manager's value.
     """
-    now = replace(Kept.of(seen), **changes)
+    now = replace(Notes.of(seen), **changes)
     had_gang = seen.resource is not None and names.GANG in seen.resource.metadata.annotations
     job = seen.job.metadata
     metadata = {

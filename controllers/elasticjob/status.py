@@ -60,7 +60,7 @@ class Picture:
     @cached_property
     def active(self) -> int:
         """Nodes that run."""
-        return sum(bool(node.latest and node.latest.running) for node in self.seen.wanted)
+        return sum(bool(node.latest and node.latest.running) for node in self.seen.target_nodes)
 
     @cached_property
     def has_trained(self) -> bool:
@@ -71,7 +71,11 @@ class Picture:
     @cached_property
     def restarting(self) -> tuple[Obstacle, ...]:
         """The nodes that are being replaced; a node that was added or never ran is not."""
-        nodes = (*self.seen.wanted, self.seen.master) if self.seen.job.spec.needs_master else self.seen.wanted
+        nodes = (
+            (*self.seen.target_nodes, self.seen.master)
+            if self.seen.job.spec.needs_master
+            else self.seen.target_nodes
+        )
         return tuple(filter(None, (self._replacement(node) for node in nodes)))
 
     @cached_property
@@ -87,7 +91,7 @@ class Picture:
         return obstacles(self.seen, self.plan, self.now)
 
     @cached_property
-    def freed(self) -> bool:
+    def is_free(self) -> bool:
         """Whether no pod of the job runs or may run."""
         return all(life.over for life in (*self.seen.lives, *self.seen.masters))
 
@@ -179,7 +183,7 @@ PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
     (lambda p: bool(p.scaling), Phase.SCALING),
     (lambda p: True, Phase.RUNNING),
 )
-"""The first that applies is the phase. `hack/diagrams.py` draws the life of a job from this table."""
+"""The first that applies is the phase. `hack.generate.pages.concepts` draws the life of a job from it."""
 
 
 def _created(picture: Picture) -> Saying:
@@ -189,7 +193,7 @@ def _created(picture: Picture) -> Saying:
 
 
 def _running(picture: Picture) -> Saying:
-    count = f"{picture.active} of {len(picture.seen.wanted)} nodes run"
+    count = f"{picture.active} of {len(picture.seen.target_nodes)} nodes run"
     message = "; ".join(filter(None, (count, _few(picture.obstacles))))
     if rest := _rest(picture):
         return Saying("Running", False, *rest, always=True)
@@ -268,7 +272,7 @@ def _restarting(picture: Picture) -> Saying:
 def _suspended(picture: Picture) -> Saying:
     if picture.outcome is not None or not picture.seen.job.spec.suspend:
         return Saying(SUSPENDED, False, "JobResumed", "the job is not suspended")
-    if picture.freed:
+    if picture.is_free:
         return Saying(SUSPENDED, True, "JobSuspended", "the job is suspended and has no pods")
     return Saying(SUSPENDED, False, "Suspending", "pods of the job are on their way out", always=True)
 
@@ -316,7 +320,7 @@ def _workers(picture: Picture) -> str:
     """
     seen, outcome = picture.seen, picture.outcome
     counted = {WORKER} if WORKER in seen.job.spec.roles else set(seen.job.spec.roles)
-    nodes = [node for node in seen.wanted if node.role in counted]
+    nodes = [node for node in seen.target_nodes if node.role in counted]
     wanted = sum(size for role, size in seen.sizes.items() if role in counted)
     ends_well = outcome is None or outcome.succeeded
     running = sum(bool(node.latest and node.latest.running) for node in nodes) if ends_well else 0
@@ -330,7 +334,7 @@ def _workers(picture: Picture) -> str:
 
 def _role(picture: Picture, role: str) -> ReplicaStatus:
     """The nodes of a role by state; those that had ended when the job was over, also without their pods."""
-    nodes = [node for node in picture.seen.wanted if node.role == role]
+    nodes = [node for node in picture.seen.target_nodes if node.role == role]
     latest = [node.latest for node in nodes if node.latest]
     status = picture.seen.job.status.replica_statuses if is_over(picture.seen.job) else {}
     before = status.get(role) or ReplicaStatus()

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.checks.common import node as place_of
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.controllers.elasticjob.objects import template_amounts
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.sizes import kept, scale_plan
+from elasticjob.controllers.elasticjob.sizes import all_fields, scale_plan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import SOON, Plan
 from elasticjob.kube.objects.kinds import Manifest
@@ -33,8 +33,8 @@ def follow_the_templates(seen: Seen, now: datetime) -> Plan | None:
         return Plan(FOLLOWED, f"{name} is carried out first", again_in=SOON)
     if seen.last_templates in (None, template_amounts(seen.job)):
         return None
-    remember = (kept(seen, templates=template_amounts(seen.job)),)
-    changed = {role: amounts for role in seen.job.spec.roles if (amounts := _changed(seen, role))}
+    remember = (all_fields(seen, templates=template_amounts(seen.job)),)
+    changed = {role: amounts for role in seen.job.spec.roles if (amounts := _differences(seen, role))}
     changes = {"replicaResourceSpecs": _roles(seen, changed), "migratePods": list(_nodes(seen, changed))}
     if not any(changes.values()):
         return Plan(FOLLOWED, "no plan has set what the templates say now", groups=(remember,), quiet=True)
@@ -46,7 +46,7 @@ def follow_the_templates(seen: Seen, now: datetime) -> Plan | None:
     return Plan(FOLLOWED, f"the template says {told}: ScalePlan {name}", groups=((plan,), remember))
 
 
-def _changed(seen: Seen, role: str) -> dict[str, str]:
+def _differences(seen: Seen, role: str) -> dict[str, str]:
     """The amounts in a role's template that differ from those that are remembered."""
     before = (seen.last_templates or {}).get(role, {})
     now = template_amounts(seen.job).get(role, {})

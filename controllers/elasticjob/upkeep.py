@@ -9,7 +9,7 @@ from typing import Final
 from elasticjob.api.sentences import few
 from elasticjob.controllers.elasticjob.objects import address, fingerprint, foundation
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.sizes import kept
+from elasticjob.controllers.elasticjob.sizes import all_fields
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
 from elasticjob.controllers.passes.conclusions import is_over
@@ -20,7 +20,7 @@ ANOTHER_TOKEN: Final = "another token"
 """The value of the annotation `made-from` for a job that has lost its token and gets a different one."""
 
 
-def has_unwatched(seen: Seen) -> bool:
+def has_outside_caches(seen: Seen) -> bool:
     """Whether a job runs and has objects that no cache shows."""
     job = seen.job
     if seen.resource is None or job.spec.suspend or job.metadata.deletion_timestamp or is_over(job):
@@ -28,9 +28,9 @@ def has_unwatched(seen: Seen) -> bool:
     return job.spec.network_policy or job.spec.needs_master or seen.gang is not None
 
 
-def unwatched(seen: Seen) -> tuple[Create, ...]:
+def outside_caches(seen: Seen) -> tuple[Create, ...]:
     """Return the objects of a running job that no cache shows."""
-    if not has_unwatched(seen):
+    if not has_outside_caches(seen):
         return ()
     job = seen.job
     made = foundation(job, seen.fresh_token, seen.provision.scrapers, seen.provision.brain_key)
@@ -59,7 +59,7 @@ def make_again_what_was_deleted(seen: Seen, now: datetime) -> Plan | None:
         return None
     sentence = f"made again, since others have deleted it: {few(sorted(f'{k.name} {n}' for k, n in named))}"
     if (SECRET, names.token(seen.job.metadata.name)) in named and not _is_derived(seen):
-        anew = kept(seen, made_from=ANOTHER_TOKEN, token=fingerprint(seen.fresh_token))
+        anew = all_fields(seen, made_from=ANOTHER_TOKEN, token=fingerprint(seen.fresh_token))
         return Plan("TokenLost", f"{sentence}; the token is another one, so all pods leave", ((anew,),))
     life, actions = seen.master.latest, tuple[Action, ...](lacking)
     if any(kind is SERVICE_ACCOUNT for kind, _ in named) and life and life.alive and not life.terminating:

@@ -50,7 +50,7 @@ def budget(seen: Seen, now: datetime) -> Budget | None:
         return None
     if seen.resource.status.min_available is None and not _a_worker_runs(seen):
         return None
-    nodes = [node for node in seen.wanted.values() if node.role == WORKER]
+    nodes = [node for node in seen.target_nodes.values() if node.role == WORKER]
     nodes += [extra.node for extra in seen.extra.values()]
     nodes = [node for node in nodes if node.latest and not _is_over(seen, node, now)]
     ends = [_waited_for_until(node) for node in nodes]

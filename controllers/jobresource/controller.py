@@ -15,8 +15,8 @@ from elasticjob.controllers.jobresource import request
 from elasticjob.controllers.jobresource.budget import Budget, budget, written
 from elasticjob.controllers.jobresource.decide import CONVERGING, Seen, decide
 from elasticjob.controllers.jobresource.room import EVERY, Room, Rooms, learns
-from elasticjob.controllers.jobresource.status import describe, newly_altered
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
+from elasticjob.controllers.jobresource.status import alteration_event, describe
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, with_queue
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
@@ -35,7 +35,7 @@ from elasticjob.controllers.passes.triggers import (
     more_than_reports,
     request_of,
     same_name,
-    settled,
+    settling_time,
     those_of,
 )
 from elasticjob.controllers.passes.upkeep import Upkeep
@@ -109,7 +109,7 @@ class NodesReconciler:
                 status = describe(seen, plan, now, room).manifest()
                 plan = plan.again_by(told.again_in)
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
-        if note := newly_altered(seen.resource.status, described):
+        if note := alteration_event(seen.resource.status, described):
             self.applier.tell(about, note)
         return Result.again(plan.again_by(self.upkeep.due_in(key, now)).again_in)
 
@@ -175,7 +175,9 @@ def _makes_anew(seen: Seen, plan: Plan) -> bool:
     if not any(isinstance(action, Create) for action in plan.actions):
         return False
     counted = seen.resource.status.replica_statuses.values()
-    return any(role.current for role in counted) and any(not node.lives for node in seen.wanted.values())
+    return any(role.current for role in counted) and any(
+        not node.lives for node in seen.target_nodes.values()
+    )
 
 
 def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
@@ -187,7 +189,7 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
     quota = ((WORKLOAD, those_of(there, job_of)),) if reconcile.admission else ()
     return Controller(
         "jobresource",
-        queued(reconcile, reconcile.admission),
+        with_queue(reconcile, reconcile.admission),
         for_=JOBRESOURCE,
         watches=(
             (POD, those_of(there, job_of), life_changed(reconcile.caches)),
@@ -200,5 +202,5 @@ def controller(reconcile: NodesReconciler, concurrency: int) -> Controller:
         ),
         when=any_of(more_than_reports, reconcile.news.contradicts),
         concurrency=concurrency,
-        settle=settled(SETTLE, reconcile.caches),
+        settle=settling_time(SETTLE, reconcile.caches),
     )

@@ -110,7 +110,7 @@ class Seen:
         if self.grant is None:
             return {}
         free = self.grant.free(self.lives)
-        nodes = (*self.wanted.items(), *((place, each.node) for place, each in self.extra.items()))
+        nodes = (*self.target_nodes.items(), *((place, each.node) for place, each in self.extra.items()))
         standings = ((p, n.standing(self.policy(n.role), END_OF_TIME)) for p, n in nodes)
         due = [place for place, standing in standings if standing is Standing.DUE]
         found = ((place, free.take(place[0])) for place in due)
@@ -133,7 +133,7 @@ class Seen:
         return {r: spec.replicas for r, spec in sizes.items() if r in known and spec.replicas is not None}
 
     @cached_property
-    def wanted(self) -> Mapping[Place, Node]:
+    def target_nodes(self) -> Mapping[Place, Node]:
         """The wanted nodes, with the pods they have had."""
         sizes = self.resource.spec.replica_resource_specs
         places = ((role, index) for role in self.desired for index in sizes[role].indices)
@@ -155,7 +155,7 @@ class Seen:
     @cached_property
     def extra(self) -> Mapping[Place, standins.Extra]:
         """Nodes beside the wanted ones: spares, and standbys for nodes whose machines are about to leave."""
-        return standins.extra(self.job, self.wanted, self.nodes, self.lives)
+        return standins.extra(self.job, self.target_nodes, self.nodes, self.lives)
 
     @cached_property
     def exceptions(self) -> Mapping[str, Mapping[str, str]]:
@@ -220,15 +220,15 @@ def _facts_first(seen: Seen, plan: Plan, now: datetime) -> Plan:
 
     So is that nodes which are scaled away have no past: they may be back before the next status.
     """
-    lasts = (node.latest for node in seen.wanted.values())
+    lasts = (node.latest for node in seen.target_nodes.values())
     shown = {life.uid for life in lasts if life and not life.alive}
     away = plan.reason in (CONVERGING, SUSPENDED) and any(
-        each.has_past and place not in seen.wanted for place, each in seen.nodes.items()
+        each.has_past and place not in seen.target_nodes for place, each in seen.nodes.items()
     )
     if not away and not any(isinstance(each, Delete) and each.uid in shown for each in plan.actions):
         return plan
     about, old = seen.resource.metadata, seen.resource.status
-    status = with_facts(old, seen.wanted.values(), seen.policy, now)
+    status = with_facts(old, seen.target_nodes.values(), seen.policy, now)
     if status == old:
         return plan
     identity = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
@@ -241,7 +241,7 @@ def differing(seen: Seen, node: Node) -> dict[str, str]:
     return {name: amount for name, amount in _others(seen, node).items() if not _is_asked(node, name, amount)}
 
 
-def altered(seen: Seen, node: Node) -> dict[str, str]:
+def alterations(seen: Seen, node: Node) -> dict[str, str]:
     """The changes that admission made to what a node's pod was made for: `cpu`: `250m of 300m`.
 
     Another pod would be changed in the same way.
@@ -284,7 +284,7 @@ def clean_up_after_the_end(seen: Seen, now: datetime) -> Plan | None:
 
 def make_no_pods_for_a_job_that_ends(seen: Seen, now: datetime) -> Plan | None:
     """A job that is about to end gets no more pods, even before its controller has written the end."""
-    standings = (node.standing(seen.policy(node.role), now) for node in seen.wanted.values())
+    standings = (node.standing(seen.policy(node.role), now) for node in seen.target_nodes.values())
     if seen.job is None or Standing.DUE not in standings:
         return None
     plan = decide_job(_of_job(seen, seen.job), now)
@@ -304,8 +304,8 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
     """
     if not seen.resource.spec.suspend:
         return None
-    past = (life for life in seen.lives if (life.role, life.index) not in seen.wanted)  # it goes, too
-    going = [life for life in seen.lives if life.to_be_freed]
+    past = (life for life in seen.lives if (life.role, life.index) not in seen.target_nodes)  # it goes, too
+    going = [life for life in seen.lives if life.frees]
     going += [life for life in past if life.over and not life.terminating]
     verdict = seen.job is not None and not seen.job.spec.needs_master
     deletions = (deletion(life, as_seen=verdict) for life in going)
@@ -314,7 +314,7 @@ def free_the_nodes_while_suspended(seen: Seen, now: datetime) -> Plan | None:
 
 def make_no_pods_beside_those_of_another_template(seen: Seen, now: datetime) -> Plan | None:
     """The job's own pass has all its pods leave first."""
-    if seen.job is None or not _of_job(seen, seen.job).outdated:
+    if seen.job is None or not _of_job(seen, seen.job).is_stale:
         return None
     return Plan("TemplateChanged", "what nodes are made from has changed: all pods leave first", quiet=True)
 
@@ -332,7 +332,7 @@ def converge(seen: Seen, now: datetime) -> Plan | None:
     actions = tuple(action for step in steps for action in step.actions)
     notes = tuple(step.note for step in steps if step.note)
     again = soonest(step.again_in for step in steps)
-    return Plan(CONVERGING, groups=group(actions), details=_gathered(notes), again_in=again)
+    return Plan(CONVERGING, groups=group(actions), details=_gather(notes), again_in=again)
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (
@@ -352,10 +352,10 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
 def _steps(seen: Seen, now: datetime) -> Iterator[Step]:
     for place, node in seen.nodes.items():
         yield from _housekeeping(seen, node)
-        if place not in seen.wanted and place not in seen.extra:
+        if place not in seen.target_nodes and place not in seen.extra:
             yield from _let_go(seen, node, now)
     extra = ((each.node, each) for each in seen.extra.values())
-    for node, beside in (*((node, None) for node in seen.wanted.values()), *extra):
+    for node, beside in (*((node, None) for node in seen.target_nodes.values()), *extra):
         match node.standing(seen.policy(node.role), now):
             case Standing.DUE if beside or (node.role, node.index) not in seen.beyond:
                 yield _begin(seen, node, now, beside)
@@ -401,7 +401,7 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
     if seen.waits_for_quota(node):
         return Step()
     resource = seen.resource_of(node.role, node.index)
-    avoid, forgiven = node.machines_to_avoid, node.forgiven(seen.policy(node.role))
+    avoid, forgiven = node.machines_to_avoid, node.amnesty(seen.policy(node.role))
     for_ = beside.stands_in if beside else None
     birth = Birth(
         node.role,
@@ -418,7 +418,7 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
     )
     manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
     if quota := seen.places.get((node.role, node.index)):
-        manifest = quota.fitted(manifest)
+        manifest = quota.fit(manifest)
     name = manifest["metadata"]["name"]
     note = _stand_in_note(for_, name) if for_ else _birth_note(seen, node, name, now)
     return Step((Create(POD, manifest, optional=bool(beside)),), note, LATER if beside else None)
@@ -435,8 +435,8 @@ def _birth_note(seen: Seen, node: Node, name: str, now: datetime) -> Note:
     if node.latest is None or end is None:
         return Note(MADE_AGAIN if node.latest is None and _had_all_nodes(seen) else CREATED, name)
     policy = seen.policy(node.role)
-    spent = f"; restart {node.charged(policy)} of {policy.budget}" if end.consequence.counts else ""
-    why = seen.sizing.exhausted(node.latest) if seen.sizing else ""
+    spent = f"; restart {node.charges(policy)} of {policy.budget}" if end.consequence.counts else ""
+    why = seen.sizing.why_no_more(node.latest) if seen.sizing else ""
     spent += node.told_repeats(now)
     sentence = f"{name} replaces {node.latest.name}: {end.sentence}{spent}{f'; {why}' if why else ''}"
     return Note("NodeRelaunched", sentence, warning=end.consequence.counts or node.repeats(now) >= REPEATED)
@@ -474,14 +474,14 @@ def _fit(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
         if not _may_leave(seen, life):
             yield _beside(seen, node, now)
         else:
-            sentence = f"{life.name} cannot be resized in place: a replacement gets {_told(differs)}"
+            sentence = f"{life.name} cannot be resized in place: a replacement gets {_describe(differs)}"
             yield Step((deletion(life),), Note("NodeReplaced", sentence))
     elif differs:
         container = _container(seen, node.role)
         resource = seen.resource_of(node.role, node.index)
         resources = resources_of(container, resource)
         resize = Resize(life.name, life.uid, str(container.get("name", "")), resources, resource)
-        yield Step((resize,), Note("NodeResized", f"{life.name} gets {_told(differs)} in place"))
+        yield Step((resize,), Note("NodeResized", f"{life.name} gets {_describe(differs)} in place"))
 
 
 def _beside(seen: Seen, node: Node, now: datetime) -> Step:
@@ -541,7 +541,7 @@ def _let_go(seen: Seen, node: Node, now: datetime) -> Iterator[Step]:
             continue
         if seen.lacks(node.role) and not _is_taken_back(seen, life):
             continue
-        if life.alive and (left := standins.stays_for(life, seen.wanted, now)) > timedelta(0):
+        if life.alive and (left := standins.stays_for(life, seen.target_nodes, now)) > timedelta(0):
             yield Step(again_in=left)
         else:
             yield Step((deletion(life),), Note(REMOVED, life.name))
@@ -557,7 +557,7 @@ def _may_leave(seen: Seen, life: Life) -> bool:
 
 def _its_turn(seen: Seen, node: Node) -> bool:
     """Whether all other nodes of the role run, and none before this one is to be replaced: one at a time."""
-    others = [other for other in seen.wanted.values() if other.role == node.role and other != node]
+    others = [other for other in seen.target_nodes.values() if other.role == node.role and other != node]
     present = all(_is_present(other) for other in others)
     return present and not any(_must_be_replaced(seen, other) for other in others if other.index < node.index)
 
@@ -569,7 +569,7 @@ def _is_present(node: Node) -> bool:
     return not life.terminating and (life.running or life.ended is not None)
 
 
-def _told(resource: Mapping[str, str]) -> str:
+def _describe(resource: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in sorted(resource.items()))
 
 
@@ -578,7 +578,7 @@ def _container(seen: Seen, role: str) -> Manifest:
     return (spec.main_container if spec is not None else None) or {}
 
 
-def _gathered(notes: tuple[Note, ...]) -> tuple[Note, ...]:
+def _gather(notes: tuple[Note, ...]) -> tuple[Note, ...]:
     """Notes of the same reason about single nodes, as one: `created a, b, c`."""
     plural = {CREATED: "created", MADE_AGAIN: "made again after their pods were deleted:", REMOVED: "removed"}
     gathered = [note for note in notes if note.reason not in plural]

@@ -17,7 +17,7 @@ def with_facts(
     restarts, relaunches = dict[str, dict[str, int]](), dict[str, dict[str, int]]()
     completed, failed = dict[str, list[int]](), dict[str, list[int]]()
     for node in wanted:
-        if count := node.charged(policy(node.role)):
+        if count := node.charges(policy(node.role)):
             restarts.setdefault(node.role, {})[str(node.index)] = count
         match node.standing(policy(node.role), now):
             case Standing.DONE:
@@ -25,8 +25,8 @@ def with_facts(
                 continue
             case Standing.SPENT:
                 failed.setdefault(node.role, []).append(node.index)
-        if node.reached:
-            relaunches.setdefault(node.role, {})[str(node.index)] = node.reached
+        if node.next_number:
+            relaunches.setdefault(node.role, {})[str(node.index)] = node.next_number
     facts = {
         "restarts": restarts,
         "relaunches": relaunches,

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.controllers.parts import agent, environment, names, placing
 from elasticjob.controllers.parts.frameworks import framework_of
-from elasticjob.controllers.parts.gangs.apis import Carried, api_of, kept
+from elasticjob.controllers.parts.gangs.apis import PodFields, api_of, gang_from
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
@@ -48,13 +48,13 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
     template: Manifest = replicas.template.get("metadata") or {}
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
     labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
-    carried = _carried(owner, birth.role)
+    carried = _gang_fields(owner, birth.role)
     annotations = (template.get("annotations") or {}) | dict(carried.annotations)
     metadata = {
         "name": name,
         "namespace": job.metadata.namespace,
         "labels": (template.get("labels") or {}) | dict(carried.labels) | labels,
-        "annotations": annotations | _told(replicas, birth),
+        "annotations": annotations | _annotations(replicas, birth),
         "ownerReferences": [controlled_by(owner)],
     }
     spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
@@ -64,13 +64,13 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
     return manifest_of(POD, metadata, spec={**spec, **scheduler, **carried.spec})
 
 
-def _carried(owner: JobResource, role: str) -> Carried:
+def _gang_fields(owner: JobResource, role: str) -> PodFields:
     """Return what the pod carries of the gang that was made for it."""
-    gang = kept(owner.metadata.annotations)
-    return api_of(gang).carried(gang, role) if gang else Carried()
+    gang = gang_from(owner.metadata.annotations)
+    return api_of(gang).carried(gang, role) if gang else PodFields()
 
 
-def _told(replicas: ReplicaSpec, birth: Birth) -> Manifest:
+def _annotations(replicas: ReplicaSpec, birth: Birth) -> Manifest:
     """Return what the pod remembers: which container is the main one, and the failures before it."""
     main = {MAIN_CONTAINER: found["name"]} if (found := replicas.main_container) else {}
     forgiven = {names.FORGIVEN: str(birth.forgiven)} if birth.forgiven else {}
@@ -124,7 +124,7 @@ def _spec(
     spec = {**IMPLIED, **given, **changed}
     annotations = (replicas.template.get("metadata") or {}).get("annotations") or {}
     image = annotations.get(AGENT_IMAGE)
-    return agent.carried(image, spec, main.get("name", "")) if image else spec
+    return agent.with_agent(image, spec, main.get("name", "")) if image else spec
 
 
 def _framework_variables(job: ElasticJob, birth: Birth) -> list[Manifest]:

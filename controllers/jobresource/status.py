@@ -9,7 +9,7 @@ from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
-from elasticjob.controllers.jobresource.decide import ALTERED, BLOCKED, READY, Seen, altered, differing
+from elasticjob.controllers.jobresource.decide import ALTERED, BLOCKED, READY, Seen, alterations, differing
 from elasticjob.controllers.jobresource.facts import with_facts
 from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.nodes.relaunch import (
@@ -55,10 +55,10 @@ def describe(
         conditions=conditions,
         observed_generation=generation,
     )
-    return with_facts(status, seen.wanted.values(), seen.policy, now)
+    return with_facts(status, seen.target_nodes.values(), seen.policy, now)
 
 
-def newly_altered(old: JobResourceStatus, new: JobResourceStatus) -> Note | None:
+def alteration_event(old: JobResourceStatus, new: JobResourceStatus) -> Note | None:
     """Return the event about resources that admission changes, the first time that a status says so."""
     told = find(new.conditions, ALTERED)
     if told is None or told.status != TRUE or is_true(old.conditions, ALTERED):
@@ -70,9 +70,11 @@ def _admission(seen: Seen) -> Condition:
     """Whether a webhook or default of the cluster gives nodes other resources than those they are to have."""
     generation = seen.resource.metadata.generation
     by_change = dict[str, list[str]]()
-    alive = ((node, node.latest.name) for node in seen.wanted.values() if node.latest and node.latest.alive)
+    alive = (
+        (node, node.latest.name) for node in seen.target_nodes.values() if node.latest and node.latest.alive
+    )
     for node, pod in alive:
-        for name, change in altered(seen, node).items():
+        for name, change in alterations(seen, node).items():
             by_change.setdefault(f"admission made {name} {change}", []).append(pod)
     if not by_change:
         return Condition(ALTERED, FALSE, "AsAsked", "", observed_generation=generation)
@@ -100,9 +102,11 @@ def _ready(seen: Seen, plan: Plan, now: datetime) -> tuple[bool, str, str]:
 
 def _obstacles(seen: Seen, now: datetime) -> Iterator[tuple[str, str]]:
     """Reasons and sentences for nodes that are not ready, the most serious reason first."""
-    obstacles = [obstacle for node in seen.wanted.values() if (obstacle := _obstacle(seen, node, now))]
+    obstacles = [obstacle for node in seen.target_nodes.values() if (obstacle := _obstacle(seen, node, now))]
     surplus = (
-        node for place, node in seen.nodes.items() if place not in seen.wanted and place not in seen.extra
+        node
+        for place, node in seen.nodes.items()
+        if place not in seen.target_nodes and place not in seen.extra
     )
     obstacles += [("Leaving", f"{life.name} leaves") for node in surplus for life in node.lives if life.alive]
     spent = (POD_FAILURE_POLICY, CANNOT_START, OUT_OF_MEMORY, RESTARTS_SPENT, POD_FAILED)

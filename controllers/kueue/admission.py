@@ -10,7 +10,7 @@ from typing import Protocol
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.controllers.kueue.demand import Demand, is_slice
+from elasticjob.controllers.kueue.demand import QueueRequest, is_slice
 from elasticjob.controllers.kueue.grant import Grant, flavors_of
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues
@@ -37,15 +37,15 @@ class Admission:
         """Return the LocalQueue of a job, "" for none: while it has quota, the one it has it of."""
         if not self.queues.on:
             return ""
-        mine = () if self.jobs.suspended(job) else self.queues.of(job.key, job.metadata.uid)
-        base = next((each for each in mine if each.reserved and not is_slice(each)), None)
+        mine = () if self.jobs.is_suspended(job) else self.queues.of(job.key, job.metadata.uid)
+        base = next((each for each in mine if each.has_quota and not is_slice(each)), None)
         return base.spec.queue_name if base else self.jobs.queue(job)
 
-    def demand(self, job: CustomResource, planned: JobResource | None = None) -> Demand:
+    def demand(self, job: CustomResource, planned: JobResource | None = None) -> QueueRequest:
         """Return what a job asks of its queue, or would with another JobResource."""
         return self._demand_of(self.queue(job), job, planned)
 
-    def _demand_of(self, queue: str, job: CustomResource, planned: JobResource | None = None) -> Demand:
+    def _demand_of(self, queue: str, job: CustomResource, planned: JobResource | None = None) -> QueueRequest:
         return replace(self.jobs.demand(job, planned), queue=queue)
 
     def grant(self, job: CustomResource | None) -> Grant | None:
@@ -63,7 +63,9 @@ class Admission:
     def taken_back(self, job: CustomResource) -> frozenset[str]:
         """Return the names of the Workloads of a job whose pods are to leave."""
         found = self.queues.of(job.key, job.metadata.uid) if self.queues.on else ()
-        kept = {each.chain for each in found if each.admitted}  # one that was replaced leaves, its pods stay
+        kept = {
+            each.chain for each in found if each.is_admitted
+        }  # one that was replaced leaves, its pods stay
         return frozenset(each.chain for each in found if each.leaving and each.chain not in kept)
 
     async def shows_all(self, key: Key, now: datetime, applier: Applier) -> bool:
@@ -74,11 +76,11 @@ class Admission:
         """
         doubt = (self.jobs.kind.name, key)
         if doubt in self.queues.doubtful:
-            there = await applier.listed(POD, key.namespace, self.jobs.selector(key))
+            there = await applier.read_by_labels(POD, key.namespace, self.jobs.selector(key))
             known = {life.uid for life in self.jobs.lives(key, None, now)}
             if any(life.uid not in known for life in self.jobs.lives(key, there, now)):
                 return False
-            held = await applier.listed(WORKLOAD, key.namespace, f"{LABEL_JOB}={key.name}")
+            held = await applier.read_by_labels(WORKLOAD, key.namespace, f"{LABEL_JOB}={key.name}")
             if _versions(held) != _versions(self.queues.of(key)):
                 return False
             self.queues.doubtful.discard(doubt)
@@ -118,7 +120,7 @@ class Pass(Protocol):
     async def __call__(self, key: Key) -> Result: ...
 
 
-def queued(reconcile: Pass, admission: Admission | None, *, in_doubt: bool = False) -> Reconcile:
+def with_queue(reconcile: Pass, admission: Admission | None, *, in_doubt: bool = False) -> Reconcile:
     """Return a reconciler of jobs, where there are queues: one pass over a job runs at a time, of whichever
     controller, and unless `in_doubt`, none runs where caches may not show all of the job."""
     if admission is None:

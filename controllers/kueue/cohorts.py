@@ -71,23 +71,23 @@ class Tree:
         quota, usage = self._quota(member, cell), self._usage(member, cell, used)
         if not member.cohort:
             return quota - usage
-        guaranteed, limits = self._guaranteed(member, cell), member.limits.get(cell, NOTHING)
+        guaranteed, limits = self._guarantee(member, cell), member.limits.get(cell, NOTHING)
         most = quota - guaranteed + limits.borrowing - max(0, usage - guaranteed)
         above = self.available(self._cohort(member.cohort), cell, used)
         return max(0, guaranteed - usage) + min(above, most)
 
     def _quota(self, member: Member, cell: Cell) -> Number:
-        lent = (self._quota(each, cell) - self._guaranteed(each, cell) for each in self._below(member))
+        lent = (self._quota(each, cell) - self._guarantee(each, cell) for each in self._below(member))
         return member.limits.get(cell, NOTHING).nominal + sum(lent)
 
-    def _guaranteed(self, member: Member, cell: Cell) -> Number:
+    def _guarantee(self, member: Member, cell: Cell) -> Number:
         lending = member.limits.get(cell, NOTHING).lending
         return 0 if lending == inf else max(0, self._quota(member, cell) - lending)
 
     def _usage(self, member: Member, cell: Cell, used: Mapping[str, Amounts]) -> Number:
         if self.queues.get(member.name) is member:
             return used.get(member.name, {}).get(cell, 0)
-        uses = ((self._usage(each, cell, used), self._guaranteed(each, cell)) for each in self._below(member))
+        uses = ((self._usage(each, cell, used), self._guarantee(each, cell)) for each in self._below(member))
         return sum(max(0, usage - guaranteed) for usage, guaranteed in uses)
 
     def _cohort(self, name: str) -> Member:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.controllers.kueue.admission import Admission, queued
+from elasticjob.controllers.kueue.admission import Admission, with_queue
 from elasticjob.controllers.kueue.decide import Seen, changes_class, decide, frees, grows
-from elasticjob.controllers.kueue.demand import Demand, domains, is_slice, job_named
+from elasticjob.controllers.kueue.demand import QueueRequest, domains, is_slice, owner_job
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
 from elasticjob.controllers.kueue.replacement import Holdings
@@ -128,7 +128,7 @@ class QueueReconciler:
         found: CustomResource = self.jobs.kind.model.model_construct(metadata=about)
         return found
 
-    async def _priority(self, demand: Demand) -> tuple[int | None, str]:
+    async def _priority(self, demand: QueueRequest) -> tuple[int | None, str]:
         """Return the value of a job's priority class, None without one; or the class that there is not."""
         kind, name = demand.priority_class
         if not name:
@@ -147,7 +147,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
 
     def concerned(workload: Workload) -> Iterable[Key]:
         """The job of a Workload; and where one waits or returns quota, all jobs that could make room."""
-        if name := job_named(workload):
+        if name := owner_job(workload):
             yield Key(workload.metadata.namespace, name)
         if (workload.pending or workload.returning) and not is_slice(workload):
             yield from jobs_with_slices(queues.workloads, jobs.kind.name)
@@ -160,7 +160,7 @@ def controller(reconcile: QueueReconciler, concurrency: int) -> Controller:
     quota = ((kind, all_that_could_give, generation_changed) for kind in (LOCAL_QUEUE, CLUSTER_QUEUE, COHORT))
     return Controller(
         f"queue-{jobs.kind.plural}",
-        queued(reconcile, reconcile.admission, in_doubt=True),
+        with_queue(reconcile, reconcile.admission, in_doubt=True),
         for_=jobs.kind,
         watches=((WORKLOAD, concerned), (POD, jobs.job_of, worth), *sizes, *quota),
         concurrency=concurrency,

@@ -14,10 +14,18 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment, number
-from elasticjob.controllers.kueue.demand import CLASS, SLICE, Demand, Role, is_slice, lower, number_of
+from elasticjob.controllers.kueue.demand import (
+    CLASS,
+    SLICE,
+    PodSetRequest,
+    QueueRequest,
+    is_slice,
+    lower,
+    number_of,
+)
 from elasticjob.controllers.kueue.grant import flavors_of
 from elasticjob.controllers.kueue.quota import Market, usage
-from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, remembered
+from elasticjob.controllers.kueue.reclaim import TOGETHER, Reclaim, after_a_look, past_reclaims
 from elasticjob.controllers.kueue.replacement import Holdings, covers, obstacle
 from elasticjob.controllers.kueue.workload import (
     ADMITTED,
@@ -66,7 +74,7 @@ PAUSED: Final = "elasticjob.dlrover/deactivated-by"
 class Seen:
     """A job, its Workloads, its pods, and the quota around it. Without `demand` no queue admits the job."""
 
-    demand: Demand | None
+    demand: QueueRequest | None
     workloads: tuple[Workload, ...] = ()
     lives: tuple[Life, ...] = ()
     market: Market = field(default_factory=Market)
@@ -98,17 +106,17 @@ class Seen:
     def larger(self) -> Mapping[str, Manifest]:
         """The Workloads that are to take the place of what the job has, by its name: the pods need more."""
         demand, base = self.demand, self.base
-        if demand is None or base is None or not base.admitted or demand.prebuilt or demand.elsewhere:
+        if demand is None or base is None or not base.is_admitted or demand.prebuilt or demand.elsewhere:
             return {}
         if demand.ended is not None or demand.suspended:
             return {}
-        found = ((each, self._larger(demand, each)) for each in (base, *self.slices) if each.admitted)
+        found = ((each, self._larger(demand, each)) for each in (base, *self.slices) if each.is_admitted)
         return {old.metadata.name: _instead(made, old) for old, made in found if made and not obstacle(old)}
 
-    def _larger(self, demand: Demand, workload: Workload) -> Manifest | None:
+    def _larger(self, demand: QueueRequest, workload: Workload) -> Manifest | None:
         if not is_slice(workload):
             counts = {
-                role.name: max(role.least - self._needed[role.name], workload.count(role.name))
+                role.name: max(role.least - self._minimum_in_slices[role.name], workload.count(role.name))
                 for role in demand.roles
             }
             sets = [role.pods(counts[role.name]) for role in demand.roles if counts[role.name]]
@@ -128,12 +136,12 @@ class Seen:
         return tuple(each for each in found if _is_for(each, self.larger.get(each.replaces)))
 
     @cached_property
-    def needed(self) -> frozenset[str]:
+    def base_slices(self) -> frozenset[str]:
         """The slices without which the job would have less than its minimum: that was raised while it ran."""
         return frozenset(each.metadata.name for each in self._needing)
 
     @cached_property
-    def _needed(self) -> Counter[str]:
+    def _minimum_in_slices(self) -> Counter[str]:
         """Nodes of the minimum that are in slices, by role."""
         found = Counter[str]()
         for each in self._needing:
@@ -142,13 +150,13 @@ class Seen:
 
     @cached_property
     def _needing(self) -> tuple[Workload, ...]:
-        if self.demand is None or self.base is None or not self.base.admitted:
+        if self.demand is None or self.base is None or not self.base.is_admitted:
             return ()
         left = {role.name: role.least - self.base.count(role.name) for role in self.demand.roles}
         found = list[Workload]()
         for each in self.slices:
             role = each.metadata.labels[SLICE]
-            if left.get(role, 0) > 0 and each.admitted and not each.leaving:
+            if left.get(role, 0) > 0 and each.is_admitted and not each.leaving:
                 left[role] -= each.count(role)
                 found.append(each)
         return tuple(found)
@@ -163,16 +171,16 @@ class Seen:
     def users(self, workload: Workload) -> int:
         """How many pods, which hold resources, a Workload has: none if another has or is to get them."""
         known = self.holdings
-        if known and (workload.metadata.name in known.replaced or workload in known.beside):
+        if known and (workload.metadata.name in known.predecessors or workload in known.beside):
             return 0
         return self._users[workload.chain]
 
     @cached_property
-    def reclaimed(self) -> dict[str, str]:
+    def to_reclaim(self) -> dict[str, str]:
         """The slices to give back for others, each with the mark of the Workload that it is for."""
         wanted = self.reclaim.slices
         found = {s.metadata.name: wanted.get((s.metadata.namespace, s.metadata.name)) for s in self.slices}
-        admitted = {each.metadata.name for each in self.slices if each.admitted}
+        admitted = {each.metadata.name for each in self.slices if each.is_admitted}
         return {name: mark for name, mark in found.items() if mark and name in admitted}
 
     @cached_property
@@ -241,7 +249,7 @@ def finish_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     base = seen.base
     if base is None or seen.users(base):
         return
-    if not base.finished:
+    if not base.is_finished:
         reason = "Succeeded" if demand.ended else "Failed"
         finished = _condition(base, FINISHED, True, reason, demand.words or f"the job has {reason.lower()}")
         yield Step(((_status(base, [finished], now, frees=True),),))
@@ -261,7 +269,7 @@ def queue_the_base(seen: Seen, now: datetime) -> Iterator[Step]:
         counts = ", ".join(f"{role.name} {role.least}" for role in demand.roles if role.least)
         sentence = f"Workload {demand.base} waits in queue {demand.queue}: {counts}"
         yield Step(((made,),), Note("Queued", sentence))
-    elif (seen.base.metadata.deletion_timestamp or seen.base.finished) and not seen.users(seen.base):
+    elif (seen.base.metadata.deletion_timestamp or seen.base.is_finished) and not seen.users(seen.base):
         yield Step(_gone(seen.base))  # it is made anew
 
 
@@ -302,7 +310,7 @@ def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
         yield Step(((_patch(base, {"spec": to}),),))
     value = base.spec.priority if value is None else value
     for each in seen.slices:
-        needed = each.metadata.name in seen.needed
+        needed = each.metadata.name in seen.base_slices
         own, note = ((value or 0), "the minimum") if needed else (lower(value), None)
         change: Manifest = {} if each.spec.priority in (None, own) else {"spec": {"priority": own}}
         if each.metadata.annotations.get(NEEDED) != note:
@@ -311,7 +319,7 @@ def have_the_priority_of_the_class(seen: Seen, now: datetime) -> Iterator[Step]:
             yield Step(((_patch(each, change),),))
 
 
-def changes_class(demand: Demand, base: Workload) -> bool:
+def changes_class(demand: QueueRequest, base: Workload) -> bool:
     """Whether a job names another class than its base; Kueue lets nobody add or remove one."""
     (kind, name), ref = demand.priority_class, base.spec.priority_class_ref
     return ref is not None and kind == ref.kind == CLASS and ref.name != name
@@ -320,7 +328,7 @@ def changes_class(demand: Demand, base: Workload) -> bool:
 def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
     """A job that its user has suspended asks for nothing: its base is deactivated, and activated again."""
     demand, base = seen.demand, seen.base
-    if demand is None or base is None or demand.ended is not None or base.finished:
+    if demand is None or base is None or demand.ended is not None or base.is_finished:
         return
     paused = base.metadata.annotations.get(PAUSED) == "suspend"
     if demand.suspended and base.spec.active:
@@ -328,7 +336,7 @@ def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
             return  # Kueue counts nothing for a Workload that is not active
         change = {"metadata": {"annotations": {PAUSED: "suspend"}}, "spec": {"active": False}}
         yield Step(((_patch(base, change, frees=True),),))
-    elif paused and not demand.suspended and not (base.evicted and base.reserved):
+    elif paused and not demand.suspended and not (base.is_evicted and base.has_quota):
         change = {"metadata": {"annotations": {PAUSED: None}}, "spec": {"active": True}}
         yield Step(((_patch(base, change),),))
 
@@ -336,7 +344,7 @@ def pause_with_the_job(seen: Seen, now: datetime) -> Iterator[Step]:
 def return_the_quota_of_an_evicted_base(seen: Seen, now: datetime) -> Iterator[Step]:
     """When no pod is left, the admission is returned; Kueue queues the base again by the reason."""
     base = seen.base
-    if base is None or base.finished or not (base.evicted and base.reserved):
+    if base is None or base.is_finished or not (base.is_evicted and base.has_quota):
         return
     names = (base, *seen.slices)
     if any(seen.users(each) for each in names):
@@ -360,17 +368,17 @@ def return_slices(seen: Seen, now: datetime) -> Iterator[Step]:
     base, demand = seen.base, seen.demand
     if demand is None or demand.ended is not None:
         return
-    runs = base is not None and base.admitted and not demand.suspended
+    runs = base is not None and base.is_admitted and not demand.suspended
     known = {role.name for role in demand.roles}
     out = [
         each
         for each in seen.slices
-        if each.leaving or each.finished or not runs or each.metadata.labels.get(SLICE) not in known
+        if each.leaving or each.is_finished or not runs or each.metadata.labels.get(SLICE) not in known
     ]
-    yield from (Step(((_given(each, "the base"),),)) for each in out if each.admitted)
-    gone = [each for each in out if not each.admitted and not seen.users(each)]
+    yield from (Step(((_mark(each, "the base"),),)) for each in out if each.is_admitted)
+    gone = [each for each in out if not each.is_admitted and not seen.users(each)]
     if base is not None and runs:
-        yield from _pause(base, [each for each in gone if each.evicted], now)
+        yield from _pause(base, [each for each in gone if each.is_evicted], now)
     yield from (Step(_gone(each)) for each in gone)
 
 
@@ -378,20 +386,20 @@ def _pause(base: Workload, evicted: Iterable[Workload], now: datetime) -> Iterat
     """No growth for a while, twice as long after each try of which pods were not ready in time."""
     why = {condition.reason for each in evicted if (condition := each.condition(EVICTED))}
     if PODS_READY_TIMEOUT not in why:
-        yield from (Step((_held(base, now),)) for _ in why)
+        yield from (Step((_holds(base, now),)) for _ in why)
     elif _held_for(base, now) <= timedelta(0):  # else it was counted with another slice of that try
         tries = number(base.metadata.annotations.get(TRIES)) + 1
         calm = min(WITHDRAWN * 2 ** min(tries - 1, 6), LONGEST)
         sentence = f"pods of slices were not ready in time, {tries} times: no growth for {calm.seconds} s"
-        yield Step((_held(base, now, calm, tries),), Note("SlicesNotReady", sentence, warning=True))
+        yield Step((_holds(base, now, calm, tries),), Note("SlicesNotReady", sentence, warning=True))
 
 
 def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterator[Step]:
     """Room is made once for a Workload, unless others took it; an annotation of the base survives a crash."""
     if seen.base is None:
         return
-    before = remembered(seen.base)
-    current = after_a_look(before, seen.reclaim, now) | dict.fromkeys(seen.reclaimed.values(), now)
+    before = past_reclaims(seen.base)
+    current = after_a_look(before, seen.reclaim, now) | dict.fromkeys(seen.to_reclaim.values(), now)
     if current != before:
         text = json.dumps({mark: at.isoformat() if at else "" for mark, at in current.items()})
         change = {"metadata": {"annotations": {ROOM_FOR: text if current else None}}}
@@ -402,15 +410,15 @@ def remember_for_whom_slices_are_given_back(seen: Seen, now: datetime) -> Iterat
 
 def give_back_for_others(seen: Seen, now: datetime) -> Iterator[Step]:
     """Slices are given back for Workloads of others that wait and would fit."""
-    base, chosen = seen.base, [each for each in seen.slices if each.metadata.name in seen.reclaimed]
+    base, chosen = seen.base, [each for each in seen.slices if each.metadata.name in seen.to_reclaim]
     if base is None or not chosen:
         return
     count = sum(each.count(pods.name) for each in chosen for pods in each.spec.pod_sets)
     word = "node is" if count == 1 else "nodes are"
     why = f"others wait in the cohort of ClusterQueue {seen.queue}"
     sentence = f"{count} {word} given back: {why}; no growth for {CALM.seconds} s"
-    patches = tuple(_given(each, "others") for each in chosen)
-    yield Step((_held(base, now), patches), Note("QuotaGivenBack", sentence))
+    patches = tuple(_mark(each, "others") for each in chosen)
+    yield Step((_holds(base, now), patches), Note("QuotaGivenBack", sentence))
 
 
 def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -420,8 +428,8 @@ def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     for each in (*((seen.base,) if seen.base else ()), *seen.slices):
         lost = any(one.count > _succeeded(each, seen.lives)[one.name] for one in each.status.reclaimable_pods)
-        if lost and each.admitted and not seen.users(each):
-            yield Step(((_given(each, "the job"),),) if is_slice(each) else _gone(each))
+        if lost and each.is_admitted and not seen.users(each):
+            yield Step(((_mark(each, "the job"),),) if is_slice(each) else _gone(each))
 
 
 def ask_for_larger_ones(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -472,9 +480,9 @@ def _may_not_grow(seen: Seen, now: datetime) -> bool:
 class Growth:
     """The nodes of a role beyond the minimum of a job that runs."""
 
-    demand: Demand
+    demand: QueueRequest
     base: Workload
-    role: Role
+    role: PodSetRequest
     slices: tuple[Workload, ...]
     """The slices that the job keeps."""
 
@@ -497,10 +505,10 @@ class Growth:
 def _growths(seen: Seen) -> Iterator[Growth]:
     """Yield the growth of each role of a running job."""
     base, demand = seen.base, seen.demand
-    if base is None or demand is None or demand.ended is not None or not base.admitted or demand.suspended:
+    if base is None or demand is None or demand.ended is not None or not base.is_admitted or demand.suspended:
         return
     for role in demand.roles:
-        kept = (e for e in seen.slices if e.count(role.name) and not e.leaving and not e.finished)
+        kept = (e for e in seen.slices if e.count(role.name) and not e.leaving and not e.is_finished)
         yield Growth(demand, base, role, tuple(kept))
 
 
@@ -510,7 +518,7 @@ def withdraw_what_waited_too_long(seen: Seen, now: datetime) -> Iterator[Step]:
         queue, role = growth.demand.queue, growth.role.name
         if late := growth.late(seen.beside, now):
             sentence = f"queue {queue} has no quota for {sum(each.count(role) for each in late)} {role} more"
-            groups = [_held(growth.base, now, WITHDRAWN), *(group for each in late for group in _gone(each))]
+            groups = [_holds(growth.base, now, WITHDRAWN), *(group for each in late for group in _gone(each))]
             yield Step(tuple(groups), Note("QuotaNotIdle", sentence))
         elif waiting := (*growth.pending, *(each for each in seen.beside if is_slice(each))):
             yield Step(again_in=PATIENCE - max(_age(each, now) for each in waiting))
@@ -526,7 +534,7 @@ def give_up_the_surplus(seen: Seen, now: datetime) -> Iterator[Step]:
             # a node that is left in a slice when others have gone moves to a place that these had
             if each.count(role.name) <= surplus and (settled or not seen.users(each)):
                 surplus -= each.count(role.name)
-                yield Step(((_given(each, "the job"),),) if each.admitted else _gone(each))
+                yield Step(((_mark(each, "the job"),),) if each.is_admitted else _gone(each))
 
 
 def ask_for_idle_quota(seen: Seen, now: datetime) -> Iterator[Step]:
@@ -543,13 +551,13 @@ def ask_for_idle_quota(seen: Seen, now: datetime) -> Iterator[Step]:
         if (left := _held_for(growth.base, now)) > timedelta(0):
             yield Step(again_in=left)
             continue
-        placed = not (role.required and role.least) or role.name in seen.domains
+        placed = not (role.required_topology and role.least) or role.name in seen.domains
         if placed and not seen.crowded:
             yield from _slices(seen, growth.demand, role, missing)
         yield Step(again_in=IDLE)
 
 
-def _slices(seen: Seen, demand: Demand, role: Role, missing: int) -> Iterator[Step]:
+def _slices(seen: Seen, demand: QueueRequest, role: PodSetRequest, missing: int) -> Iterator[Step]:
     """New slices of a role, as far as quota is idle."""
     market, used = seen.market, {number_of(each) for each in seen.slices}
     keep = {} if demand.mixed else flavors_of(role.name, (*((seen.base,) if seen.base else ()), *seen.slices))
@@ -577,7 +585,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or demand.ended is not None:
         return
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
-        if not workload.admitted or workload.metadata.name in seen.reclaimed:
+        if not workload.is_admitted or workload.metadata.name in seen.to_reclaim:
             continue
         ready = demand.ready if demand.elsewhere else _ready(demand, workload, seen.lives)
         repeat = {role.name for role in demand.roles if role.repeats}
@@ -599,19 +607,19 @@ def be_for_what_is_wanted(seen: Seen, now: datetime) -> Iterator[Step]:
     demand, base = seen.demand, seen.base
     if demand is None or base is None or demand.ended is not None or demand.prebuilt or demand.elsewhere:
         return
-    if base.status.reclaimable_pods or obstacle(base) or not (base.admitted or base.pending):
+    if base.status.reclaimable_pods or obstacle(base) or not (base.is_admitted or base.pending):
         return
     live = Counter(life.role for life in seen.lives if life.workload == base.chain and not life.over)
     least = {role.name: role.least for role in demand.roles}
     sets = base.spec.pod_sets
     counts = {
-        each.name: min(each.count, max(n, live[each.name])) if base.reserved else least.get(each.name, n)
-        for each, n in zip(sets, _wanted(demand, base), strict=True)
+        each.name: min(each.count, max(n, live[each.name])) if base.has_quota else least.get(each.name, n)
+        for each, n in zip(sets, _target(demand, base), strict=True)
     }
     if fewer := [f"{each.name} {counts[each.name]}" for each in sets if each.count != counts[each.name]]:
         change = {"spec": {"podSets": [each.manifest(counts[each.name]) for each in sets]}}
         sentence = f"Workload {base.metadata.name} is for no more than the job wants: {', '.join(fewer)}"
-        write = _patch(base, change, frees=base.reserved, versioned=True)
+        write = _patch(base, change, frees=base.has_quota, versioned=True)
         yield Step(((write,),), Note("QuotaReturned", sentence))
 
 
@@ -647,19 +655,19 @@ def _readiness(workload: Workload, before: Condition | None, ready: bool) -> Con
     return _condition(workload, PODS_READY, ready, word, told)
 
 
-def _wanted(demand: Demand, workload: Workload) -> list[int]:
+def _target(demand: QueueRequest, workload: Workload) -> list[int]:
     """Return how many pods of each pod set of a Workload the job wants: fewer once it was made smaller."""
     wanted = {role.name: role.wanted for role in demand.roles}
     return [min(each.count, wanted.get(each.name, each.count)) for each in workload.spec.pod_sets]
 
 
-def _ready(demand: Demand, workload: Workload, lives: Iterable[Life]) -> bool:
+def _ready(demand: QueueRequest, workload: Workload, lives: Iterable[Life]) -> bool:
     fine = Counter(
         life.role
         for life in lives
         if life.workload == workload.chain and (life.ready or _has_succeeded(life))
     )
-    wanted = zip(workload.spec.pod_sets, _wanted(demand, workload), strict=True)
+    wanted = zip(workload.spec.pod_sets, _target(demand, workload), strict=True)
     return all(fine[each.name] >= count for each, count in wanted)
 
 
@@ -708,7 +716,7 @@ def _held_for(base: Workload, now: datetime) -> timedelta:
     return min(until - now, LONGEST) if until else timedelta(0)
 
 
-def _held(base: Workload, now: datetime, calm: timedelta = CALM, tries: int = 0) -> tuple[Action, ...]:
+def _holds(base: Workload, now: datetime, calm: timedelta = CALM, tries: int = 0) -> tuple[Action, ...]:
     until = after(now, max(calm, _held_for(base, now))).isoformat()
     notes = {HELD: until, TRIES: str(tries)} if tries else {HELD: until}
     return (_patch(base, {"metadata": {"annotations": notes}}),)
@@ -723,7 +731,7 @@ def _gone(workload: Workload) -> tuple[tuple[Action, ...], ...]:
     return (*drop, (Delete(WORKLOAD, about.name, about.uid),))
 
 
-def _given(workload: Workload, whom: str) -> Patch:
+def _mark(workload: Workload, whom: str) -> Patch:
     """The write that marks a slice as on its way back: where that is seen, no pod is made in it.
 
     Kueue counts nothing for one that is not active.

@@ -53,7 +53,7 @@ _CONTAINER: Final = ("name", "resources", "restartPolicy")
 
 
 @dataclass(frozen=True)
-class Role:
+class PodSetRequest:
     """The pods of a role: at least so many, `wanted` in all. Those beyond are asked for by `unit`."""
 
     name: str
@@ -78,7 +78,7 @@ class Role:
         return PodSet(self.name, count, self._on(where), _topology(self.template))
 
     @property
-    def required(self) -> str:
+    def required_topology(self) -> str:
         """The label of machines of which the role's pods must all have the same value, "" for none."""
         return str(_topology(self.template).get("required", ""))
 
@@ -96,7 +96,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Demand:
+class QueueRequest:
     """A job that a queue admits."""
 
     kind: Kind[Any]
@@ -104,7 +104,7 @@ class Demand:
     uid: str
     owner: Manifest
     queue: str
-    roles: tuple[Role, ...]
+    roles: tuple[PodSetRequest, ...]
     priority_class: tuple[str, str] = ("", "")
     """Kind and name of the class: WorkloadPriorityClass or PriorityClass."""
     longest: int | None = None
@@ -176,7 +176,7 @@ class Demand:
 
     def slice_workload(
         self,
-        role: Role,
+        role: PodSetRequest,
         number: int,
         count: int,
         priority: int | None,
@@ -219,7 +219,7 @@ class Demand:
 
 
 def domains(
-    demand: Demand, lives: Iterable[Life], labels: Callable[[str], Mapping[str, str]]
+    demand: QueueRequest, lives: Iterable[Life], labels: Callable[[str], Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
     """Return the machines among which a role must stay by its topology: the label of one on which it is.
 
@@ -228,8 +228,10 @@ def domains(
     found = dict[str, dict[str, str]]()
     placed = {life.role: life.machine for life in lives if life.machine and not life.over}
     for role in demand.roles:
-        if role.required and (value := labels(placed.get(role.name, "")).get(role.required)):
-            found[role.name] = {role.required: value}
+        if role.required_topology and (
+            value := labels(placed.get(role.name, "")).get(role.required_topology)
+        ):
+            found[role.name] = {role.required_topology: value}
     return found
 
 
@@ -253,12 +255,12 @@ def number_of(workload: Workload) -> int:
     return number(workload.metadata.name.rpartition("-")[2])
 
 
-def job_named(workload: Workload) -> str:
+def owner_job(workload: Workload) -> str:
     """Return the job that a Workload of ours is for, "" for those of others."""
     return workload.metadata.labels.get(LABEL_JOB, "")
 
 
-def counted(metadata: Manifest, pod: Manifest) -> Manifest:
+def quota_part(metadata: Manifest, pod: Manifest) -> Manifest:
     """Return the part of a pod template that decides about quota."""
 
     def container(each: Manifest) -> Manifest:

@@ -56,7 +56,7 @@ class Place:
             found[name] = has[name] if kept else str(most[name]) if short else asked[name]
         return found
 
-    def fitted(self, pod: Manifest) -> Manifest:
+    def fit(self, pod: Manifest) -> Manifest:
         """Return the manifest of a pod as it is made in this place."""
         about, spec = pod["metadata"], dict(pod["spec"])
         if self.node_selector:
@@ -145,7 +145,7 @@ class Free:
 def places_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> tuple[Place, ...]:
     """Return the places of an admitted Workload, by its flavours and admission checks."""
     admission = workload.status.admission
-    if not workload.admitted or admission is None:
+    if not workload.is_admitted or admission is None:
         return ()
     return tuple(_place(workload, each, flavors) for each in admission.pod_set_assignments)
 
@@ -154,7 +154,7 @@ def flavors_of(role: str, workloads: Iterable[Workload]) -> Mapping[str, str]:
     """Return the flavour of each resource that the first admitted pods of a role have."""
     for each in sorted(workloads, key=lambda w: (is_slice(w), number_of(w))):
         assigned = (
-            each.status.admission.pod_set_assignments if each.admitted and each.status.admission else ()
+            each.status.admission.pod_set_assignments if each.is_admitted and each.status.admission else ()
         )
         if found := next((a.flavors for a in assigned if a.name == role), None):
             return found

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.controllers.kueue.demand import Demand, is_slice, job_named
+from elasticjob.controllers.kueue.demand import QueueRequest, is_slice, owner_job
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
-from elasticjob.controllers.kueue.reclaim import Reclaim, claimed, crowds, reclaim, without_slices
+from elasticjob.controllers.kueue.reclaim import Reclaim, crowds, reclaim, with_claims, without_slices
 from elasticjob.controllers.kueue.replacement import Holdings, never
-from elasticjob.controllers.kueue.words import told
+from elasticjob.controllers.kueue.words import explain
 from elasticjob.controllers.kueue.workload import (
     ClusterQueue,
     Cohort,
@@ -91,8 +91,8 @@ class Queues:
 
     def _workload_changed(self, change: Change) -> None:
         gone = self.workloads.fitting(change.old) if change.old is not None and change.new is None else None
-        if gone is not None and gone.reserved and not gone.finished and not is_slice(gone):
-            self._vanished.add(Key(gone.metadata.namespace, job_named(gone)))
+        if gone is not None and gone.has_quota and not gone.is_finished and not is_slice(gone):
+            self._vanished.add(Key(gone.metadata.namespace, owner_job(gone)))
 
     def _quota_changed(self, change: Change) -> None:
         if generation_changed(change):
@@ -120,20 +120,20 @@ class Queues:
             each for each in found if not uid or any(o.uid == uid for o in each.metadata.owner_references)
         )
 
-    def prebuilt(self, demand: Demand) -> Workload | None:
+    def prebuilt(self, demand: QueueRequest) -> Workload | None:
         """Return the Workload that was made for a job beforehand, as long as nobody owns it."""
         found = self.workloads.get(Key(demand.key.namespace, demand.prebuilt))
         return found if found and not found.metadata.owner_references else None
 
-    def grant(self, demand: Demand) -> Grant:
+    def grant(self, demand: QueueRequest) -> Grant:
         """Return what the queue gives to a job."""
         every = self.of(demand.key, demand.uid)
         found = Holdings(demand, every)
         base, slices = found.base, found.slices
         flavors = {each.metadata.name: each for each in self.flavors.list()}
-        admitted = base is not None and base.admitted and not demand.suspended
+        admitted = base is not None and base.is_admitted and not demand.suspended
         chosen = [base, *sorted(slices, key=lambda s: s.metadata.name)] if base and admitted else []
-        reason, sentence = told(demand, base, slices, found.beside)
+        reason, sentence = explain(demand, base, slices, found.beside)
         return Grant(
             queue=demand.queue,
             admitted=admitted,
@@ -143,7 +143,7 @@ class Queues:
             places=tuple(place for each in chosen for place in places_of(each, flavors)),
         )
 
-    def never(self, demand: Demand) -> str:
+    def never(self, demand: QueueRequest) -> str:
         """Return why its queue could not ever give a job what it runs at least, "" where it could."""
         base = Holdings(demand, self.of(demand.key, demand.uid)).base
         empty = market(self.clusters.list(), (), self.cohorts.list())
@@ -169,7 +169,7 @@ class Queues:
             wanted = reclaim(used, every, queue_of, now) if self.gives_back else Reclaim()
             most = without_slices(used, every) if self.gives_back else market(found, (), cohorts, flavors)
             crowded = crowds(used, most, every, queue_of, now)
-            self._last = Look(claimed(used, every, queue_of), wanted, crowded, wanted.again)
+            self._last = Look(with_claims(used, every, queue_of), wanted, crowded, wanted.again)
             self._looked, self._version = now, self.workloads.version
         elif self._version != self.workloads.version:  # there is news that this look has not
             left = believed - (now - self._looked)
@@ -253,5 +253,5 @@ def _kind_of_slice(workload: Workload) -> Iterable[str]:
 
 
 def _job(workload: Workload) -> Iterable[str]:
-    job = job_named(workload)
+    job = owner_job(workload)
     return (str(Key(workload.metadata.namespace, job)),) if job else ()

@@ -151,7 +151,7 @@ def market(
     ignored = {PODS}
     for workload in workloads:
         admission = workload.status.admission
-        if not workload.reserved or admission is None:
+        if not workload.has_quota or admission is None:
             continue
         mine = used.setdefault(admission.cluster_queue, {})
         for cell, value in usage(workload).items():

@@ -20,7 +20,7 @@ from typing import Final
 
 from elasticjob.api.readings import decode, moment
 from elasticjob.controllers.kueue.cohorts import Amounts
-from elasticjob.controllers.kueue.demand import is_slice, job_named, number_of
+from elasticjob.controllers.kueue.demand import is_slice, number_of, owner_job
 from elasticjob.controllers.kueue.quota import Market, usage
 from elasticjob.controllers.kueue.workload import (
     EVICTED,
@@ -125,7 +125,7 @@ class Reclaim:
 
 def job_of(workload: Workload) -> tuple[str, str]:
     """Return namespace and name of the job that a Workload is for."""
-    return workload.metadata.namespace, job_named(workload)
+    return workload.metadata.namespace, owner_job(workload)
 
 
 def reclaim(market: Market, workloads: Iterable[Workload], queue_of: QueueOf, now: datetime) -> Reclaim:
@@ -138,7 +138,7 @@ def reclaim(market: Market, workloads: Iterable[Workload], queue_of: QueueOf, no
     left = _without(market, leaving)  # what is on its way back will be idle
     tried = attempts(every)
     rooms = {each.mark: _room(each, market, left, tried[each.mark]) for each in waiting if each.mark in tried}
-    usable = [each for each in surplus if each.workload.admitted]
+    usable = [each for each in surplus if each.workload.is_admitted]
     most, counts, chosen = _without(left, usable), Counter[str](), dict[tuple[str, str], str]()
     for one in waiting:
         if one.age < timedelta(0) or counts[one.queue] >= MOST_SERVED or one.fitting(most) is None:
@@ -164,7 +164,7 @@ def claims(
 ) -> tuple[Claim, ...]:
     """Return the Workloads that wait for quota, the most important first; of a strict queue, its head."""
     every, found, closed = tuple(workloads), list[Claim](), set[str]()
-    have = {job_of(each) for each in every if each.reserved and job_named(each)}
+    have = {job_of(each) for each in every if each.has_quota and owner_job(each)}
     for each in sorted(filter(_waits, every), key=_order):
         queue = queue_of(each)
         own, age = market.queues.get(queue), _age(each, now)
@@ -181,14 +181,14 @@ def attempts(workloads: Iterable[Workload]) -> dict[str, datetime | None]:
     """Return for which Workloads room was made, as the bases of our jobs remember it."""
     found: dict[str, datetime | None] = {}
     for each in workloads:
-        if job_named(each) and ROOM_FOR in each.metadata.annotations:
-            for mark, at in remembered(each).items():
+        if owner_job(each) and ROOM_FOR in each.metadata.annotations:
+            for mark, at in past_reclaims(each).items():
                 last = found.get(mark, at)
                 found[mark] = None if at is None or last is None else max(at, last)
     return found
 
 
-def remembered(base: Workload) -> dict[str, datetime | None]:
+def past_reclaims(base: Workload) -> dict[str, datetime | None]:
     """Return for which Workloads one job gave slices back."""
     found = decode(base.metadata.annotations.get(ROOM_FOR), _ATTEMPTS) or {}
     return {mark: moment(at) for mark, at in found.items() if not at or moment(at)}
@@ -209,7 +209,7 @@ def _judged(at: datetime, room: Room | None, now: datetime) -> datetime | None:
     return now if room is Room.COMING and now - at >= TOGETHER else at
 
 
-def claimed(market: Market, workloads: Iterable[Workload], queue_of: QueueOf) -> Market:
+def with_claims(market: Market, workloads: Iterable[Workload], queue_of: QueueOf) -> Market:
     """Return the market in which slices that wait have what they would get."""
     for each in workloads:
         if is_slice(each) and each.pending:
@@ -295,7 +295,7 @@ def _evenly(slices: list[Surplus]) -> Iterator[Surplus]:
 
 
 def _is_surplus(workload: Workload) -> bool:
-    return is_slice(workload) and workload.reserved and NEEDED not in workload.metadata.annotations
+    return is_slice(workload) and workload.has_quota and NEEDED not in workload.metadata.annotations
 
 
 def _surplus(workload: Workload) -> Surplus:
@@ -308,7 +308,7 @@ def _waits(workload: Workload) -> bool:
     inactive = not workload.spec.active or workload.metadata.deletion_timestamp is not None
     answer = workload.condition(QUOTA_RESERVED)
     inactive = inactive or (answer is not None and answer.reason in CANNOT)
-    return not (workload.reserved or workload.finished or inactive or is_slice(workload))
+    return not (workload.has_quota or workload.is_finished or inactive or is_slice(workload))
 
 
 def _quota_helps(workload: Workload) -> bool:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from elasticjob.api.resources import pod_requests
-from elasticjob.controllers.kueue.demand import CLASS, FORM, Demand, is_slice
+from elasticjob.controllers.kueue.demand import CLASS, FORM, QueueRequest, is_slice
 from elasticjob.controllers.kueue.quota import Market, needs
 from elasticjob.controllers.kueue.workload import JOB_UID, PodSet, Workload
 
@@ -22,24 +22,24 @@ from elasticjob.controllers.kueue.workload import JOB_UID, PodSet, Workload
 class Holdings:
     """The Workloads of a job, each in its part."""
 
-    demand: Demand
+    demand: QueueRequest
     every: tuple[Workload, ...]
 
     @cached_property
-    def replaced(self) -> frozenset[str]:
+    def predecessors(self) -> frozenset[str]:
         """The names of those whose place another one has taken."""
-        return frozenset(each.replaces for each in self.every if each.reserved and each.replaces)
+        return frozenset(each.replaces for each in self.every if each.has_quota and each.replaces)
 
     @cached_property
     def beside(self) -> tuple[Workload, ...]:
         """The Workloads that wait to replace another one."""
-        held = {each.metadata.name for each in self.every if each.reserved}
-        return tuple(each for each in self.every if not each.reserved and each.replaces in held)
+        held = {each.metadata.name for each in self.every if each.has_quota}
+        return tuple(each for each in self.every if not each.has_quota and each.replaces in held)
 
     @cached_property
     def _mine(self) -> tuple[Workload, ...]:
         """The Workloads that may have pods of the job, in the queue that it names."""
-        out = self.replaced | {each.metadata.name for each in self.beside}
+        out = self.predecessors | {each.metadata.name for each in self.beside}
         asked = (each for each in self.every if each.spec.queue_name == self.demand.queue)
         return tuple(each for each in asked if each.metadata.name not in out)
 
@@ -47,10 +47,10 @@ class Holdings:
     def base(self) -> Workload | None:
         """The Workload of what runs at least: the one that holds quota, else one of what is asked for now."""
         exact = next((each for each in self.every if each.metadata.name == self.demand.base), None)
-        if self.demand.prebuilt or (exact is not None and exact.reserved and exact in self._mine):
+        if self.demand.prebuilt or (exact is not None and exact.has_quota and exact in self._mine):
             return exact
         mine = [each for each in self._mine if not is_slice(each) and self._has_the_form(each)]
-        held = next((each for each in mine if each.reserved), None if exact in self.beside else exact)
+        held = next((each for each in mine if each.has_quota), None if exact in self.beside else exact)
         return held or next((each for each in mine if self._is_of_another_class(each)), None)
 
     @cached_property
@@ -99,12 +99,12 @@ def obstacle(workload: Workload) -> str:
     return "it has admission checks" if workload.status.admission_checks else ""
 
 
-def never(empty: Market, queue: str, demand: Demand, base: Workload | None) -> str:
+def never(empty: Market, queue: str, demand: QueueRequest, base: Workload | None) -> str:
     """Return why a queue could not ever give a job what it runs at least, "" where it could.
 
     `empty`: all quota, as if nothing used it. A job that has a base stays in the flavours of that.
     """
-    if base is not None and base.reserved and not covers(base, demand.least):
+    if base is not None and base.has_quota and not covers(base, demand.least):
         if demand.prebuilt:
             return f"Workload {base.metadata.name} was made beforehand, and does not grow"
         if why := obstacle(base):
@@ -124,7 +124,7 @@ def never(empty: Market, queue: str, demand: Demand, base: Workload | None) -> s
 
 def _flavors(empty: Market, queue: str, resource: str, base: Workload | None) -> list[str]:
     """The flavours of which a job may get a resource."""
-    admission = base.status.admission if base is not None and base.reserved else None
+    admission = base.status.admission if base is not None and base.has_quota else None
     sets = admission.pod_set_assignments if admission else ()
     given = {each.flavors[resource] for each in sets if resource in each.flavors}
     return sorted(given or {flavor for flavor, name in empty.queues[queue].limits if name == resource})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.demand import QueueRequest
 from elasticjob.controllers.kueue.reclaim import CANNOT
 from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
 from elasticjob.kube.objects.conditions import is_true
@@ -16,8 +16,8 @@ CHECKING: Final = "AdmissionChecks"
 IN_A_QUEUE: Final = "Admitted"
 
 
-def told(
-    demand: Demand, base: Workload | None, slices: Sequence[Workload], beside: Sequence[Workload] = ()
+def explain(
+    demand: QueueRequest, base: Workload | None, slices: Sequence[Workload], beside: Sequence[Workload] = ()
 ) -> tuple[str, str]:
     """Return the reason and the sentence of what a job has of its queue."""
     queue = f"queue {demand.queue}"
@@ -27,16 +27,16 @@ def told(
         return QUEUED, f"{queue}: Workload {demand.prebuilt}, made beforehand, is not there for this job"
     if base is None:
         return QUEUED, f"{queue}: Workload {demand.base} is to be made"
-    if base.admitted:
+    if base.is_admitted:
         return _admitted(demand, base, slices, beside)
     evicted = base.condition(EVICTED)
     if not base.spec.active:
         why = f": {evicted.message}" if evicted and evicted.status == "True" and evicted.message else ""
         how = "set its spec.active to true to queue the job again"
         return DEACTIVATED, f"{queue}: Workload {base.metadata.name} is deactivated{why}; {how}"
-    if base.evicted and base.reserved and evicted is not None:
+    if base.is_evicted and base.has_quota and evicted is not None:
         return evicted.reason, f"{queue}: the job leaves: {evicted.message}"
-    if base.reserved:
+    if base.has_quota:
         open_ = (c for c in base.status.admission_checks if c.state != "Ready")
         checks = ", ".join(f"{c.name} is {c.state}{f' ({c.message})' if c.message else ''}" for c in open_)
         return CHECKING, f"{queue}: quota is reserved; {checks or 'it is about to be admitted'}"
@@ -54,12 +54,12 @@ def _waits(queue: str, base: Workload) -> tuple[str, str]:
 
 
 def _admitted(
-    demand: Demand, base: Workload, slices: Iterable[Workload], beside: Sequence[Workload]
+    demand: QueueRequest, base: Workload, slices: Iterable[Workload], beside: Sequence[Workload]
 ) -> tuple[str, str]:
     mine = tuple(slices)
     counts = []
     for role in demand.roles:
-        have = base.count(role.name) + sum(each.count(role.name) for each in mine if each.admitted)
+        have = base.count(role.name) + sum(each.count(role.name) for each in mine if each.is_admitted)
         waits = sum(each.count(role.name) for each in mine if each.pending)
         short = f" of {role.wanted} that are wanted" if have < role.wanted else ""
         more = f", {waits} more wait" if waits else ""

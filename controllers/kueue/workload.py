@@ -168,17 +168,17 @@ class Workload(Object, frozen=True):
         return find(self.status.conditions, type_)
 
     @property
-    def reserved(self) -> bool:
+    def has_quota(self) -> bool:
         """Whether it holds quota."""
-        return is_true(self.status.conditions, QUOTA_RESERVED) and not self.finished
+        return is_true(self.status.conditions, QUOTA_RESERVED) and not self.is_finished
 
     @property
-    def admitted(self) -> bool:
+    def is_admitted(self) -> bool:
         """Whether its pods may run: it holds quota, all checks are met, and it is not to give that back."""
-        return self.reserved and is_true(self.status.conditions, ADMITTED) and not self.leaving
+        return self.has_quota and is_true(self.status.conditions, ADMITTED) and not self.leaving
 
     @property
-    def evicted(self) -> bool:
+    def is_evicted(self) -> bool:
         """Whether Kueue takes its quota back."""
         return is_true(self.status.conditions, EVICTED)
 
@@ -187,17 +187,17 @@ class Workload(Object, frozen=True):
         """Whether its pods are to leave: it was evicted, given back or deleted."""
         about = self.metadata
         gone = about.deletion_timestamp is not None or GIVEN_BACK in about.annotations
-        return self.evicted or not self.spec.active or gone
+        return self.is_evicted or not self.spec.active or gone
 
     @property
     def returning(self) -> bool:
         """Whether it returns quota, or has just done so."""
-        if self.finished:
+        if self.is_finished:
             return IN_USE in self.metadata.finalizers
-        return self.reserved and (self.leaving or bool(self.status.reclaimable_pods))
+        return self.has_quota and (self.leaving or bool(self.status.reclaimable_pods))
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it will hold no quota again."""
         return is_true(self.status.conditions, FINISHED)
 
@@ -207,7 +207,7 @@ class Workload(Object, frozen=True):
         about = self.metadata
         gone = about.deletion_timestamp is not None or GIVEN_BACK in about.annotations
         waits = self.spec.active and not gone  # Evicted stays True until it is admitted again
-        return waits and not self.reserved and not self.finished
+        return waits and not self.has_quota and not self.is_finished
 
     @property
     def chain(self) -> str:

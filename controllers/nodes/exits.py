@@ -5,7 +5,7 @@ what the kubelet says about the main container, its exit code. A kill that nothi
 where the template has one that kills: no status says so. Containers beside the main one decide nothing,
 whether they fail or go on.
 Only restartPolicy Always gives a pod that succeeded a successor, and not to nodes that the master waits for.
-A job's failurePolicy changes the consequence of failures that the program is to blame for (`ruled`).
+A failurePolicy changes the consequence of failures that the program is to blame for (`with_consequence`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Exit:
     @property
     def is_final(self) -> bool:
         """Whether the agent says that another start would fail in the same way."""
-        return _decoded(self.words).get("reason") == ExitReason.CANNOT_START
+        return _decode(self.words).get("reason") == ExitReason.CANNOT_START
 
     @property
     def sentence(self) -> str:
@@ -140,7 +140,7 @@ class Exit:
                 return _code_in_words(self.code)
 
 
-def ruled(end: Exit, role: str, rules: Sequence[FailureRule]) -> Exit:
+def with_consequence(end: Exit, role: str, rules: Sequence[FailureRule]) -> Exit:
     """Return the end of a node of `role`, with the consequence of the first rule that applies to it."""
     code = end.code
     if code is None or end.container or end.reason in WITHOUT_RULES:
@@ -180,7 +180,7 @@ def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
         return ExitReason.TAKEN_AWAY
     if terminated is None:
         return ExitReason.SUCCEEDED if pod.status.phase == "Succeeded" else ExitReason.FATAL_ERROR
-    reason = _decoded(terminated.message).get("reason")
+    reason = _decode(terminated.message).get("reason")
     if terminated.exit_code and "OOMKilled" in (terminated.reason, reason):
         return ExitReason.OOM_KILLED
     if _is_killed_by_probes(pod, terminated):
@@ -201,14 +201,14 @@ def last_error(words: str) -> str:
 
 def message_of(words: str) -> str:
     """Return the `message` in the JSON of our programs' termination message, "" if there is none."""
-    message = _decoded(words).get("message")
+    message = _decode(words).get("message")
     return message.strip()[:512] if isinstance(message, str) else ""
 
 
 _WORDS = JsonReader(dict[str, object])
 
 
-def _decoded(words: str) -> dict[str, object]:
+def _decode(words: str) -> dict[str, object]:
     try:
         return _WORDS.decode(words)
     except msgspec.DecodeError:  # any program may write any text there
@@ -280,7 +280,7 @@ def _is_killed_by_probes(pod: Pod, terminated: ContainerTerminated) -> bool:
 
 def _is_stopped(terminated: ContainerTerminated) -> bool:
     """Whether an agent says that it was told to stop."""
-    return _decoded(terminated.message).get("reason") == LEFT
+    return _decode(terminated.message).get("reason") == LEFT
 
 
 def _last_change(pod: Pod) -> datetime | None:

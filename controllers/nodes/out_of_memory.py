@@ -104,22 +104,22 @@ class Sizing:
     def next_memory(self, life: Life) -> Bytes | None:
         """Return what a pod that was OOMKilled would get next; None if that is no more than it had."""
         had, sizes = limit_of(life), self.resource.spec.replica_resource_specs
-        if had is None or self._fixed(life.role) or life.role not in sizes:
+        if had is None or self._users_word(life.role) or life.role not in sizes:
             return None
         return next_memory(had, self._ceiling((life.role, life.index)).memory)
 
-    def exhausted(self, life: Life) -> str:
+    def why_no_more(self, life: Life) -> str:
         """Return why a pod that was OOMKilled gets no more memory, and what to do; "" if it may get more."""
         if (had := limit_of(life)) is None or life.role not in self.job.spec.replica_specs:
             return ""
-        if fixed := self._fixed(life.role):
+        if fixed := self._users_word(life.role):
             return f"{fixed}, so its memory stays: raise resources.limits.memory of {life.role}"
         if life.role not in self.resource.spec.replica_resource_specs:
             return ""
         ceiling = self._ceiling((life.role, life.index))
         return f"{ceiling.why}: {ceiling.remedy}" if ceiling.memory <= had else ""
 
-    def _fixed(self, role: str) -> str:
+    def _users_word(self, role: str) -> str:
         """The user's word for which the memory of a role is not changed, "" if there is none."""
         if self.job.spec.optimize_mode is OptimizeMode.MANUAL:
             return "optimizeMode is manual"
@@ -134,7 +134,7 @@ class Sizing:
         """The growth for a pod that was killed at its limit, whether or not it is planned already."""
         had, wanted = limit_of(life), self.next_memory(life)
         place = (life.role, life.index)
-        if had is None or wanted is None or (self._given(place) or had) > had:
+        if had is None or wanted is None or (self._present_memory(place) or had) > had:
             return None
         node = self._name(place) if place in self._own else ""
         most = f", the most: {self._ceiling(place).why}" if wanted == self._ceiling(place).memory else ""
@@ -172,7 +172,7 @@ class Sizing:
         requested = {node.name: _planned_in(node.resource) for node in self.resource.spec.nodes}
         return {place: own for place in self._places if (own := requested.get(self._name(place)))}
 
-    def _given(self, place: Place) -> Bytes | None:
+    def _present_memory(self, place: Place) -> Bytes | None:
         """The memory of a node now, if it differs from its template."""
         role = self.resource.spec.replica_resource_specs[place[0]]
         return self._own.get(place) or _planned_in(role.resource)
@@ -232,10 +232,10 @@ class Sizing:
         """The memory of the pod's main container."""
         main = self.job.spec.roles[place[0]].main_container or {}
         template = _memory_in(container_requests(main))
-        return self._given(place) or template
+        return self._present_memory(place) or template
 
     def _resource(self, place: Place) -> Mapping[str, str]:
-        given = self._given(place)
+        given = self._present_memory(place)
         return {"memory": str(given)} if given else {}
 
 

@@ -164,7 +164,7 @@ class Life:
         return told and not self.lost
 
     @property
-    def to_be_freed(self) -> bool:
+    def frees(self) -> bool:
         """Whether it holds resources and is to be deleted where none is wanted: once, and again when lost."""
         return not self.over and (self.lost or not self.terminating)
 
@@ -242,7 +242,7 @@ class Node:
         """Restarts that used the budget, the end of the latest life included."""
         return max(self.remembered, self.latest.restarts if self.latest else 0)
 
-    def forgiven(self, policy: Policy) -> int:
+    def amnesty(self, policy: Policy) -> int:
         """Return how many restarts do not count any more: those before a long life."""
         life = self.latest
         end = life.ended if life else None
@@ -252,9 +252,9 @@ class Node:
             return life.forgiven_before
         return self.restarts - (end.consequence.counts and not life.terminating)
 
-    def charged(self, policy: Policy) -> int:
+    def charges(self, policy: Policy) -> int:
         """Return how many restarts count against the budget."""
-        return max(0, self.restarts - self.forgiven(policy))
+        return max(0, self.restarts - self.amnesty(policy))
 
     @property
     def replacements(self) -> int:
@@ -272,7 +272,7 @@ class Node:
         return max(self.relaunch, self.latest.relaunch + 1 if self.latest else 0)
 
     @property
-    def reached(self) -> int:
+    def next_number(self) -> int:
         """The number of the next life if the latest is deleted now: one that was well hands its number on.
 
         So does one that has ended since it was told to, or left its machine: whether that is seen is chance.
@@ -340,7 +340,7 @@ class Node:
         consequence = life.ended.consequence
         if policy.restart not in consequence.relaunch_under:
             return True
-        return consequence.counts and (self.charged(policy) > policy.budget or self._never_starts)
+        return consequence.counts and (self.charges(policy) > policy.budget or self._never_starts)
 
     def why_spent(self, policy: Policy) -> tuple[str, str]:
         """Return the reason, and a sentence, why no life follows the latest, which failed."""
@@ -456,7 +456,7 @@ def life_of(
         resource=_resource(pod),
         asked=asked or {},
         resize=_resize(pod),
-        unresized="" if end or leaves_at else _unresized(pod),
+        unresized="" if end or leaves_at else _why_not_resized(pod),
         released=annotations.get(names.RELEASED) == "true",
         version=pod.metadata.resource_version,
         notice=next((each for each in notices if each.holds_for(pod.spec.tolerations)), None),
@@ -564,7 +564,7 @@ def _resize(pod: Pod) -> str:
     return next((c.reason for c in pending), pod.status.resize)
 
 
-def _unresized(pod: Pod) -> str:
+def _why_not_resized(pod: Pod) -> str:
     """Return why a pod has not got the resources of its spec: room, or memory that is in use, say."""
     conditions = (c for c in pod.status.conditions if c.type in RESIZES and c.status == "True")
     told = [c.message or c.reason for c in conditions]

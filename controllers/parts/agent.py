@@ -14,7 +14,7 @@ IDENTITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
 for it, in a pod that has none for all."""
 
 
-def carried(image: str, spec: Manifest, main: str) -> Manifest:
+def with_agent(image: str, spec: Manifest, main: str) -> Manifest:
     """Return a pod spec with the agent at AGENT_PLACE in its main container, whose name is `main`.
 
     A template that has the volume already says all of it itself, and stays as it is.

@@ -42,7 +42,7 @@ _UNFOLLOWED: Final[Mapping[Kind[Any], Callable[[str], str]]] = {
 }
 
 
-class Owned(NamedTuple):
+class Ownership(NamedTuple):
     """An object whose only owner is one of ours, as it was seen."""
 
     kind: Kind[Any]
@@ -94,11 +94,13 @@ def job_name(metadata: ObjectMeta) -> str:
 
 def controller_of(metadata: ObjectMeta, *kinds: Kind[Any]) -> OwnerReference | None:
     """Return the reference to the object's controller if that is of `kinds` (ours by default)."""
-    ours = (owner for owner in metadata.owner_references if owner.controller and kind_named(owner, *kinds))
+    ours = (
+        owner for owner in metadata.owner_references if owner.controller and kind_by_reference(owner, *kinds)
+    )
     return next(ours, None)
 
 
-def kind_named(owner: OwnerReference | Owner, *kinds: Kind[Any]) -> Kind[Any] | None:
+def kind_by_reference(owner: OwnerReference | Owner, *kinds: Kind[Any]) -> Kind[Any] | None:
     """Return the kind that a reference names, if it is of `kinds` (ours by default)."""
     named = (
         kind for kind in kinds or _KINDS if (owner.api_version, owner.kind) == (kind.api_version, kind.name)
@@ -112,21 +114,21 @@ def owner_of(metadata: ObjectMeta | Meta) -> OwnerReference | None:
     The garbage collector keeps an object until its last owner is gone.
     """
     match metadata.owner_references:
-        case [owner] if kind_named(owner):
+        case [owner] if kind_by_reference(owner):
             return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
         case _:
             return None
 
 
-def owned_by_ours(kind: Kind[Any], metadata: ObjectMeta | Meta) -> Owned | None:
+def owned_by_ours(kind: Kind[Any], metadata: ObjectMeta | Meta) -> Ownership | None:
     """Return an object with its only owner; None if that is not ours, or the object is being deleted."""
     owner = owner_of(metadata)
     if owner is None or metadata.deletion_timestamp is not None:
         return None
-    return Owned(kind, metadata.name, metadata.uid, metadata.resource_version, owner)
+    return Ownership(kind, metadata.name, metadata.uid, metadata.resource_version, owner)
 
 
-def unfollowed(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:
+def kinds_outside_caches(owner: OwnerReference) -> list[tuple[Kind[Any], str]]:
     """Return kinds and names of the objects that a job may have and no cache shows."""
     every = (*_UNFOLLOWED.items(), (SECRET, names.brain_token))
     named = every if owner.kind == ELASTICJOB.name else ()

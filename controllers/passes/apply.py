@@ -171,7 +171,7 @@ class Applier:
         """Whether the server itself has an object of this name."""
         return bool((await read_metadata(self._client, kind, key.name, key.namespace)).uid)
 
-    async def listed(self, kind: Kind[T], namespace: str, labels: str) -> list[T]:
+    async def read_by_labels(self, kind: Kind[T], namespace: str, labels: str) -> list[T]:
         """Return the objects with these labels that the server itself has."""
         return await self._client.list(kind, namespace, labels=labels)
 

@@ -19,7 +19,7 @@ from elasticjob.controllers.nodes.machines import Largest, largest, stays
 from elasticjob.controllers.nodes.out_of_memory import limit_of
 from elasticjob.controllers.nodes.relaunch import Life, life_of
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.owners import controller_uid, job_name, kind_named, owner_of
+from elasticjob.controllers.parts.owners import controller_uid, job_name, kind_by_reference, owner_of
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.client.client import Client
@@ -61,7 +61,7 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class PodMemo:
     """A pod as a life, and the versions of pod and Node that it was read from."""
 
     life: Life | None
@@ -81,12 +81,12 @@ class Caches:
     services: Cache[Service]
     machines: Cache[Node]
     taints: tuple[str, ...] = field(default=(), kw_only=True)  # more keys, of machines that end in minutes
-    _lives: dict[str, Remembered] = field(default_factory=dict, kw_only=True, repr=False)
+    _lives: dict[str, PodMemo] = field(default_factory=dict, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
         self.pods.add_index(NAMESAKES, _job)
-        for cache in self._made:
+        for cache in self._kinds:
             cache.add_index(OWNER, _owner)
         self.plans.add_index(JOB, lambda plan: (str(Key(plan.metadata.namespace, plan.spec.owner_job)),))
 
@@ -94,30 +94,30 @@ class Caches:
         """Return the pods of the controller with this uid, by name."""
         return self._lives_of(self.pods.items_owned_by(uid), now, uid)
 
-    def labelled(self, job: Key, now: datetime) -> tuple[Life, ...]:
+    def by_labels(self, job: Key, now: datetime) -> tuple[Life, ...]:
         """Return the pods of a job and of its namesakes, by name."""
         return self._lives_of(self.pods.items_by_index(NAMESAKES, str(job)), now)
 
     def _lives_of(self, pods: Iterable[Item], now: datetime, controller: str = "") -> tuple[Life, ...]:
-        known = filter(None, map(self._known, pods))
+        known = filter(None, map(self._life, pods))
         lives = (each.life for each in known if not controller or each.controller == controller)
         return tuple(sorted((life.as_of(now) for life in lives if life), key=lambda life: life.name))
 
-    def _known(self, item: Item) -> Remembered | None:
+    def _life(self, item: Item) -> PodMemo | None:
         """Return a pod as it is remembered, looked at anew only if the pod or its Node has changed."""
         known = self._lives.get(item.meta.uid)
         if known is None or known.versions != self._versions(item, known.machine):
             known = self._look_at(item)
         return known
 
-    def _look_at(self, item: Item) -> Remembered | None:
+    def _look_at(self, item: Item) -> PodMemo | None:
         """Read a pod and remember it; None for one that does not fit its model."""
         self._lives.pop(item.meta.uid, None)
         if (pod := self.pods.fitting(item)) is None:
             return None
         machine = pod.spec.node_name
         versions = self._versions(item, machine)
-        found = Remembered(self.life(pod), controller_uid(pod.metadata), machine, versions)
+        found = PodMemo(self.life(pod), controller_uid(pod.metadata), machine, versions)
         self._lives[item.meta.uid] = found
         if len(self._lives) > MOST_LIVES:
             del self._lives[next(iter(self._lives))]
@@ -146,10 +146,10 @@ class Caches:
         """Return the largest machine for each role of which a node was out of memory."""
         roles = {life.role: job.spec.replica_specs.get(life.role) for life in lives if limit_of(life)}
         machines = [node for node in self.machines.list() if not is_silent(node)] if roles else []
-        found = {role: largest(spec, machines, self._kept) for role, spec in roles.items() if spec}
+        found = {role: largest(spec, machines, self._machine_memory) for role, spec in roles.items() if spec}
         return {role: machine for role, machine in found.items() if machine}
 
-    def _kept(self, machine: str) -> Bytes:
+    def _machine_memory(self, machine: str) -> Bytes:
         """The memory that pods which belong to a machine ask for: those of DaemonSets, and static ones."""
         pods = (pod for pod in self.pods.by_index(MACHINE, machine) if stays(pod))
         amounts = (requests(pod).get("memory") for pod in pods)
@@ -160,16 +160,16 @@ class Caches:
 
         A change of a Service causes no pass: a restarted operator finds it by the objects that go later.
         """
-        for made in self._made:
+        for made in self._kinds:
             for meta in made.metas(OWNER, _owner_key(kind.name, key)):
                 yield made.kind, meta
 
     def meta(self, kind: Kind[Any], key: Key) -> Meta | None:
         """Return the metadata of an object that is made for jobs; None where no cache shows it."""
-        return next((cache.meta(key) for cache in self._made if cache.kind == kind), None)
+        return next((cache.meta(key) for cache in self._kinds if cache.kind == kind), None)
 
     @property
-    def _made(self) -> tuple[Cache[Any], ...]:
+    def _kinds(self) -> tuple[Cache[Any], ...]:
         """The kinds that are made for jobs, as far as they are cached."""
         return self.services, self.plans, self.resources, self.pods
 
@@ -197,7 +197,7 @@ class Caches:
         )
         return next(known, "").rpartition(":")[0]
 
-    def unaimed(self, job: ElasticJob) -> str:
+    def idle_service(self, job: ElasticJob) -> str:
         """Return the uid of the Service of the job's master if it selects no pod, else ""."""
         service = self._master_service(job)
         return service.metadata.uid if service and not service.spec.selector else ""
@@ -243,7 +243,7 @@ def _owner(made: Pod | Service | JobResource | ScalePlan) -> Iterable[str]:
 
 def _is_of_another(plan: ScalePlan, job: Key, life: Meta | None) -> bool:
     """Whether an earlier job of this name owns a plan."""
-    of_jobs = [owner for owner in plan.metadata.owner_references if kind_named(owner) is ELASTICJOB]
+    of_jobs = [owner for owner in plan.metadata.owner_references if kind_by_reference(owner) is ELASTICJOB]
     lives = {owner.uid for owner in of_jobs if owner.name == job.name}
     return life is not None and bool(lives) and life.uid not in lives
 

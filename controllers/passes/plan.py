@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.parts.owners import Owned
+from elasticjob.controllers.parts.owners import Ownership
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 
@@ -155,7 +155,7 @@ class Plan:
     outcome: Outcome | None = None
     details: tuple[Note, ...] = ()
     quiet: bool = False
-    obstacle: Owned | None = None
+    obstacle: Ownership | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:

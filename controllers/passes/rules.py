@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 from elasticjob.api.readings import after, span
 from elasticjob.api.sentences import few
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy, ElasticJob, RestartPolicy
-from elasticjob.controllers.nodes.exits import ruled
+from elasticjob.controllers.nodes.exits import with_consequence
 from elasticjob.controllers.nodes.relaunch import Life, Policy
 from elasticjob.controllers.passes.conclusions import FAILED, is_ours
 from elasticjob.controllers.passes.plan import AS_SPECIFIED, Note, Plan, deletion, group, soonest
@@ -100,7 +100,7 @@ def ruled_lives(job: ElasticJob | None, lives: Iterable[Life]) -> tuple[Life, ..
     if not rules:
         return tuple(lives)
     return tuple(
-        replace(life, ended=ruled(life.ended, life.role, rules))
+        replace(life, ended=with_consequence(life.ended, life.role, rules))
         if life.ended is not None and not life.terminating
         else life
         for life in lives

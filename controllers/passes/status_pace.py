@@ -110,11 +110,11 @@ class News:
         self._findings.pop(key, None)
 
 
-class _Said(msgspec.Struct):
+class _Entry(msgspec.Struct):
     status: dict[str, object] = {}
 
 
-_STATUS = JsonReader(_Said)
+_STATUS = JsonReader(_Entry)
 
 
 def is_small(old: Manifest, new: Manifest) -> bool:
@@ -124,7 +124,7 @@ def is_small(old: Manifest, new: Manifest) -> bool:
 
 def _gist(status: Manifest) -> object:
     rest = {name: value for name, value in status.items() if name not in COUNTS}
-    roles = {role: _counted(counts) for role, counts in status.get("replicaStatuses", {}).items()}
+    roles = {role: _count(counts) for role, counts in status.get("replicaStatuses", {}).items()}
     conditions = [
         {name: value for name, value in condition.items() if name != "message"}
         for condition in status.get("conditions", [])
@@ -132,6 +132,6 @@ def _gist(status: Manifest) -> object:
     return rest, roles, conditions
 
 
-def _counted(counts: Manifest) -> object:
+def _count(counts: Manifest) -> object:
     up = counts.get("ready", counts.get("active", 0))
     return {name: counts.get(name, 0) for name in MATTERS}, up >= counts.get("desired", 0)

@@ -39,7 +39,7 @@ EACH_POD: Final = timedelta(microseconds=200)
 """What a pod adds to the time in which changes gather: a pass looks at all pods of its job."""
 
 
-def settled(least: timedelta, caches: Caches) -> Callable[[Key], timedelta]:
+def settling_time(least: timedelta, caches: Caches) -> Callable[[Key], timedelta]:
     """Return how long a change of a job's pods waits for others, longer the more pods the job has."""
     return lambda key: least + EACH_POD * caches.pods_of(key)
 
@@ -171,7 +171,7 @@ class _Training(msgspec.Struct, frozen=True):
     findings: list[_Finding] = []
 
 
-class _Reported(msgspec.Struct, rename="camel"):
+class _Report(msgspec.Struct, rename="camel"):
     """The fields of a status that are acted upon: a job's end and first step, a JobResource's restarts."""
 
     conditions: list[_Ending] | None = None
@@ -181,7 +181,7 @@ class _Reported(msgspec.Struct, rename="camel"):
 
 
 _MEMBERS = JsonReader(dict[str, msgspec.Raw])
-_STATUS: JsonReader[_Reported | None] = JsonReader(cast(Any, _Reported | None))
+_STATUS: JsonReader[_Report | None] = JsonReader(cast(Any, _Report | None))
 
 
 def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
@@ -189,10 +189,10 @@ def _without_reports(item: Item) -> tuple[Meta, dict[str, msgspec.Raw], object]:
     status = _STATUS.decode(members.pop("status", b"null"))
     del members["metadata"]
     meta = msgspec.structs.replace(item.meta, resource_version="")
-    return meta, members, _acted_upon(status or _Reported())
+    return meta, members, _acted_upon(status or _Report())
 
 
-def _acted_upon(status: _Reported) -> object:
+def _acted_upon(status: _Report) -> object:
     endings = {each for each in status.conditions or () if each.type in ENDINGS and each.status == "True"}
     training = status.training or _Training()
     told = bool(training.step), training.restarts, training.released, training.findings

@@ -11,7 +11,7 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.kueue.admission import Admission, as_admitted, queued
+from elasticjob.controllers.kueue.admission import Admission, as_admitted, with_queue
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.parts.owners import controller_uid
@@ -43,7 +43,7 @@ class PlansReconciler:
         seen = self.observe(key)
         if seen is None:
             return Result.done()
-        self.counters.planned(key, seen.plans)
+        self.counters.note_plans(key, seen.plans)
         if seen.job is None and seen.open and await self.applier.has(ELASTICJOB, key):
             return Result.again(SOON)  # the cache of jobs is behind that of plans
         plan = decide(seen, self.now())
@@ -80,7 +80,7 @@ def controller(reconcile: PlansReconciler, concurrency: int) -> Controller:
     quota = ((WORKLOAD, those_of(planned, job_of)),) if reconcile.admission else ()
     return Controller(
         "scaleplan",
-        queued(reconcile, reconcile.admission),
+        with_queue(reconcile, reconcile.admission),
         for_=JOBRESOURCE,
         watches=(
             (SCALEPLAN, job_of_plan),

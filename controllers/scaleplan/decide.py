@@ -16,7 +16,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.order import asked_in
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds.elasticjob import wanted
+from elasticjob.controllers.kueue.kinds.elasticjob import target
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import manifest_of
@@ -25,7 +25,7 @@ from elasticjob.controllers.passes.plan import Apply, Delete, Plan, soonest
 from elasticjob.controllers.passes.rules import Rule, first, leave_it_to_others, leave_it_to_the_collector
 from elasticjob.controllers.scaleplan.fold import (
     COUNTED,
-    Folded,
+    Fold,
     Impossible,
     as_it_is,
     fold,
@@ -36,10 +36,10 @@ from elasticjob.controllers.scaleplan.queue import (
     FOLLOWED,
     affordable,
     asked_with,
-    followed,
+    follow_queue,
+    follow_request,
     lacking,
-    number_asked,
-    scaled,
+    number_to_write,
     sized_by,
 )
 from elasticjob.controllers.scaleplan.status import End, adoption, begin, ending, pending
@@ -155,10 +155,10 @@ def follow_the_queue(seen: Seen, now: datetime) -> Plan | None:
     """A job in a queue has no more nodes than that admits, and no fewer than were asked for and admitted."""
     if seen.job is None or seen.resource is None or seen.grant is None:
         return None
-    folded = followed(seen.job, seen.resource, seen.grant, seen.lives)
+    folded = follow_queue(seen.job, seen.resource, seen.grant, seen.lives)
     if folded is None:
         return None
-    write = _applied(seen, folded, None, wanted(seen.job, seen.resource))
+    write = _write(seen, folded, None, target(seen.job, seen.resource))
     return Plan(FOLLOWED, "; ".join(folded.changes), groups=((write,),))
 
 
@@ -166,13 +166,13 @@ def follow_what_is_asked(seen: Seen, now: datetime) -> Plan | None:
     """Outside of queues, a job has the workers that were asked for last, as far as its range allows."""
     if seen.job is None or seen.resource is None or seen.grant is not None or is_over(seen.job):
         return None
-    folded = scaled(seen.job, seen.resource, seen.lives)
+    folded = follow_request(seen.job, seen.resource, seen.lives)
     if folded is None:
         return None
-    asked = wanted(seen.job, seen.resource)
+    asked = target(seen.job, seen.resource)
     if seen.resource.spec.replicas is None:
         asked = {WORKER: folded.sizes[WORKER].replicas or 0}
-    write = _applied(seen, folded, None, asked)
+    write = _write(seen, folded, None, asked)
     return Plan("Scaled", "; ".join(folded.changes), groups=((write,),), quiet=not folded.changes)
 
 
@@ -204,10 +204,10 @@ def _given_up(seen: Seen, plan: ScalePlan) -> tuple[Apply, ...]:
         return ()
     have = {role: size.replicas or 0 for role, size in sizes_of(seen.resource).items()}
     roles = [role for role, spec in plan.spec.replica_resource_specs.items() if spec.replicas is not None]
-    asked = {**wanted(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
+    asked = {**target(seen.job, seen.resource), **{role: have[role] for role in roles if role in have}}
     now = as_it_is(seen.resource)
     folded = affordable(seen.job, now, plan, seen.grant) if seen.grant else now
-    return (_applied(seen, folded, None, asked),)
+    return (_write(seen, folded, None, asked),)
 
 
 def forget_the_oldest(seen: Seen, now: datetime) -> Plan | None:
@@ -276,12 +276,12 @@ def _pairs(plans: Iterable[ScalePlan]) -> Iterator[tuple[ScalePlan, ScalePlan]]:
 
 
 def _carry_out(
-    seen: Seen, job: ElasticJob, resource: JobResource, plan: ScalePlan, folded: Folded, now: datetime
+    seen: Seen, job: ElasticJob, resource: JobResource, plan: ScalePlan, folded: Fold, now: datetime
 ) -> Plan:
     """Change the JobResource, then the plan's status."""
     asked = asked_with(job, resource, folded)
-    if not folded.changes and seen.grant and asked != wanted(job, resource):
-        write, start = _applied(seen, folded, plan, asked), begin(plan, folded.remarks, now)
+    if not folded.changes and seen.grant and asked != target(job, resource):
+        write, start = _write(seen, folded, plan, asked), begin(plan, folded.remarks, now)
         return Plan("ScalePlanStarted", "; ".join(folded.remarks), groups=((write,), (start,)))
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
@@ -294,11 +294,11 @@ def _carry_out(
         return ending("NothingToChange", (end,), now)
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
-    write = _applied(seen, folded, plan, asked)
+    write = _write(seen, folded, plan, asked)
     return Plan("ScalePlanStarted", sentence, groups=((write,), (start,)))
 
 
-def _applied(seen: Seen, folded: Folded, plan: ScalePlan | None, asked: Mapping[str, int]) -> Apply:
+def _write(seen: Seen, folded: Fold, plan: ScalePlan | None, asked: Mapping[str, int]) -> Apply:
     """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for."""
     assert seen.job is not None
     assert seen.resource is not None
@@ -320,7 +320,7 @@ def _applied(seen: Seen, folded: Folded, plan: ScalePlan | None, asked: Mapping[
     }
     count = asked.get(WORKER)
     if count is not None and plan is None:
-        count = number_asked(seen.job, resource, count)
+        count = number_to_write(seen.job, resource, count)
     workers = {} if count is None else {"replicas": count}
     spec = {"selector": {"name": resource.spec.selector.name}, **workers, **folded.manifest()}
     return Apply(JOBRESOURCE, manifest_of(JOBRESOURCE, metadata, spec=spec))
@@ -356,7 +356,7 @@ def _not_admitted(seen: Seen, job: ElasticJob, resource: JobResource, plan: Scal
     """Return which nodes that the plan asks for the queue has not admitted yet, "" where it has."""
     if seen.grant is None or plan is not seen.going[-1]:
         return ""
-    asked, specs = wanted(job, resource), resource.spec.replica_resource_specs
+    asked, specs = target(job, resource), resource.spec.replica_resource_specs
     counted = {role: spec.replicas for role, spec in specs.items() if f"{role}{COUNTED}" in touches(plan)}
     have = {role: count for role, count in counted.items() if count is not None}
     short = [f"{role} has {n} of {asked[role]} nodes" for role, n in have.items() if n < asked.get(role, 0)]

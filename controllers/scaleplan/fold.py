@@ -47,7 +47,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Fold:
     """The new contents of a JobResource, and the differences in words."""
 
     sizes: Mapping[str, Size]
@@ -94,10 +94,10 @@ def sizes_of(resource: JobResource) -> dict[str, Size]:
     }
 
 
-def as_it_is(resource: JobResource) -> Folded:
+def as_it_is(resource: JobResource) -> Fold:
     """Return a JobResource without a change."""
     nodes = {node.name: _text(node.resource) for node in resource.spec.nodes}
-    return Folded(sizes_of(resource), nodes, ())
+    return Fold(sizes_of(resource), nodes, ())
 
 
 def staying(indices: Iterable[int], count: int, leaves_first: Callable[[int], Any]) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def fold(
     plan: ScalePlan,
     grant: Grant | None = None,
     lives: tuple[Life, ...] = (),
-) -> Folded:
+) -> Fold:
     """Return the contents of `resource` once `plan` is carried out. Raises Impossible.
 
     Sizes are those that the role may have (api/sizes/role.py), lowered until the job fits its resourceLimits;
@@ -130,12 +130,12 @@ def fold(
     created again. A job in a queue has no more nodes than `grant` is for.
     """
     old = sizes_of(resource)
-    removed = {role: _removed(job, plan, role, old) for role in job.spec.roles}
-    added = {role: _added(job, plan, role, old, removed[role]) for role in job.spec.roles}
-    asked = dict(_asked(job, plan, old, added, removed))
+    removed = {role: _removals(job, plan, role, old) for role in job.spec.roles}
+    added = {role: _additions(job, plan, role, old, removed[role]) for role in job.spec.roles}
+    asked = dict(_targets(job, plan, old, added, removed))
     sizes, remarks = dict(old), dict[str, str]()
     for role, size in asked.items():
-        allowed, remarks[role] = _allowed(job, role, size.replicas)
+        allowed, remarks[role] = _permit(job, role, size.replicas)
         if removed[role] and (allowed or 0) > (size.replicas or 0):
             node = names.node(job.metadata.name, role, min(removed[role]))
             raise Impossible(f"{node} cannot be removed: {remarks[role]}")
@@ -144,9 +144,9 @@ def fold(
     own = known | {node: {**known.get(node, {}), **given} for node, given in singles(job, plan).items()}
     sizes = _within_limits(job, old, sizes, known, own, remarks)
     wanted = {role: sizes[role].replicas or 0 for role in asked if sizes[role].replicas is not None}
-    sizes = _admitted(job, sizes, grant, remarks) if grant else sizes
+    sizes = _within_admission(job, sizes, grant, remarks) if grant else sizes
     sizes = {
-        role: _placed(
+        role: _place(
             size,
             old.get(role, Size()),
             added.get(role, ()),
@@ -155,15 +155,15 @@ def fold(
         )
         for role, size in sizes.items()
     }
-    nodes = _moved(job, plan, known, sizes)
+    nodes = _own_resources(job, plan, known, sizes)
     left = (names.node(job.metadata.name, role, index) for role in asked for index in sorted(removed[role]))
     changes = (*_changes(old, sizes, known, nodes, remarks), *(f"{node} removed" for node in left))
     kept = (role for role in asked if sizes[role].replicas == old.get(role, Size()).replicas)
     told = tuple(f"{role}: {remarks[role]}" for role in kept if remarks[role])
-    return Folded(sizes, nodes, changes, told, wanted)
+    return Fold(sizes, nodes, changes, told, wanted)
 
 
-def _admitted(
+def _within_admission(
     job: ElasticJob, sizes: Mapping[str, Size], grant: Grant, remarks: dict[str, str]
 ) -> dict[str, Size]:
     """Return the sizes, none above what the job's queue has admitted."""
@@ -178,7 +178,7 @@ def _admitted(
     return found
 
 
-def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size]) -> frozenset[int]:
+def _removals(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size]) -> frozenset[int]:
     """The indices of nodes of a role that the plan removes by name. Raises Impossible."""
     found = set[int]()
     for pod in plan.spec.remove_pods:
@@ -192,7 +192,7 @@ def _removed(job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size
     return frozenset(found)
 
 
-def _added(
+def _additions(
     job: ElasticJob, plan: ScalePlan, role: str, old: Mapping[str, Size], removed: frozenset[int]
 ) -> tuple[int | None, ...]:
     """The indices of nodes of a role that the plan creates by name; None for one that may be anywhere."""
@@ -214,7 +214,7 @@ def _index(job: ElasticJob, role: str, pod: PodPlan) -> int | None:
     return index if index is not None and index < MOST_NODES else None
 
 
-def _placed(
+def _place(
     size: Size,
     before: Size,
     added: tuple[int | None, ...],
@@ -230,7 +230,7 @@ def _placed(
     return replace(size, indices=tuple(sorted([*stay, *[*named, *free][: max(new, 0)]])))
 
 
-def _asked(
+def _targets(
     job: ElasticJob,
     plan: ScalePlan,
     old: Mapping[str, Size],
@@ -261,7 +261,7 @@ def _check(job: ElasticJob, plan: ScalePlan, role: str) -> None:
         raise Impossible(f"role {role} has autoScale: false, so only a manual plan may change it")
 
 
-def _allowed(job: ElasticJob, role: str, count: int | None) -> tuple[int | None, str]:
+def _permit(job: ElasticJob, role: str, count: int | None) -> tuple[int | None, str]:
     """The number of nodes for a request of `count`, and a sentence where it differs."""
     if count is None:
         return None, ""
@@ -295,7 +295,7 @@ def _need(job: ElasticJob, sizes: Mapping[str, Size], own: Mapping[str, Amounts]
     return need_of(job, counts, {role: size.resource for role, size in known.items()}, own)
 
 
-def _moved(
+def _own_resources(
     job: ElasticJob, plan: ScalePlan, known: Mapping[str, Amounts], sizes: Mapping[str, Size]
 ) -> dict[str, Amounts]:
     """The nodes with resources of their own, without those that are no longer there."""
@@ -303,7 +303,7 @@ def _moved(
         names.node(job.metadata.name, role, index) for role, size in sizes.items() for index in size.indices
     }
     nodes: dict[str, Amounts] = dict(known)
-    created = _created(job, plan)
+    created = _creations(job, plan)
     for name, resource in singles(job, plan).items():
         if name in created and name not in there:
             continue  # bounds or limits left no room for it
@@ -316,10 +316,10 @@ def _moved(
 
 def singles(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
     """The resources of single nodes or pods in a plan."""
-    return _created(job, plan) | {moved.name: _text(moved.resource) for moved in plan.spec.migrate_pods}
+    return _creations(job, plan) | {moved.name: _text(moved.resource) for moved in plan.spec.migrate_pods}
 
 
-def _created(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
+def _creations(job: ElasticJob, plan: ScalePlan) -> dict[str, Amounts]:
     """The resources of the nodes that a plan creates, by their names."""
     found = dict[str, Amounts]()
     for pod in (pod for pod in plan.spec.create_pods if pod.resource):

@@ -12,10 +12,10 @@ from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan, plan_manifest
 from elasticjob.controllers.kueue.grant import Grant
-from elasticjob.controllers.kueue.kinds.elasticjob import largest, wanted
+from elasticjob.controllers.kueue.kinds.elasticjob import largest, target
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import (
-    Folded,
+    Fold,
     Impossible,
     Size,
     as_it_is,
@@ -29,19 +29,21 @@ from elasticjob.controllers.scaleplan.fold import (
 FOLLOWED: Final = "QueueFollowed"
 
 
-def asked_with(job: ElasticJob, resource: JobResource, folded: Folded) -> dict[str, int]:
+def asked_with(job: ElasticJob, resource: JobResource, folded: Fold) -> dict[str, int]:
     """Return the sizes that are asked for once a plan is carried out."""
-    return {**wanted(job, resource), **folded.asked}
+    return {**target(job, resource), **folded.asked}
 
 
-def followed(job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[Life, ...]) -> Folded | None:
+def follow_queue(
+    job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[Life, ...]
+) -> Fold | None:
     """Return the JobResource as its queue allows it; None where it is so already.
 
     Roles above what is admitted, or was asked for last, lose the nodes whose quota is taken back, then those
     without a pod, then the last. Roles below both grow.
     """
     old = sizes_of(resource)
-    new = dict(_followed(job, resource, grant, lives, old))
+    new = dict(_follow(job, resource, grant, lives, old))
     if not new:
         return None
     changes = tuple(
@@ -64,7 +66,7 @@ def lacking(job: ElasticJob, resource: JobResource, role: str, grant: Grant) -> 
     return grant.lacking(role, _container(job, role), largest(job, role, resource))
 
 
-def affordable(job: ElasticJob, folded: Folded, plan: ScalePlan, grant: Grant) -> Folded:
+def affordable(job: ElasticJob, folded: Fold, plan: ScalePlan, grant: Grant) -> Fold:
     """Return a JobResource whose nodes get no more of what a plan asks for than any place of the job has."""
     sizes, nodes = dict(folded.sizes), dict(folded.nodes)
     for role in sized_by(job, plan) if grant.admitted else ():
@@ -75,13 +77,13 @@ def affordable(job: ElasticJob, folded: Folded, plan: ScalePlan, grant: Grant) -
     return replace(folded, sizes=sizes, nodes=nodes)
 
 
-def scaled(job: ElasticJob, resource: JobResource, lives: tuple[Life, ...]) -> Folded | None:
+def follow_request(job: ElasticJob, resource: JobResource, lives: tuple[Life, ...]) -> Fold | None:
     """Return the JobResource of a job in no queue with the workers asked for; None where it has them.
 
     One of an earlier release does not say what is asked for: what it has. The job's own plan says why a
     number cannot be had.
     """
-    now, asked = as_it_is(resource), wanted(job, resource).get(WORKER)
+    now, asked = as_it_is(resource), target(job, resource).get(WORKER)
     size = now.sizes.get(WORKER)
     if size is None or size.replicas is None or WORKER not in job.spec.roles:
         return None
@@ -96,7 +98,7 @@ def scaled(job: ElasticJob, resource: JobResource, lives: tuple[Life, ...]) -> F
     return folded if folded.changes else None
 
 
-def number_asked(job: ElasticJob, resource: JobResource, count: int) -> int:
+def number_to_write(job: ElasticJob, resource: JobResource, count: int) -> int:
     """Return the number of workers to write as asked for: an autoscaler's own, where it comes to `count`."""
     own = resource.spec.replicas
     return own if own is not None and job.spec.range_of(WORKER).clamp(own) == count else count
@@ -106,10 +108,10 @@ def _container(job: ElasticJob, role: str) -> str:
     return str((job.spec.roles[role].main_container or {}).get("name", ""))
 
 
-def _followed(
+def _follow(
     job: ElasticJob, resource: JobResource, grant: Grant, lives: tuple[Life, ...], old: Mapping[str, Size]
 ) -> Iterator[tuple[str, Size]]:
-    asked = wanted(job, resource)
+    asked = target(job, resource)
     for role, size in old.items():
         if size.replicas is None or role not in job.spec.roles:
             continue

@@ -54,11 +54,11 @@ def decide(seen: Seen) -> Plan:
         return Plan(NAME_TAKEN, what, again_in=LATER, quiet=True)
     if seen.child is None:
         what = f"ElasticJob {job.metadata.name} runs it"
-        return Plan("ElasticJobCreated", what, groups=((Create(ELASTICJOB, wanted(job)),),))
+        return Plan("ElasticJobCreated", what, groups=((Create(ELASTICJOB, elasticjob_for(job)),),))
     if job.status.observed_generation not in (None, job.metadata.generation):
         what = f"ElasticJob {job.metadata.name} follows the new spec"
         return Plan("ElasticJobUpdated", what, groups=((_update(job, seen.child),),))
-    if labels := _moved(job, seen.child):
+    if labels := _queue_labels(job, seen.child):
         what = f"ElasticJob {job.metadata.name} follows into the queue"
         change = {"metadata": {"labels": labels}}
         patch = Patch(ELASTICJOB, job.metadata.name, seen.child.metadata.uid, change)
@@ -66,17 +66,17 @@ def decide(seen: Seen) -> Plan:
     return Plan(quiet=True)
 
 
-def _moved(job: TrainingJob, child: ElasticJob) -> dict[str, str]:
+def _queue_labels(job: TrainingJob, child: ElasticJob) -> dict[str, str]:
     """The labels of its queue that the ElasticJob has not got; those that it has got elsewhere stay."""
     return {n: v for n, v in queue_labels(job).items() if child.metadata.labels.get(n) != v}
 
 
 def _update(job: TrainingJob, child: ElasticJob) -> Apply:
-    manifest = wanted(job)
+    manifest = elasticjob_for(job)
     return Apply(ELASTICJOB, {**manifest, "metadata": manifest["metadata"] | {"uid": child.metadata.uid}})
 
 
-def wanted(job: TrainingJob) -> Manifest:
+def elasticjob_for(job: TrainingJob) -> Manifest:
     """Return the ElasticJob that runs a TrainingJob."""
     manifest = elasticjob_of(job)
     owned = {**manifest["metadata"], "ownerReferences": [controlled_by(job)]}

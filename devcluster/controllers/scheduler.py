@@ -37,7 +37,7 @@ NAME = "default-scheduler"
 
 
 @dataclass(frozen=True)
-class Occupied:
+class NodePods:
     """A node, and the pods that are on it or on their way."""
 
     node: Node
@@ -57,7 +57,7 @@ class Verdict:
     why: str = ""
 
 
-def place(pod: Pod, nodes: Sequence[Occupied]) -> Verdict:
+def place(pod: Pod, nodes: Sequence[NodePods]) -> Verdict:
     """The node for `pod`."""
     problems = {each.node.metadata.name: misfits(pod, each) for each in nodes}
     fitting = [each for each in nodes if not problems[each.node.metadata.name]]
@@ -67,7 +67,7 @@ def place(pod: Pod, nodes: Sequence[Occupied]) -> Verdict:
     return Verdict(best.node.metadata.name)
 
 
-def misfits(pod: Pod, on: Occupied) -> list[str]:
+def misfits(pod: Pod, on: NodePods) -> list[str]:
     """Why the pod cannot go there: all shortages of the first filter that refuses."""
     return next((problems for check in FILTERS if (problems := check(pod, on))), [])
 
@@ -79,13 +79,13 @@ def sentence(nodes: int, problems: Iterable[Sequence[str]]) -> str:
     return f"0/{nodes} nodes are available: {text}." if text else "no nodes available to schedule pods"
 
 
-def is_cordoned(pod: Pod, on: Occupied) -> list[str]:
+def is_cordoned(pod: Pod, on: NodePods) -> list[str]:
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     free = not on.node.spec.unschedulable or any(tolerates(t, taint) for t in pod.spec.tolerations)
     return [] if free else ["node(s) were unschedulable"]
 
 
-def has_other_labels(pod: Pod, on: Occupied) -> list[str]:
+def has_other_labels(pod: Pod, on: NodePods) -> list[str]:
     selected = pod.spec.node_selector.items() <= on.node.metadata.labels.items()
     affinity = (pod.spec.affinity or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -94,7 +94,7 @@ def has_other_labels(pod: Pod, on: Occupied) -> list[str]:
     return ["node(s) didn't match Pod's node affinity/selector"]
 
 
-def has_untolerated_taint(pod: Pod, on: Occupied) -> list[str]:
+def has_untolerated_taint(pod: Pod, on: NodePods) -> list[str]:
     for taint in on.node.spec.taints:
         hard = taint.get("effect") in ("NoSchedule", "NoExecute")
         if hard and not any(tolerates(toleration, taint) for toleration in pod.spec.tolerations):
@@ -102,7 +102,7 @@ def has_untolerated_taint(pod: Pod, on: Occupied) -> list[str]:
     return []
 
 
-def lacks_resources(pod: Pod, on: Occupied) -> list[str]:
+def lacks_resources(pod: Pod, on: NodePods) -> list[str]:
     room = on.allocatable
     full = len(on.pods) + 1 > room.get("pods", Fraction(110))
     wanted = {name: amount for name, amount in requests(pod).items() if amount}
@@ -111,7 +111,7 @@ def lacks_resources(pod: Pod, on: Occupied) -> list[str]:
     return [*(["Too many pods"] if full else []), *(f"Insufficient {name}" for name in short)]
 
 
-Filter = Callable[[Pod, Occupied], list[str]]
+Filter = Callable[[Pod, NodePods], list[str]]
 FILTERS: tuple[Filter, ...] = (is_cordoned, has_untolerated_taint, has_other_labels, lacks_resources)
 
 
@@ -159,21 +159,21 @@ def requests(pod: Pod) -> Quantities:
     peak: Quantities = {}
     for container in pod.spec.init_containers:
         if container.restart_policy == "Always":
-            steady = add(steady, _requested(container))
+            steady = add(steady, _requests(container))
             peak = greatest(peak, steady)
         else:
-            peak = greatest(peak, add(steady, _requested(container)))
+            peak = greatest(peak, add(steady, _requests(container)))
     for container in pod.spec.containers:
-        steady = add(steady, _requested(container))
+        steady = add(steady, _requests(container))
     return greatest(steady, peak)
 
 
-def _requested(container: Container) -> Quantities:
+def _requests(container: Container) -> Quantities:
     """Requests; a limit without a request counts as one."""
     return parse_all({**container.resources.limits, **container.resources.requests})
 
 
-def allocation(pod: Pod, on: Occupied) -> Fraction:
+def allocation(pod: Pod, on: NodePods) -> Fraction:
     """The average share of cpu and memory in use, 0 to 1. A pod without requests counts a little."""
     little = {"cpu": parse("100m"), "memory": parse("200Mi")}
     wanted = requests(pod)
@@ -197,7 +197,7 @@ def needs_a_node(pod: Pod) -> bool:
     return waits and pod.spec.scheduler_name == NAME
 
 
-def occupied(nodes: Iterable[Node], pods: Iterable[Pod], assumed: Mapping[str, str]) -> list[Occupied]:
+def occupancy(nodes: Iterable[Node], pods: Iterable[Pod], assumed: Mapping[str, str]) -> list[NodePods]:
     """The nodes with their pods; `assumed` (uid → node) are bindings that the cache has not shown yet."""
     on: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -211,7 +211,7 @@ def occupied(nodes: Iterable[Node], pods: Iterable[Pod], assumed: Mapping[str, s
             used: Quantities = {}
             for pod in here:
                 used = add(used, requests(pod))
-            found.append(Occupied(node, here, used))
+            found.append(NodePods(node, here, used))
     return found
 
 
@@ -282,7 +282,7 @@ class Scheduler:
             and not each.spec.node_name
             and each.metadata.uid != pod.metadata.uid
         }
-        verdict = place(pod, occupied(self._nodes.list(), pods, self._assumed))
+        verdict = place(pod, occupancy(self._nodes.list(), pods, self._assumed))
         if verdict.node:
             self._assumed[pod.metadata.uid] = verdict.node
         return verdict

@@ -26,7 +26,7 @@ import msgspec
 from elasticjob.devcluster.node.addresses import Addresses
 from elasticjob.devcluster.node.container import checks, logs
 from elasticjob.devcluster.node.container.environment import Unready
-from elasticjob.devcluster.node.container.maker import Made, Maker, Wanted, memory_limit
+from elasticjob.devcluster.node.container.maker import Maker, Run, Startable, memory_limit
 from elasticjob.devcluster.node.container.mounts import rewrite_all
 from elasticjob.devcluster.node.container.place import Place
 from elasticjob.devcluster.node.container.processes import CannotStart, End, Nursery, Process
@@ -50,12 +50,12 @@ from elasticjob.devcluster.node.pod.record import (
     PodRecord,
     Refusal,
     admit,
-    checked,
-    ended,
     every_container,
     failed_to_start,
-    refused,
-    started,
+    on_end,
+    on_probe,
+    on_refusal,
+    on_start,
 )
 from elasticjob.devcluster.node.pod.status import status
 from elasticjob.kube.cache.cache import Cache
@@ -97,13 +97,13 @@ class Machine:
 
 
 @dataclass
-class Held:
+class PodSlot:
     """A pod that this kubelet has taken on."""
 
     pod: Pod
     record: PodRecord
     processes: dict[str, Process] = field(default_factory=dict)
-    made: dict[str, Made] = field(default_factory=dict)
+    made: dict[str, Startable] = field(default_factory=dict)
     published: Manifest | None = None
 
     @property
@@ -122,7 +122,7 @@ class Kubelet:
     def __init__(self, machine: Machine, rules: Mapping[str, Rules]) -> None:
         self._at = machine
         self._rules = rules
-        self._held: dict[Key, Held] = {}
+        self._held: dict[Key, PodSlot] = {}
         self._wake: Callable[[Key], None] = lambda key: None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -164,11 +164,11 @@ class Kubelet:
 
     # taking on, letting go
 
-    def _take(self, pod: Pod) -> Held:
+    def _take(self, pod: Pod) -> PodSlot:
         ip = self._at.host if pod.spec.host_network else self._at.addresses.take()
-        return Held(pod, admit(pod, ip, self._now()))
+        return PodSlot(pod, admit(pod, ip, self._now()))
 
-    async def _let_go(self, held: Held) -> None:
+    async def _let_go(self, held: PodSlot) -> None:
         """The object is gone: so is everything that belonged to it."""
         for process in held.processes.values():
             process.kill()
@@ -180,7 +180,7 @@ class Kubelet:
 
     # deciding and doing
 
-    async def _settle(self, held: Held) -> Step:
+    async def _settle(self, held: PodSlot) -> Step:
         """Decide and perform until no action is due now; returns the last step."""
         while True:
             step = decide(held.pod, held.record, self._now(), self._rules[held.pod.spec.node_name])
@@ -197,7 +197,7 @@ class Kubelet:
             if not starts:
                 return step
 
-    async def _perform(self, held: Held, action: Action) -> None:
+    async def _perform(self, held: PodSlot, action: Action) -> None:
         match action:
             case Tell(type_, reason, note):
                 self._tell(held, type_, reason, note)
@@ -224,10 +224,10 @@ class Kubelet:
 
     # starting
 
-    async def _start(self, held: Held, container: Container) -> None:
+    async def _start(self, held: PodSlot, container: Container) -> None:
         name, run = container.name, f"devcluster://{uuid.uuid4().hex}"
         try:
-            made = await self._at.maker.make(self._wanted(held, container))
+            made = await self._at.maker.make(self._wants(held, container))
             process = await self._at.nursery.start(made.order)
         except Unready as unready:
             self._put_off(held, name, unready)
@@ -242,13 +242,13 @@ class Kubelet:
             if held.record[name].starting:  # the API server failed us: the controller tries again
                 held.record = held.record.change(name, starting=False)
 
-    def _wanted(self, held: Held, container: Container) -> Wanted:
+    def _wants(self, held: PodSlot, container: Container) -> Run:
         own, rules = held.record[container.name], self._rules[held.pod.spec.node_name]
         image = find(container.image, rules.images) or Image()
         number = own.restarts + (own.run is not None)
-        return Wanted(held.pod, container, image, number, held.record.ip, rules.capacity)
+        return Run(held.pod, container, image, number, held.record.ip, rules.capacity)
 
-    def _put_off(self, held: Held, name: str, unready: Unready) -> None:
+    def _put_off(self, held: PodSlot, name: str, unready: Unready) -> None:
         now, known = self._now(), held.record[name].refusal
         if known is None or known.message != str(unready):
             mounting = unready.reason == "ContainerCreating"
@@ -258,11 +258,11 @@ class Kubelet:
                 "FailedMount" if mounting else "Failed",
                 str(unready) if mounting else f"Error: {unready}",
             )
-        held.record = refused(held.record, name, unready.reason, str(unready), now, now + RETRY_UNREADY)
+        held.record = on_refusal(held.record, name, unready.reason, str(unready), now, now + RETRY_UNREADY)
 
-    def _started(self, held: Held, container: Container, run: str) -> None:
+    def _started(self, held: PodSlot, container: Container, run: str) -> None:
         name = container.name
-        held.record = started(held.record, name, run, self._now())
+        held.record = on_start(held.record, name, run, self._now())
         held.processes[name].ended.add_done_callback(
             lambda end: self._ended(held, container, run, end.result())
         )
@@ -275,7 +275,7 @@ class Kubelet:
 
     # ending
 
-    def _stop(self, held: Held, container: Container) -> None:
+    def _stop(self, held: PodSlot, container: Container) -> None:
         """SIGTERM, after the preStop hook if there is one. `decide` sees to the deadline."""
         process, stopping = held.processes[container.name], held.record[container.name].stopping
         hook = (container.lifecycle or {}).get("preStop")
@@ -285,14 +285,14 @@ class Kubelet:
             seconds = max((stopping.deadline - self._now()).total_seconds(), 0.1)
             self._beside(self._pre_stop(held, container, hook, seconds))
 
-    def _ended(self, held: Held, container: Container, run: str, end: End) -> None:
+    def _ended(self, held: PodSlot, container: Container, run: str, end: End) -> None:
         """Called in the event loop when all processes of the container are gone."""
         reason = "OOMKilled" if end.oom else "Completed" if end.code == 0 else "Error"
         message = self._last_words(held, container, end)
-        held.record = ended(held.record, container.name, run, end.code, reason, message, self._now())
+        held.record = on_end(held.record, container.name, run, end.code, reason, message, self._now())
         self._wake(held.key)
 
-    def _last_words(self, held: Held, container: Container, end: End) -> str:
+    def _last_words(self, held: PodSlot, container: Container, end: End) -> str:
         """The termination message."""
         with contextlib.suppress(FileNotFoundError):
             written = self._at.place.last_words(held.pod, container.name).read_bytes()[:LONGEST_MESSAGE]
@@ -305,26 +305,26 @@ class Kubelet:
 
     # hooks and probes
 
-    async def _post_start(self, held: Held, container: Container, hook: Manifest) -> None:
+    async def _post_start(self, held: PodSlot, container: Container, hook: Manifest) -> None:
         problem = await self._hook(held, container, hook, POST_START_SECONDS)
         if problem:
             self._tell(held, "Warning", "FailedPostStartHook", f"PostStartHook failed: {problem}")
             held.processes[container.name].kill()
 
-    async def _pre_stop(self, held: Held, container: Container, hook: Manifest, seconds: float) -> None:
+    async def _pre_stop(self, held: PodSlot, container: Container, hook: Manifest, seconds: float) -> None:
         process = held.processes[container.name]
         problem = await self._hook(held, container, hook, seconds)
         if problem:
             self._tell(held, "Warning", "FailedPreStopHook", f"PreStopHook failed: {problem}")
         process.signal(signal.SIGTERM)
 
-    async def _hook(self, held: Held, container: Container, hook: Manifest, seconds: float) -> str:
+    async def _hook(self, held: PodSlot, container: Container, hook: Manifest, seconds: float) -> str:
         if (pause := hook.get("sleep")) is not None:
             await self._at.clock.sleep(min(float(pause.get("seconds", 0)), seconds))
             return ""
         return await checks.ask(hook, self._target(held, container), seconds)
 
-    async def _probe(self, held: Held, container: Container, run: str, check: Check) -> None:
+    async def _probe(self, held: PodSlot, container: Container, run: str, check: Check) -> None:
         probe = probe_of(container, check)
         if probe is None:  # the spec dropped the probe after it was started
             return
@@ -332,19 +332,19 @@ class Kubelet:
         if problem:
             self._tell(held, "Warning", "Unhealthy", f"{check.capitalize()} probe failed: {problem}")
         now = self._now()
-        held.record = checked(
+        held.record = on_probe(
             held.record, container.name, run, check, lambda known: judge(probe, known, not problem, now)
         )
         self._wake(held.key)
 
-    def _target(self, held: Held, container: Container) -> checks.Target:
+    def _target(self, held: PodSlot, container: Container) -> checks.Target:
         async def execute(command: list[str], seconds: float) -> tuple[int, str]:
             return await self._execute(held, container, command, seconds)
 
         return checks.Target(container, held.record.ip, execute)
 
     async def _execute(
-        self, held: Held, container: Container, command: list[str], seconds: float
+        self, held: PodSlot, container: Container, command: list[str], seconds: float
     ) -> tuple[int, str]:
         """Run a command with the container's environment and folder, and end it in time."""
         made = held.made[container.name]
@@ -366,7 +366,7 @@ class Kubelet:
 
     # resizing and reporting
 
-    async def _resize(self, held: Held, container: Container) -> None:
+    async def _resize(self, held: PodSlot, container: Container) -> None:
         name, resources = container.name, container.resources
         if await held.processes[name].limit(memory_limit(resources.limits)):
             held.record = held.record.change(name, resources=resources, resize=None)
@@ -377,7 +377,7 @@ class Kubelet:
         held.record = held.record.change(name, resize=Refusal("Error", why, now, now + RETRY_RESIZE))
         self._wake(held.key)
 
-    async def _publish(self, held: Held) -> None:
+    async def _publish(self, held: PodSlot) -> None:
         """Write the status if it changed."""
         pod, rules = held.pod, self._rules[held.pod.spec.node_name]
         shown, held.record = status(pod, held.record, self._now(), rules, self._at.host)
@@ -396,7 +396,7 @@ class Kubelet:
             log.debug("a namesake took the pod's place", extra={"pod": str(held.key)})
         held.published = shown
 
-    def _tell(self, held: Held, type_: EventType, reason: str, note: str) -> None:
+    def _tell(self, held: PodSlot, type_: EventType, reason: str, note: str) -> None:
         self._at.recorder.event(reference(POD, held.pod), type_, reason, note)
 
     def _now(self) -> datetime:

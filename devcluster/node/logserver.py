@@ -20,7 +20,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from elasticjob.devcluster.node.container.logs import Wanted, plain, select
+from elasticjob.devcluster.node.container.logs import Selection, plain, select
 from elasticjob.devcluster.node.container.place import Place
 from elasticjob.devcluster.node.pod.record import ContainerRecord, PodRecord
 from elasticjob.kube.clock import Clock
@@ -68,7 +68,7 @@ class LogServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
-            wanted = Wanted.of(request.query, self.clock.now())
+            wanted = Selection.of(request.query, self.clock.now())
         except ValueError as error:
             return web.Response(status=400, text=f"{error}")
         key = Key(request.match_info["namespace"], request.match_info["pod"])
@@ -84,7 +84,7 @@ class LogServer:
                 await response.write(piece)
         return response
 
-    def _locate(self, key: Key, container: str, wanted: Wanted) -> tuple[Path, int] | str:
+    def _locate(self, key: Key, container: str, wanted: Selection) -> tuple[Path, int] | str:
         """The log and how often the container had been restarted before it; or why there is none."""
         held = self.find(key)
         if held is None:
@@ -102,7 +102,7 @@ class LogServer:
         return self.place.log(pod, container, number), number
 
     async def _pieces(
-        self, key: Key, container: str, path: Path, number: int, wanted: Wanted
+        self, key: Key, container: str, path: Path, number: int, wanted: Selection
     ) -> AsyncIterator[bytes]:
         selected, complete = await asyncio.to_thread(_select, path, wanted)
         yield selected
@@ -130,7 +130,7 @@ def _why(own: ContainerRecord) -> str:
     return own.refusal.reason if own.refusal is not None else "ContainerCreating"
 
 
-def _select(path: Path, wanted: Wanted) -> tuple[bytes, int]:
+def _select(path: Path, wanted: Selection) -> tuple[bytes, int]:
     """The selected part of the complete lines so far, and their size in bytes. Blocking."""
     content = _read(path, 0)
     complete = content.rfind(b"\n") + 1

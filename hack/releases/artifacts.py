@@ -1,13 +1,16 @@
 """What a release consists of, built into one folder: wheel, sdist, chart, images, lists of parts, digests.
 
+hack/release runs it, once the version is committed.
 What is there already with the digest of SHA256SUMS is not built again. The same commit gives the same bytes.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import io
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from elasticjob import __version__
-from hack.chart import CHART
+from hack.generate.chart import CHART
 from hack.releases import distributions, parts
 from lab.clusters.images import images, interpreter
 from lab.clusters.images.oci import File, Image, Store, write_archive
@@ -126,3 +129,28 @@ def _distributions(name: str) -> Iterator[Distribution]:
         files = (Path(str(each.locate_file(file))) for file in each.files or ())
         if not each.name.startswith(images.GPU_ONLY) or not there.isdisjoint(files):
             yield each
+
+
+def main() -> int:
+    """Build, or check what is there; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hack.releases.artifacts", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("images", nargs="*")
+    parser.add_argument("--commit", required=True, help="what version and labels say")
+    parser.add_argument("--epoch", type=int, required=True, help="the time of all files, since 1970")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a file is missing or changed")
+    asked = parser.parse_args()
+    if asked.check:
+        wanted = {f"elasticjob-{__version__}{end}" for end in ("-py3-none-any.whl", ".tar.gz", ".tgz")}
+        wanted |= {f"{name}-{__version__}.oci.tar" for name in asked.images}
+        return int(not wanted <= checked(asked.out))
+    try:
+        build(asked.out, asked.images, asked.commit, asked.epoch)
+    except (TooLarge, interpreter.Missing) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

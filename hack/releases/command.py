@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from packaging.version import Version
 
 from elasticjob import __version__
 from hack.releases.texts import dated, parsed, versioned
 from lab.clusters.images import images
+from lab.paths import ROOT
 
 BINARY: Final = frozenset({".png", ".svg", ".woff2"})
 PUBLISH: Final = """left for a person, after a look at {out}:
@@ -81,47 +82,30 @@ class Release:
         return True
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step: what it does, whether that is done, and the doing."""
-
-    title: str
-    done: Callable[[Release], bool]
-    do: Callable[[Release], object]
-
-
 def main(arguments: Sequence[str] | None = None, root: Path | None = None) -> int:
     """Do what the command line says; return the exit code."""
     asked = _parser().parse_args(arguments)
     try:
         names = tuple(name for name in asked.images.split(",") if name)
         release = Release(
-            root or Path(__file__).resolve().parents[2],
+            root or ROOT,
             parsed(asked.version),
             names,
             asked.date or datetime.now(UTC).date().isoformat(),
         )
         begin(release)
-        for step in STEPS:
-            if step.done(release):
-                print(f"done   {step.title}")
-            elif asked.dry_run:
-                print(f"would  {step.title}")
-            else:
-                print(f"doing  {step.title}", flush=True)
-                step.do(release)
+        for title, is_done, do in STEPS:
+            done = is_done(release)
+            print("done  " if done else "would " if asked.dry_run else "doing ", title, flush=True)
+            if not done and not asked.dry_run:
+                do(release)
     except (Refused, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    copies = "\n".join(
-        COPY.format(out=release.out, name=name, version=release.version) for name in release.names
-    )
+    about = {"out": release.out, "version": release.version, "tag": release.tag}
+    copies = "\n".join(COPY.format(name=name, **about) for name in release.names)
     remote = (release.git("remote").splitlines() or ["REMOTE"])[0]
-    print(
-        PUBLISH.format(
-            out=release.out, version=release.version, tag=release.tag, remote=remote, copies=copies
-        )
-    )
+    print(PUBLISH.format(remote=remote, copies=copies, **about))
     return 0
 
 
@@ -137,9 +121,7 @@ def begin(release: Release) -> None:
     changed = [line[3:] for line in release.git("status", "--porcelain").splitlines()]
     interrupted = written == release.version
     if interrupted and _version(release.git("show", "HEAD:elasticjob/__init__.py")) == written:
-        changed = [
-            name for name in changed if name != "CHANGELOG.md"
-        ]  # the one file that we have changed then
+        changed = [name for name in changed if name != "CHANGELOG.md"]  # the one that we have changed then
         interrupted = False
     if changed and not interrupted:
         raise Refused(f"the checkout is not clean ({', '.join(changed[:5])}): commit or remove what changed")
@@ -163,12 +145,7 @@ def _write(release: Release) -> None:
     old = _written(release)
     for name in release.git("ls-files").splitlines():
         file = release.root / name
-        if (
-            file.is_symlink()
-            or file.suffix in BINARY
-            or name == "CHANGELOG.md"
-            or name.startswith("docs/design/")
-        ):
+        if file.is_symlink() or file.suffix in BINARY or name.startswith(("CHANGELOG.md", "docs/design/")):
             continue
         text = file.read_text(encoding="utf-8")
         if (new := versioned(text, old, release.version)) != text:
@@ -180,12 +157,17 @@ def _is_generated(release: Release) -> bool:
 
 
 def _generate(release: Release, *flags: str) -> int:
-    command = [sys.executable, "hack/generate.py", *flags]
-    environ = {**os.environ, "PYTHONPATH": str(release.root)}
-    done = subprocess.run(command, cwd=release.root, env=environ, capture_output=True, text=True, check=False)
+    done = _run(release, "hack.generate", *flags, capture_output=bool(flags))
     if done.returncode and not flags:
-        raise Refused(f"hack/generate.py failed:\n{done.stdout}{done.stderr}")
+        raise Refused("the files cannot be generated: see above")
     return done.returncode
+
+
+def _run(release: Release, module: str, *words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a module in a process of its own: this one has imported what the steps before have changed."""
+    environment = os.environ | {"PYTHONPATH": str(release.root)}
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, cwd=release.root, env=environment, check=False, **how)
 
 
 def _has_section(release: Release) -> bool:
@@ -206,17 +188,9 @@ def _is_built(release: Release) -> bool:
 
 
 def _build(release: Release, *flags: str) -> int:
-    """Build in a process of its own: this one has imported what the steps before have changed."""
-    about = [
-        "--commit",
-        release.git("rev-parse", "HEAD"),
-        "--epoch",
-        release.git("log", "-1", "--format=%ct"),
-    ]
-    command = [sys.executable, "-m", "hack.releases.artifacts_command", *about, *flags]
-    environ = {**os.environ, "PYTHONPATH": str(release.root)}
-    given = [*command, str(release.out), *release.names]
-    done = subprocess.run(given, cwd=release.root, env=environ, check=False)
+    commit, epoch = release.git("log", "-1", "--format=%H %ct").split()
+    about = ("--commit", commit, "--epoch", epoch, *flags)
+    done = _run(release, "hack.releases.artifacts", *about, str(release.out), *release.names)
     if done.returncode and not flags:
         raise Refused("the archives are not complete: see above")
     return done.returncode
@@ -226,29 +200,22 @@ def _tag(release: Release) -> None:
     release.git("tag", "--annotate", release.tag, "--message", release.subject)
 
 
-STEPS: Final = (
-    Step("write the version: package, images in texts", _is_written, _write),
-    Step("generate: chart, tables, examples", _is_generated, _generate),
-    Step("give the changelog's section its version and date", _has_section, _date),
-    Step("commit", Release.committed, _commit),
-    Step(
-        "build wheel, sdist, chart, images, lists of parts, SHA256SUMS",
-        _is_built,
-        _build,
-    ),
-    Step("tag", lambda release: release.committed() and release.tagged(), _tag),
+STEPS: Final[Sequence[tuple[str, Callable[[Release], bool], Callable[[Release], object]]]] = (
+    ("write the version: package, images in texts", _is_written, _write),
+    ("generate: chart, tables, examples", _is_generated, _generate),
+    ("give the changelog's section its version and date", _has_section, _date),
+    ("commit", Release.committed, _commit),
+    ("build wheel, sdist, chart, images, lists of parts, SHA256SUMS", _is_built, _build),
+    ("tag", lambda release: release.committed() and release.tagged(), _tag),
 )
+"""Steps: what each does, whether that is done, and the doing."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/release", description=__doc__)
     parser.add_argument("version", help=f"the new version; this checkout is {__version__}")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="tell which steps are done, and change nothing"
-    )
-    parser.add_argument(
-        "--images", default=",".join(images.PRODUCTS), help="which images, by commas (%(default)s)"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="tell which steps are done, change nothing")
+    parser.add_argument("--images", default=",".join(images.PRODUCTS), help="by commas (%(default)s)")
     parser.add_argument("--date", default="", help="the date in the changelog (today)")
     return parser
 

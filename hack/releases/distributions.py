@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from lab.paths import ROOT
+
 EPOCH: Final = "SOURCE_DATE_EPOCH"
 """The variable with the time, in seconds since 1970, that files of archives get."""
 

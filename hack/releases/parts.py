@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -21,6 +21,7 @@ from packageurl import PackageURL
 from lab.clusters.images.oci import Entries, File
 
 LICENCES: Final = LicenseFactory()
+SYSTEM: Final = ("/usr/lib", "/lib")
 
 
 def parts(product: Component, components: Iterable[Component], when: datetime | None = None) -> str:
@@ -34,82 +35,56 @@ def parts(product: Component, components: Iterable[Component], when: datetime | 
     return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 
+def component(purl: PackageURL, kind: ComponentType = ComponentType.LIBRARY, **more: Any) -> Component:
+    """Return a part that its package URL names."""
+    about = {"name": purl.name, "version": purl.version, "bom_ref": str(purl)} | more
+    return Component(type=kind, purl=purl, **about)
+
+
 def image(name: str, version: str, digest: str) -> Component:
     """Return the image itself, by the digest of its manifest."""
-    purl = PackageURL(
-        "oci", None, name, digest, {"tag": version, "repository_url": f"docker.io/elasticjob/{name}"}
-    )
+    qualifiers = {"tag": version, "repository_url": f"docker.io/elasticjob/{name}"}
+    purl = PackageURL("oci", None, name, digest, qualifiers)
     sha = HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
-    return Component(
-        name=f"elasticjob/{name}",
-        version=version,
-        type=ComponentType.CONTAINER,
-        purl=purl,
-        hashes=[sha],
-        bom_ref=name,
-    )
+    about = {"name": f"elasticjob/{name}", "version": version, "bom_ref": name, "hashes": [sha]}
+    return component(purl, ComponentType.CONTAINER, **about)
 
 
 def package(version: str) -> Component:
     """Return our own package."""
-    purl = PackageURL("pypi", None, "elasticjob", version)
-    return Component(
-        name="elasticjob", version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl)
-    )
+    return component(PackageURL("pypi", None, "elasticjob", version))
 
 
 def python() -> Component:
     """Return the interpreter."""
     purl = PackageURL("generic", None, "cpython", platform.python_version())
-    return Component(
-        name="cpython", version=purl.version, type=ComponentType.PLATFORM, purl=purl, bom_ref=str(purl)
-    )
+    return component(purl, ComponentType.PLATFORM)
 
 
 def distribution(found: Distribution) -> Component:
     """Return an installed distribution with its licence, as far as it tells one."""
-    name, version = found.metadata["Name"], found.version
-    purl = PackageURL("pypi", None, name.lower().replace("_", "-"), version)
-    told = next(
-        (found.metadata[key] for key in ("License-Expression", "License") if key in found.metadata), ""
-    )
-    short = told.strip().splitlines()[0] if told.strip() and len(told) < 100 else ""
-    return Component(
-        name=name,
-        version=version,
-        type=ComponentType.LIBRARY,
-        purl=purl,
-        licenses=[LICENCES.make_from_string(short)] if short else [],
-        bom_ref=str(purl),
-    )
+    name = found.metadata["Name"]
+    known = [found.metadata[key] for key in ("License-Expression", "License") if key in found.metadata]
+    short = known[0].strip().split("\n")[0] if known and len(known[0]) < 100 else ""
+    licenses = [LICENCES.make_from_string(short)] if short else []
+    purl = PackageURL("pypi", None, name.lower().replace("_", "-"), found.version)
+    return component(purl, name=name, licenses=licenses)
 
 
 def debian(entries: Entries) -> list[Component]:
     """Return the Debian packages whose files are among entries; none on another system."""
-    files = {
-        str(entry.content) for entry in entries.values() if isinstance(entry, File) and _of_system(entry)
-    }
+    found = (entry.content for entry in entries.values() if isinstance(entry, File))
+    files = {str(path) for path in found if isinstance(path, Path) and str(path).startswith(SYSTEM)}
+    owners = _printed("dpkg", "-S", *sorted(files))
+    names = sorted({line.partition(": ")[0].split(",")[0] for line in owners if ": /" in line})
+    listed = _printed("dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names) if names else []
+    packages = (line.split() for line in listed)
+    return [component(PackageURL("deb", "debian", name, version)) for name, version in packages]
+
+
+def _printed(*command: str) -> list[str]:
     try:
-        owners = subprocess.run(
-            ["dpkg", "-S", *sorted(files)], capture_output=True, text=True, check=False
-        ).stdout
-        names = sorted(
-            {line.partition(": ")[0].split(",")[0] for line in owners.splitlines() if ": /" in line}
-        )
-        form = "${Package} ${Version}\n"
-        query = ["dpkg-query", "-W", "-f", form, *names]
-        listed = subprocess.run(query, capture_output=True, text=True, check=False).stdout if names else ""
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return []
-    found = []
-    for line in listed.splitlines():
-        name, version = line.split()
-        purl = PackageURL("deb", "debian", name, version)
-        found.append(
-            Component(name=name, version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl))
-        )
-    return found
-
-
-def _of_system(entry: File) -> bool:
-    return isinstance(entry.content, Path) and str(entry.content).startswith(("/usr/lib", "/lib"))
+    return done.stdout.splitlines()

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,17 +37,16 @@ class Found:
 
     listener: str
     requests: int = 0
-    statuses: Counter[int] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     files: tuple[int, int] = (0, 0)
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(self.statuses.items()))
-        return (
-            f"{self.listener}: {self.requests:,} requests in {self.seconds:.0f} s ({counts}), "
-            f"file descriptors {self.files[0]} -> {self.files[1]}, {len(self.wrong)} faults"
-        )
+        counts = ", ".join(f"{answer}: {count:,}" for answer, count in sorted(self.answers.items()))
+        files = f", file descriptors {self.files[0]} -> {self.files[1]}" if any(self.files) else ""
+        head = f"{self.listener}: {self.requests:,} requests in {self.seconds:.0f} s ({counts})"
+        return f"{head}{files}, {len(self.wrong)} faults"
 
 
 async def play(listener: Listener, numbers: range, seed: str = "1", first: float = FIRST) -> Found:
@@ -56,7 +56,7 @@ async def play(listener: Listener, numbers: range, seed: str = "1", first: float
     async with listener.open() as at:
         await _exchanged(at.port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")  # what a first request opens
         before = _files()
-        with _log(found.wrong):
+        with faults(found.wrong):
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(AT_ONCE):
                     tasks.create_task(_sender(listener, at, left, seed, first, found))
@@ -73,9 +73,9 @@ async def _sender(
     for number in left:
         data = request(listener.calls, random.Random(f"{seed}/{listener.name}/{number}"))
         received = await _exchanged(at.port, data, first)
-        statuses = [int(status) for status in STATUS.findall(received)]
-        found.statuses.update(statuses)
-        failed = any(status >= 500 and status != 501 for status in statuses) and STOPPING not in received
+        statuses = [status.decode() for status in STATUS.findall(received)]
+        found.answers.update(statuses)
+        failed = any(status >= "500" and status != "501" for status in statuses) and STOPPING not in received
         if failed or HANDLER_FAILED in received:
             found.wrong.append(f"request {number}: {received[:200]!r} is the response to {data[:2000]!r}")
         if number % CHECK_EVERY == 0:
@@ -98,19 +98,24 @@ async def _exchanged(port: int, data: bytes, first: float = PATIENCE) -> bytes:
 
 
 @contextmanager
-def _log(wrong: list[str]) -> Iterator[None]:
-    """Take every error and traceback in the log for a fault."""
+def faults(wrong: list[str]) -> Iterator[None]:
+    """Take a traceback in the log, and the end of a thread by an error, for faults."""
 
     class Faults(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.exc_info or record.levelno >= logging.ERROR:
                 wrong.append(f"in the log: {logging.Formatter().format(record)[-2000:]}")
 
-    handler = Faults()
+    def ended(given: threading.ExceptHookArgs) -> None:
+        wrong.append(f"thread {given.thread and given.thread.name}: {given.exc_value!r}")
+
+    handler, before = Faults(), threading.excepthook
     logging.getLogger().addHandler(handler)
+    threading.excepthook = ended
     try:
         yield
     finally:
+        threading.excepthook = before
         logging.getLogger().removeHandler(handler)
 
 

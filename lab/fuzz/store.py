@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import socket
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +31,7 @@ from elasticjob.trainer.store.wire import (
     Rows,
     connected,
 )
+from lab.fuzz.play import Found, faults
 from lab.fuzz.requests import damaged, mutated
 
 NAME: Final = "store"
@@ -49,25 +46,10 @@ TABLES: Final = (STEADY, Table("users", 8, Adam()), Table("items", 2, Adagrad())
 _ANSWERS: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)
 
 
-@dataclass
-class Found:
-    """The answers to the frames of one play, and its faults."""
-
-    frames: int
-    answers: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{name}: {count:,}" for name, count in sorted(self.answers.items()))
-        told = f"{NAME}: {self.frames:,} connections in {self.seconds:.0f} s"
-        return f"{told} ({counts}), {len(self.wrong)} faults"
-
-
 def play(numbers: range, seed: str = "1") -> Found:
     """Send the frames of these numbers, a connection each; every fault names the number of its frames."""
-    found, began, before = Found(len(numbers)), time.monotonic(), _memory()
-    with _faults(found.wrong), Server("127.0.0.1", 0, token=TOKEN) as server:
+    found, began, before = Found(NAME, len(numbers)), time.monotonic(), _memory()
+    with faults(found.wrong), Server("127.0.0.1", 0, token=TOKEN) as server:
         server.take_over(Move(1, 0, (), (server.address,), 0, 0))
         server.use(1, (server.address,))
         steady = connected(server.address, TOKEN, PATIENCE)
@@ -160,28 +142,6 @@ def _good(chance: random.Random) -> list[Request]:
         Push(1, key, (gradients, gradients), copy=True),
         Fetch(1, tuple(chance.sample(range(64), 3))),
     ]
-
-
-@contextmanager
-def _faults(wrong: list[str]) -> Iterator[None]:
-    """Take a traceback in the log, and the end of a thread by an error, for faults."""
-
-    class Faults(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.exc_info or record.levelno >= logging.ERROR:
-                wrong.append(f"in the log: {logging.Formatter().format(record)[-2000:]}")
-
-    def ended(given: threading.ExceptHookArgs) -> None:
-        wrong.append(f"thread {given.thread and given.thread.name}: {given.exc_value!r}")
-
-    handler, before = Faults(), threading.excepthook
-    logging.getLogger().addHandler(handler)
-    threading.excepthook = ended
-    try:
-        yield
-    finally:
-        threading.excepthook = before
-        logging.getLogger().removeHandler(handler)
 
 
 def _memory() -> int:

@@ -27,9 +27,9 @@ from elasticjob.controllers.kueue.workload import (
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
-from lab.chaos import quota
-from lab.chaos.quota import is_true
 from lab.clusters.plane import queues
+from lab.truths import quota
+from lab.truths.quota import is_true
 from lab.virtual import kueue as kueues
 from lab.virtual.kueue import Kueue
 from lab.virtual.loop import LoopClock

@@ -85,7 +85,7 @@ class VirtualKubelet:
                 self.reasons.append(reason)
             case Start(name):
                 self.runs += 1
-                self.record = events.started(self.record, name, f"run-{self.runs}", self.now)
+                self.record = events.on_start(self.record, name, f"run-{self.runs}", self.now)
             case Kill(name):
                 self.exit(name, 137)
             case Resize(name):
@@ -95,7 +95,7 @@ class VirtualKubelet:
                 probe = probe_of(container, check)
                 assert probe is not None
                 passed = self.probes.get((name, check), False)
-                self.record = events.checked(
+                self.record = events.on_probe(
                     self.record, name, run, check, lambda known: judge(probe, known, passed, self.now)
                 )
             case Stop():
@@ -116,7 +116,7 @@ class VirtualKubelet:
         run = self.record[name].run
         assert run is not None
         how = reason or ("Completed" if code == 0 else "Error")
-        self.record = events.ended(self.record, name, run.id, code, how, "", self.now)
+        self.record = events.on_end(self.record, name, run.id, code, how, "", self.now)
 
     def exits(self, name: str, code: int, reason: str = "") -> None:
         """The same, followed by the kubelet's reaction."""

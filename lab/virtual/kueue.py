@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, REPLACES, WORKLOAD
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
-from lab.chaos.quota import Number, Queue, flavors, holds, is_true, request
+from lab.truths.quota import Number, Queue, flavors, holds, is_true, request
 from lab.virtual.quotas import Cell, Market, assigned, cells_of, matches, usage_of
 from lab.virtual.server import Server
 

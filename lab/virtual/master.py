@@ -11,6 +11,8 @@ from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, Report, Watch
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.api.sizes.role import Range
+from elasticjob.master.durable import columns
+from elasticjob.master.durable.store import restore
 from elasticjob.master.handlers import dispatch, nodes, rendezvous
 from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.state.condition import Finding, Kind
@@ -91,6 +93,14 @@ class Played:
         bounds = Range(least=minimum, most=maximum, unit=unit)
         self.now = START
         self.job = Job(spec=Spec(job="digits", bounds=bounds, **more), gathering=START)
+
+    @classmethod
+    def of(cls, snapshot: bytes, skew: timedelta = timedelta(0)) -> Played:
+        """The job of a master's snapshot, as the next master has it, whose clock is ahead by `skew`."""
+        game, before = cls(), columns.decode(snapshot)
+        game.now = (before.saved or START) + skew
+        game.job = restore(snapshot, before.spec, game.now)
+        return game
 
     def ask(self, *requests: Request[Any]) -> Any:
         reply = None

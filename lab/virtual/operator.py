@@ -30,7 +30,7 @@ from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.nodes.relaunch import Node
-from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
@@ -153,7 +153,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
     queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=server.has_workloads)
     admission = Admission(queues, ElasticJobs(caches, master))
     counters = Counters(CollectorRegistry())
-    served = Served(client, now)
+    served = GangApis(client, now)
     reconcile_job = jobs.JobReconciler(
         caches, applier(jobs.MANAGER), orphans, provision, counters, now, str, served, admission
     )

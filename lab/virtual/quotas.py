@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elasticjob.kube.objects.kinds import Manifest
-from lab.chaos.quota import RESOURCE, Number, Queue, amounts, flavors
+from lab.truths.quota import RESOURCE, Number, Queue, amounts, flavors
 
 Cell = tuple[str, str]
 """A ClusterQueue and a flavor."""

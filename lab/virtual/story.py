@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, NEEDED, REPLACES, WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from lab.chaos.quota import flavors, holds, is_true, request, told
+from lab.truths.quota import flavors, holds, is_true, request, told
 from lab.virtual.cluster import TEAM, Broken, World, job
 from lab.virtual.kueue import Mode, order
 

@@ -156,12 +156,7 @@ def problems(job: Any, there: Objects, *, old: Any = None, absent: bool = False)
         ("hf-token", {}, True, "Secret hf-token is not there, and its name is one that jobs get"),
         ("mine-token", {}, True, ""),  # it is made before the pods are
         ("mine-token", made("mine"), True, ""),
-        (
-            "mine-token",
-            made("mine", "DIJob", "diengine.opendilab.org"),
-            True,
-            "belongs to DIJob mine",
-        ),
+        ("mine-token", made("mine", "DIJob", "diengine.opendilab.org"), True, "belongs to DIJob mine"),
         ("registry", {}, True, ""),  # no name of ours: it is not looked up
     ],
 )

@@ -123,14 +123,8 @@ def test_shape(template: Any, found: list[str]) -> None:
     ("pod", "found"),
     [
         ({"containers": [{"name": "a"}, {"name": "b"}]}, []),
-        (
-            {"containers": [{"name": "a"}, {"name": "a"}]},
-            ["containers[1]: a is there twice: leave one out"],
-        ),
-        (
-            {"volumes": [{"name": "v"}, {"name": "v"}]},
-            ["volumes[1]: v is there twice: leave one out"],
-        ),
+        ({"containers": [{"name": "a"}, {"name": "a"}]}, ["containers[1]: a is there twice: leave one out"]),
+        ({"volumes": [{"name": "v"}, {"name": "v"}]}, ["volumes[1]: v is there twice: leave one out"]),
         (
             {"containers": [{"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]}]},
             ["containers[0].ports[1]: 1 TCP is there twice: leave one out"],

@@ -11,12 +11,7 @@ from pydantic import ValidationError
 from elasticjob.api.v1alpha1.checks.elasticjob import problems
 from elasticjob.api.v1alpha1.checks.times import SECONDS
 from elasticjob.api.v1alpha1.common import AGENT_IMAGE
-from elasticjob.api.v1alpha1.elasticjob import (
-    ELASTICJOB,
-    DistributionStrategy,
-    ReplicaSpec,
-    RunPolicy,
-)
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ReplicaSpec, RunPolicy
 from lab.build.manifests import ABSENT, POD, ROLE, job
 
 RULE = {"action": "Count", "onExitCodes": {"operator": "In", "values": [42]}}
@@ -50,11 +45,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata/name": "a" * 55}, "metadata.name", "write at most 50"),
     ({R: {}}, "spec.replicaSpecs", "there is no role to run"),
     ({R: {"dlrover-master": {}}}, "spec.replicaSpecs", "no role to run"),
-    (
-        {R: ABSENT, "spec/parameter_server": {"image": "a"}},
-        "spec.replicaSpecs[worker]",
-        "needs a role worker",
-    ),
+    ({R: ABSENT, "spec/parameter_server": {"image": "a"}}, "spec.replicaSpecs[worker]",
+     "needs a role worker"),
     ({f"{R}/My_Role": ROLE}, "spec.replicaSpecs[My_Role]", "dashes: my-role"),
     ({f"{R}/side-1": ROLE}, "spec.replicaSpecs[side-1]", "ends in a number"),
     ({f"{R}/master": {}, f"{R}/dlrover-master": {}}, "spec.replicaSpecs[master]", "the same role"),
@@ -68,26 +60,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({f"{R}/master": {"replicas": 2}}, "spec.replicaSpecs[master].replicas", "a job has one master"),
     ({**PS, f"{R}/chief": ROLE}, "spec.replicaSpecs[chief].replicas", "has one chief"),
     ({f"{W}/replicas": 0, f"{W}/minReplicas": 0, f"{W}/maxReplicas": 0}, f"{WORKER}.maxReplicas", "0 nodes"),
-    (
-        {"spec/runPolicy/failurePolicy": {"rules": [RULE | {"roles": ["worker", "elf"]}]}},
-        "spec.runPolicy.failurePolicy.rules[0].roles[1]",
-        "no role 'elf': write one of worker",
-    ),
-    (
-        {
-            "spec/distributionStrategy": "CustomStrategy",
-            R: {"elf": ROLE},
-            "spec/runPolicy/successPolicy": "ChiefOrWorker0",
-        },
-        "spec.runPolicy.successPolicy",
-        "ChiefOrWorker0 needs a role chief or worker: write AllWorkers",
-    ),
+    ({"spec/runPolicy/failurePolicy": {"rules": [RULE | {"roles": ["worker", "elf"]}]}},
+     "spec.runPolicy.failurePolicy.rules[0].roles[1]", "no role 'elf': write one of worker"),
+    ({"spec/distributionStrategy": "CustomStrategy", R: {"elf": ROLE},
+      "spec/runPolicy/successPolicy": "ChiefOrWorker0"}, "spec.runPolicy.successPolicy",
+     "ChiefOrWorker0 needs a role chief or worker: write AllWorkers"),
     ({"spec/nodeUnit": 5}, "spec.nodeUnit", "no multiple of nodeUnit 5 lies from 1 to 4 workers"),
-    (
-        {"spec/nodeUnit": 4, f"{W}/minReplicas": 5, f"{W}/replicas": 6, f"{W}/maxReplicas": 7},
-        "spec.nodeUnit",
-        "no multiple of nodeUnit 4 lies from 5 to 7",
-    ),
+    ({"spec/nodeUnit": 4, f"{W}/minReplicas": 5, f"{W}/replicas": 6, f"{W}/maxReplicas": 7}, "spec.nodeUnit",
+     "no multiple of nodeUnit 4 lies from 5 to 7"),
     ({"spec/nodeUnit": 3}, f"{WORKER}.replicas", "write 3 or more"),
     ({f"{W}/template": ABSENT}, f"{OF_POD}.containers", "there is no container"),
     ({f"{W}/template/spec/containers": []}, f"{OF_POD}.containers", "there is no container"),
@@ -107,11 +87,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/managedBy": "kueue"}, "spec.managedBy", "a domain and a path, such as example.org/queue"),
     ({"spec/managedBy": "Kueue.x-k8s.io/a"}, "spec.managedBy", "a domain and a path"),
     (main(resources={"limits": {GPU: "0.5"}}), f"{MAIN}.resources.limits[{GPU}]", "whole number"),
-    (
-        main(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}),
-        f"{MAIN}.resources.requests[cpu]",
-        "2 is more than the limit 1",
-    ),
+    (main(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}), f"{MAIN}.resources.requests[cpu]",
+     "2 is more than the limit 1"),
     ({f"{W}/template/spec/containers": POD["containers"] * 2}, f"{OF_POD}.containers[1].name", "called main"),
     (main(volumeMounts=[{"name": "nas", "mountPath": "/nas"}]), f"{MAIN}.volumeMounts[0].name", "no volume"),
     ({f"{W}/template/spec/nodeSelecter": {"a": "b"}}, f"{OF_POD}.nodeSelecter", "did you mean nodeSelector?"),
@@ -139,35 +116,22 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (main(ports=[{"containerPort": n, "name": "a"} for n in (1, 2)]), f"{MAIN}.ports[1].name", "called a"),
     ({"spec/envs": {"1A": {"value": "x"}}}, "spec.envs[1A]", "cannot name a variable"),
     ({"spec/envs": {"A": {"name": "B"}}}, "spec.envs[A].name", "write A"),
-    (
-        {"spec/envs": {"A": {"value": "x", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}}},
-        "spec.envs[A].valueFrom",
-        "exclude each other",
-    ),
+    ({"spec/envs": {"A": {"value": "x", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}}},
+     "spec.envs[A].valueFrom", "exclude each other"),
     ({f"{W}/priority": "urgent"}, f"{WORKER}.priority", "high, low, or"),
     ({f"{W}/priority": "0"}, f"{WORKER}.priority", "is no priority"),
     ({f"{W}/priority": "1.5"}, f"{WORKER}.priority", "is no priority"),
     ({"spec/resourceLimits": {"cpu": "many"}}, "spec.resourceLimits[cpu]", "'many'"),
-    (
-        {
-            "spec/resourceLimits": {"cpu": 7},
-            f"{W}/minReplicas": 2,
-            f"{C}/resources": {"requests": {"cpu": 4}},
-        },
-        "spec.resourceLimits[cpu]",
-        "7 is less than the least sizes need, 8 (worker 8)",
-    ),
+    ({"spec/resourceLimits": {"cpu": 7}, f"{W}/minReplicas": 2, f"{C}/resources": {"requests": {"cpu": 4}}},
+     "spec.resourceLimits[cpu]", "7 is less than the least sizes need, 8 (worker 8)"),
     ({"spec/brainService": "a b"}, "spec.brainService", "write host:port"),
     ({S: {"minAvailable": 9}}, f"{SCHEDULING}.minAvailable", "9 is more than all 4 pods"),
     ({S: {"gang": "coscheduling", "queue": "a"}}, f"{SCHEDULING}.queue", "coscheduling has no queue"),
     ({S: {"gang": "volcano", "timeoutSeconds": 9}}, f"{SCHEDULING}.timeoutSeconds", "no timeoutSeconds"),
-    (
-        {f"{W}/priority": "0.5", S: {"gang": "kubernetes", "lowPriorityClassName": "spare"}},
-        f"{SCHEDULING}.lowPriorityClassName",
-        "leave it out, or write gang: ",
-    ),
+    ({f"{W}/priority": "0.5", S: {"gang": "kubernetes", "lowPriorityClassName": "spare"}},
+     f"{SCHEDULING}.lowPriorityClassName", "leave it out, or write gang: "),
     ({S: {"gang": "required", "queue": "a", "timeoutSeconds": 9}}, f"{SCHEDULING}.gang", "together"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "path", "words"), REFUSED)
@@ -185,39 +149,27 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("a spare node", {"spec/nodeUnit": 2, f"{W}/replicas": 3}),
     ("a role of one's own", {f"{R}/dashboard": ROLE}),
     ("parameter servers", {**PS, f"{R}/evaluator": {**ROLE, "replicas": 1}}),
-    (
-        "master without an image",
-        {f"{R}/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}},
-    ),
+    ("master without an image",
+     {f"{R}/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}}),
     ("custom without a worker", {"spec/distributionStrategy": "CustomStrategy", R: {"actor": ROLE}}),
     ("local", {"spec/distributionStrategy": "Local"}),
     ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
     ("longest name", {"metadata/name": "a" * 50}),
     ("share of high nodes", {f"{W}/priority": "0.5"}),
     ("any gang with a queue", {S: {"gang": "preferred", "queue": "a"}}),
-    (
-        "names that servers take",
-        {
-            LABELS: {"example.org/team": "A_b.c", "empty": ""},
-            f"{W}/template/spec/nodeSelector": {"kubernetes.io/arch": "amd64"},
-            f"{C}/image": f"registry.example:5000/a_b/c--d/e.f:V1.0@sha256:{'0a' * 32}",
-            f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}],
-        },
-    ),
-    (
-        "fields of any name",
-        {
-            f"{W}/template/metadata": {"annotations": {"any": "x"}},
-            f"{C}/resources": {"limits": {"example.org/any": 1}},
-            f"{W}/template/spec/volumes": [
-                {"name": "v", "csi": {"driver": "d", "volumeAttributes": {"a": "b"}}}
-            ],
-            f"{C}/livenessProbe": {"httpGet": {"port": "http"}},
-        },
-    ),
+    ("names that servers take",
+     {LABELS: {"example.org/team": "A_b.c", "empty": ""},
+      f"{W}/template/spec/nodeSelector": {"kubernetes.io/arch": "amd64"},
+      f"{C}/image": f"registry.example:5000/a_b/c--d/e.f:V1.0@sha256:{'0a' * 32}",
+      f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}]}),
+    ("fields of any name",
+     {f"{W}/template/metadata": {"annotations": {"any": "x"}},
+      f"{C}/resources": {"limits": {"example.org/any": 1}},
+      f"{W}/template/spec/volumes": [{"name": "v", "csi": {"driver": "d", "volumeAttributes": {"a": "b"}}}],
+      f"{C}/livenessProbe": {"httpGet": {"port": "http"}}}),
     ("limits that fit", {"spec/resourceLimits": {"cpu": 4}, f"{C}/resources": {"requests": {"cpu": 4}}}),
     ("brain with a port", {"spec/brainService": "brain.dlrover:50001"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", [row[1] for row in ACCEPTED], ids=[row[0] for row in ACCEPTED])

@@ -19,46 +19,25 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/selector/name": "digits  // Job Name"}, "spec.selector.name", "YAML comments start"),
     ({"spec/selector/name": "Digits"}, "spec.selector.name", "is not a name"),
     ({"spec/replicaResourceSpecs": {"PS": {"replicas": 1}}}, "spec.replicaResourceSpecs[PS]", "not a role"),
-    (
-        {f"{R}/resource": {"memory": "8GiB"}},
-        "spec.replicaResourceSpecs[worker].resource[memory]",
-        "write 8Gi",
-    ),
-    (
-        {f"{R}/resource": {"cores": 2}},
-        "spec.replicaResourceSpecs[worker].resource[cores]",
-        "write cpu, memory, ephemeral-storage, hugepages-<size>, or one with a domain",
-    ),
+    ({f"{R}/resource": {"memory": "8GiB"}}, "spec.replicaResourceSpecs[worker].resource[memory]",
+     "write 8Gi"),
+    ({f"{R}/resource": {"cores": 2}}, "spec.replicaResourceSpecs[worker].resource[cores]",
+     "write cpu, memory, ephemeral-storage, hugepages-<size>, or one with a domain"),
     ({"spec/nodes": [{"name": "letters-worker-0"}]}, "spec.nodes[0].name", "write digits-<role>-<index>"),
-    (
-        {"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]},
-        "spec.nodes[0].resource[cpu]",
-        "negative",
-    ),
+    ({"spec/nodes": [{"name": "digits-worker-0", "resource": {"cpu": -1}}]}, "spec.nodes[0].resource[cpu]",
+     "negative"),
     ({"spec/nodes": [{"name": "digits-worker-0"}] * 2}, "spec.nodes[1].name", "twice"),
     ({"spec/parameter_server": {"replicas": 1}}, "spec.parameter_server", "spec.replicaResourceSpecs[ps]"),
-    (
-        {UPDATION: [{"name": "digits-ps-0", "resource": {"cpu": 8}}]},
-        "spec.resource_updation",
-        "write spec.nodes",
-    ),
+    ({UPDATION: [{"name": "digits-ps-0", "resource": {"cpu": 8}}]}, "spec.resource_updation",
+     "write spec.nodes"),
     ({**REQUEST, "spec/worker": {"replicas": 1}}, "spec.worker", "[worker] is about the same"),
-    (
-        {
-            **REQUEST,
-            "spec/nodes": [{"name": "digits-worker-0"}],
-            UPDATION: [{"name": "digits-worker-1", "resource": {"cpu": 8}}],
-        },
-        "spec.resource_updation",
-        "spec.nodes is about the same",
-    ),
-    (
-        {**REQUEST, UPDATION: [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
-        "spec.resource_updation[0].resource[nvidia.com/gpu]",
-        "0.5",
-    ),
+    ({**REQUEST, "spec/nodes": [{"name": "digits-worker-0"}],
+      UPDATION: [{"name": "digits-worker-1", "resource": {"cpu": 8}}]}, "spec.resource_updation",
+     "spec.nodes is about the same"),
+    ({**REQUEST, UPDATION: [{"name": "digits-worker-0", "resource": {"gpu": 0.5}}]},
+     "spec.resource_updation[0].resource[nvidia.com/gpu]", "0.5"),
     ({**REQUEST, UPDATION: [{"name": "letters-ps-0"}]}, "spec.resource_updation[0].name", "write digits-"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "path", "words"), REFUSED)

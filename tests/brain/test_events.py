@@ -63,11 +63,7 @@ RISES = tuple(
 )
 GIVEN = Placement(resources={"worker": {"memory": "100Mi"}})
 FILLING = replace(
-    STEADY,
-    settled=False,
-    samples=RISES,
-    placed=GIVEN,
-    demand=demand.of_samples(RISES, timedelta(seconds=60)),
+    STEADY, settled=False, samples=RISES, placed=GIVEN, demand=demand.of_samples(RISES, timedelta(seconds=60))
 )
 
 

@@ -18,13 +18,13 @@ from elasticjob.api.sizes.facts import Sample, Use
 from elasticjob.brain.access import Access
 from elasticjob.brain.answers import Answers
 from elasticjob.brain.main import serving
-from elasticjob.brain.memory import StoredJobs, cost
-from elasticjob.brain.page.pages import Pages
-from elasticjob.brain.page.remembered import FromMemory
 from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.store import DatabaseAway, Record, SeenJob, SeenPod, Store
+from elasticjob.cli.brain_page import StoredJobs, cost, page
 from elasticjob.kube.clock import VirtualClock
+from elasticjob.page.pages import Pages
+from elasticjob.page.remembered import FromMemory
 from elasticjob.sizing.table import ALGORITHMS
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -93,10 +93,10 @@ def test_cost_in_a_sentence(database: str, samples: tuple[Sample, ...], sentence
 
 
 @asynccontextmanager
-async def page(store: Store, token: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def reading(store: Store, token: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
     answers, access = Answers(store, ALGORITHMS), Access(None, token)
-    server = Server(store, answers, access, lambda: NOW, CollectorRegistry(), pages=Pages(shown))
+    server = Server(store, answers, access, lambda: NOW, CollectorRegistry(), pages=Pages(shown).routes)
     async with server, aiohttp.ClientSession() as session:
         yield session, f"http://{server.address}"
 
@@ -105,7 +105,7 @@ async def test_the_page_is_for_readers(store: Store, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("readers")
     right = {"Authorization": f"Basic {base64.b64encode(b'ada:readers').decode()}"}
-    async with page(store, token) as (session, url):
+    async with reading(store, token) as (session, url):
         for path in ("/", "/page/app.js", "/page/fleet", "/page/jobs/team/digits", "/page/logs/team/pod"):
             async with session.get(url + path) as response:
                 assert response.status == 401
@@ -122,13 +122,13 @@ async def test_logs_are_for_readers_with_a_token_where_others_reach_brain(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool, token: str, status: int
 ) -> None:
     if not alone:
-        monkeypatch.setattr("elasticjob.brain.main.LOOPBACK", ())
+        monkeypatch.setattr("elasticjob.cli.brain_page.LOOPBACK", ())
     (tmp_path / "token").write_text(token)
     settings = Settings(port=0, reading_token_file=tmp_path / "token" if token else None, cluster=False)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        serving(settings, store, CollectorRegistry()) as server,
         aiohttp.ClientSession() as session,
+        serving(settings, store, CollectorRegistry(), page(settings, store, None, session)) as server,
         session.get(f"http://{server.address}/page/logs/team/pod", headers=headers) as response,
     ):
         assert response.status == status

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.client.logs import (
-    LONGEST,
-    Line,
-    Lines,
-    Selection,
-    Source,
-    answer,
-    merge,
-    nanoseconds,
-    parse,
-)
+from elasticjob.client.logs import LONGEST, Line, Lines, Selection, Source, answer, merge, nanoseconds, parse
 from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.views import ObjectMeta, Pod
 

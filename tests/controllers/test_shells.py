@@ -233,7 +233,7 @@ def test_frameworks_that_are_not_known_are_one_label_value() -> None:
     counters = Counters(registry)
     for number in range(100):
         made = job(metadata={"name": f"j{number}", "annotations": {names.FRAMEWORK: f"mine-{number}"}})
-        counters.found(made, NOW)
+        counters.note_phase(made, NOW)
         counters.saw(made, with_status(made, over()).status)
         counters.forget(made.key)
     samples = (sample for metric in registry.collect() for sample in metric.samples)
@@ -254,10 +254,10 @@ def test_jobs_are_shown_by_phase() -> None:
         }
         return {phase: count for phase, count in found.items() if count}
 
-    counters.found(new, NOW)
+    counters.note_phase(new, NOW)
     assert shown() == {}
     counters.saw(new, running.status)
-    counters.found(running, NOW)
+    counters.note_phase(running, NOW)
     assert shown() == {"Running": 1}
     counters.saw(running, with_status(new, {"phase": "Succeeded", **over()}).status)
     assert shown() == {"Succeeded": 1}
@@ -280,7 +280,7 @@ def test_the_time_from_apply_to_the_first_step_is_measured_once(
     counters = Counters(registry)
     for number, step in enumerate(steps):
         status = {"phase": "Running", "training": {} if step is None else {"step": step}}
-        counters.found(with_status(job(), status), NOW + timedelta(seconds=20 * number))
+        counters.note_phase(with_status(job(), status), NOW + timedelta(seconds=20 * number))
     name = "elasticjob_time_to_first_step_seconds"
     assert registry.get_sample_value(f"{name}_count") == len(taken)
     assert registry.get_sample_value(f"{name}_sum") == sum(taken)

@@ -96,11 +96,7 @@ def test_most_blocks_are_run_or_read() -> None:
         ("", "pip install 'elasticjob[tourch]'", "tourch"),
         ("", "echo a | elasticjop run", "no program elasticjop"),
         ("yaml", "spec: {replicaSpecs: {worker: {replica: 2, template: {…}}}}", "replica"),
-        (
-            "yaml",
-            "spec: {replicaSpecs: {worker: {replicas: -1, template: {…}}}}",
-            "-1",
-        ),
+        ("yaml", "spec: {replicaSpecs: {worker: {replicas: -1, template: {…}}}}", "-1"),
         ("python", "from elasticjob.trainer.torch import Elastik", "Elastik"),
         ("python", "for x in", "invalid syntax"),
     ],

@@ -17,6 +17,7 @@ PAGES: Final = [name for name in TRACKED if name.endswith(".md")]
 LINK: Final = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 FOLDERS: Final = "|".join(sorted({name.partition("/")[0] for name in TRACKED if "/" in name}))
 PATH: Final = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/(?:[a-z0-9_-]+/)*[A-Za-z0-9_-]+\.(?:py|md|yaml)\b")
+BARE: Final = re.compile(r"`([a-z_0-9]+\.py)\b")
 ROOTS: Final = [ROOT, *(ROOT / name for name in ("docs", "kube", "config"))]
 EXAMPLES: Final = {"jax.py", "mine.py", "thing.py"}
 """Files that a page tells its reader to write."""
@@ -39,6 +40,26 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
 def test_paths_in_pages_and_code_are_those_of_files() -> None:
     named = {(name, path) for name in TRACKED for path in PATH.findall((ROOT / name).read_text())}
     assert sorted((name, path) for name, path in named if not is_there(path)) == []
+
+
+def test_files_that_a_design_names_are_there() -> None:
+    """A page that says in its first lines that it is a record may name what is gone."""
+    designs = {name: (ROOT / name).read_text() for name in PAGES if name.startswith("docs/design/")}
+    named = {(name, file) for name, text in designs.items() for file in BARE.findall(text)}
+    files = {Path(name).name for name in TRACKED}
+    assert (
+        sorted(
+            (name, file)
+            for name, file in named
+            if file not in files and "A record" not in designs[name][:300]
+        )
+        == []
+    )
+
+
+def test_each_package_is_on_the_map_of_the_readme() -> None:
+    packages = [path.name for path in (ROOT / "elasticjob").iterdir() if path.is_symlink()]
+    assert [name for name in packages if f"`{name}/`" not in (ROOT / "README.md").read_text()] == []
 
 
 def is_there(path: str) -> bool:

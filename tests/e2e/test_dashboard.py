@@ -31,11 +31,7 @@ async def dashboard(kubeconfig: Path, namespace: str) -> AsyncIterator[str]:
     """Run the command until exit; yields the URL that it prints."""
     command = [sys.executable, "-m", "elasticjob.cli", "dashboard", "--kubeconfig", str(kubeconfig)]
     process = await asyncio.create_subprocess_exec(
-        *command,
-        "--namespace",
-        namespace,
-        stdout=asyncio.subprocess.PIPE,
-        env=environment(os.environ),
+        *command, "--namespace", namespace, stdout=asyncio.subprocess.PIPE, env=environment(os.environ)
     )
     try:
         assert process.stdout

@@ -10,11 +10,11 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.manifests import JOB, changed
-from lab.fuzz.hostile import rubbish
-from lab.fuzz.hostile.neighbour import Seen, disturbed
-from lab.fuzz.hostile.oracle import Use, grown, judged
-from lab.fuzz.hostile.programs import errors_of
-from lab.fuzz.hostile.pulse import Pulse
+from lab.jobs.neighbour import Seen, disturbed
+from lab.jobs.pulse import Pulse
+from lab.programs.control_plane import errors_of
+from lab.troubles import rubbish
+from lab.truths.programs import Use, grown, judged
 
 INFO = json.dumps({"event": "created", "level": "info", "object": "lab/digits"})
 FAILED = {"event": "reconcile failed", "level": "error", "exception": "Traceback …\nKeyError: 'x'"}

@@ -32,8 +32,6 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.views import POD
-from hack.dashboards.boards import BOARDS, FOLDER, filled
-from hack.dashboards.picture import Span, height, page
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
 from lab.clusters.namespaces import new_namespace
@@ -42,7 +40,6 @@ from lab.jobs.site import Site
 from lab.programs.brain import BrainProcess, brain_of
 from lab.programs.di_server import DiServerProcess, di_server_of
 from lab.waiting import until
-from tests.kit.browser import dom
 from tests.kit.monitoring.rig import Rig, monitoring, rules
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
@@ -59,8 +56,7 @@ SHARES: Final = {
 }
 PATIENT: Final = ("HANG", "SILENCE")
 """A worker that is stopped would be replaced within seconds, before an alert could fire."""
-PICTURES: Final = os.environ.get("ELASTICJOB_PICTURES", "")
-"""A folder for pictures of the dashboards, which are made over two minutes; without it none are."""
+BOARDS: Final = sorted((ROOT / "config" / "grafana").glob("*.json"))
 
 
 @dataclass
@@ -75,7 +71,6 @@ class Scene:
     di_server: DiServerProcess
     database: Path
     checkpoints: Path
-    began: float
 
     def masters(self, change: Change | None = None) -> None:
         """Tell Prometheus which masters run, as the API server would."""
@@ -116,9 +111,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             await new_namespace(stage.client, TEAM)
             site = Site(stage.client, stage.onlooker, TEAM)
             checkpoints = folder / "checkpoints"
-            found = Scene(
-                stage, site, Job(site), rig, brain, di_server, folder / "brain.db", checkpoints, time.time()
-            )
+            found = Scene(stage, site, Job(site), rig, brain, di_server, folder / "brain.db", checkpoints)
             await begin(found, probes)
             yield found
             await stage.client.delete(ELASTICJOB, "digits", TEAM)
@@ -151,9 +144,9 @@ async def begin(scene: Scene, probes: str) -> None:
 def expressions() -> list[tuple[str, str, str]]:
     """Return dashboard, panel and expression of each query."""
     return [
-        (board.name, panel["title"], target["expr"])
+        (board.stem, panel["title"], target["expr"])
         for board in BOARDS
-        for panel in json.loads((FOLDER / f"{board.name}.json").read_text())["panels"]
+        for panel in json.loads(board.read_text())["panels"]
         for target in panel.get("targets", ())
     ]
 
@@ -163,6 +156,13 @@ def chosen(board: str) -> dict[str, str]:
     return {"namespace": TEAM, "job": "digits"} if board == "job" else {"namespace": ".*", "job": ".*"}
 
 
+def filled(expr: str, board: str) -> str:
+    """Return an expression with Grafana's variables replaced."""
+    for name, value in {**chosen(board), "__rate_interval": "10s"}.items():
+        expr = expr.replace(f"${name}", value)
+    return expr
+
+
 async def test_each_query_of_each_dashboard_returns_series(scene: Scene) -> None:
     scene.stage.line.cut()  # watches are opened again
     async with aiohttp.ClientSession() as session:
@@ -170,7 +170,7 @@ async def test_each_query_of_each_dashboard_returns_series(scene: Scene) -> None
     asked = expressions()
     for board, title, expr in asked:
 
-        async def returns_series(query: str = filled(expr, chosen(board), "10s")) -> bool:
+        async def returns_series(query: str = filled(expr, board)) -> bool:
             return bool(await scene.rig.prometheus.query(query))
 
         await until(returns_series, f"{board}: {title}: {expr} returns series")
@@ -178,14 +178,16 @@ async def test_each_query_of_each_dashboard_returns_series(scene: Scene) -> None
 
 
 async def test_variables_of_dashboards_have_the_values_of_what_runs(scene: Scene) -> None:
-    for board, wanted in (("fleet", {TEAM}), ("job", {TEAM}), ("operator", {SYSTEM}), ("brain", {SYSTEM})):
-        for variable in json.loads((FOLDER / f"{board}.json").read_text())["templating"]["list"]:
+    for path in BOARDS:
+        board = path.stem
+        wanted = {TEAM} if board in ("fleet", "job") else {SYSTEM}
+        for variable in json.loads(path.read_text())["templating"]["list"]:
             if variable["type"] != "query":
                 continue
             selector, label = (
                 variable["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
             )
-            found = await scene.rig.prometheus.values(label, filled(selector, chosen(board)))
+            found = await scene.rig.prometheus.values(label, filled(selector, board))
             jobs = {"job": {"digits"}, "operator": {"elasticjob-operator"}, "brain": {"elasticjob-brain"}}
             assert set(found) == (wanted if label == "namespace" else jobs[board]), (board, variable["name"])
 
@@ -313,12 +315,3 @@ async def test_an_alert_fires_reaches_its_receiver_and_is_resolved(scene: Scene,
 async def test_each_class_of_alerts_has_one_that_fires() -> None:
     shipped = {rule["labels"]["class"] for group in rules() for rule in group["rules"] if "alert" in rule}
     assert shipped <= {*CAUSES}
-
-
-@pytest.mark.skipif(not PICTURES, reason="ELASTICJOB_PICTURES names no folder")
-async def test_pictures_of_the_dashboards(scene: Scene, tmp_path: Path) -> None:
-    span = Span(scene.began, time.time())
-    for board in BOARDS:
-        file, picture = tmp_path / f"{board.name}.html", Path(PICTURES) / f"board-{board.name}.png"
-        file.write_text(await page(board.name, scene.rig.prometheus, chosen(board.name), span))
-        await dom(file.as_uri(), tmp_path, picture, height(board.name))

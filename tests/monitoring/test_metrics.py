@@ -30,8 +30,8 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
-from hack.metrics import PARTS, Declared, Listing, declared, labels_of
 from lab.build.jobs import NOW, at, job, plan
+from lab.metrics import PARTS, Declared, Listing, declared, labels_of
 from lab.virtual.master import played, pod
 
 METRICS: Final = {part: declared(part) for part in PARTS}
@@ -116,16 +116,16 @@ def test_series_of_a_job_end_with_it() -> None:
     registry = CollectorRegistry()
     counters = Counters(registry)
     for phase in ("Pending", "Running", "Restarting"):
-        counters.found(job(status={"phase": phase, "conditions": [transition("Running", 5)]}), NOW)
+        counters.note_phase(job(status={"phase": phase, "conditions": [transition("Running", 5)]}), NOW)
         assert [labels["phase"] for labels in of_jobs(registry)] == [phase]
     key = job().key
-    counters.looked(key, True, {"worker": NOW})
-    counters.planned(key, [plan("more", phase="Scaling")])
-    counters.planned(key, [plan("more", phase="Failed")])
+    counters.note_look(key, True, {"worker": NOW})
+    counters.note_plans(key, [plan("more", phase="Scaling")])
+    counters.note_plans(key, [plan("more", phase="Failed")])
     assert len(of_jobs(registry)) > 3
     counters.forget(key)
-    counters.planned(key, [plan("more", phase="Failed")])
-    counters.looked(key, True, {"worker": NOW})
+    counters.note_plans(key, [plan("more", phase="Failed")])
+    counters.note_look(key, True, {"worker": NOW})
     assert of_jobs(registry) == []
 
 
@@ -133,7 +133,7 @@ def test_the_time_of_a_phase_survives_the_operator() -> None:
     registry = CollectorRegistry()
     conditions = [transition("Created", 0), transition("Running", 60), transition("Training", 90)]
     counters = Counters(registry)
-    counters.found(job(status={"phase": "Running", "conditions": conditions}), NOW + timedelta(hours=1))
+    counters.note_phase(job(status={"phase": "Running", "conditions": conditions}), NOW + timedelta(hours=1))
     labels = {"job_namespace": "ml", "job_name": "digits", "phase": "Running"}
     began = registry.get_sample_value("elasticjob_job_phase_timestamp_seconds", labels)
     assert began == (NOW + timedelta(seconds=60)).timestamp()
@@ -142,11 +142,11 @@ def test_the_time_of_a_phase_survives_the_operator() -> None:
 def test_plans_are_counted_once_and_by_outcome() -> None:
     registry = CollectorRegistry()
     counters = Counters(registry)
-    counters.found(job(status={"phase": "Running"}), NOW)
+    counters.note_phase(job(status={"phase": "Running"}), NOW)
     key = job().key
-    counters.planned(key, [plan("old", phase="Failed"), plan("new", phase="Scaling")])
+    counters.note_plans(key, [plan("old", phase="Failed"), plan("new", phase="Scaling")])
     for _ in range(2):
-        counters.planned(key, [plan("new", phase="Failed")])
+        counters.note_plans(key, [plan("new", phase="Failed")])
 
     def count(outcome: str) -> float | None:
         labels = {"job_namespace": "ml", "job_name": "digits", "outcome": outcome}
@@ -160,10 +160,10 @@ def test_plans_are_counted_once_and_by_outcome() -> None:
 def test_a_job_that_is_over_needs_no_master() -> None:
     registry = CollectorRegistry()
     counters = Counters(registry)
-    counters.found(job(status={"phase": "Running"}), NOW)
+    counters.note_phase(job(status={"phase": "Running"}), NOW)
     labels = {"job_namespace": "ml", "job_name": "digits"}
     for ready, shown in ((True, 1), (False, 0), (None, None)):
-        counters.looked(job().key, ready, {})
+        counters.note_look(job().key, ready, {})
         assert registry.get_sample_value("elasticjob_job_master_ready", labels) == shown
 
 

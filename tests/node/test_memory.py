@@ -335,11 +335,7 @@ def hungry(namespace: str, meal: Meal, **policy: Any) -> Manifest:
         "command": list(meal.command),
         "resources": {"limits": {"memory": meal.limit}},
     }
-    worker = {
-        "replicas": 1,
-        "restartCount": 2,
-        "template": {"spec": restricted(container)},
-    }
+    worker = {"replicas": 1, "restartCount": 2, "template": {"spec": restricted(container)}}
     return {
         "apiVersion": ELASTICJOB.api_version,
         "kind": ELASTICJOB.name,

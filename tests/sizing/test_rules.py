@@ -164,69 +164,30 @@ HOT = (
 )
 SERVER = {
     "all in proportion, by at most four workers": (
-        asked(
-            SERVERS,
-            sizes={"worker": 1, "ps": 1},
-            resources=SIZES,
-            limits={"cpu": "96"},
-            samples=samples((1, 4), uses=BUSY),
-            stage=Stage.PS_INITIAL,
-        ),
-        {"worker": (5,), "ps": (2, ("cpu", "10"))},
-    ),
+        asked(SERVERS, sizes={"worker": 1, "ps": 1}, resources=SIZES, limits={"cpu": "96"},
+              samples=samples((1, 4), uses=BUSY), stage=Stage.PS_INITIAL),
+        {"worker": (5,), "ps": (2, ("cpu", "10"))}),
     "without a limit, the room": (
-        asked(
-            SERVERS,
-            sizes={"worker": 1, "ps": 1},
-            resources=SIZES,
-            room={"worker": 2},
-            samples=samples((1, 4), uses=BUSY),
-        ),
-        {"worker": (3,)},
-    ),
+        asked(SERVERS, sizes={"worker": 1, "ps": 1}, resources=SIZES, room={"worker": 2},
+              samples=samples((1, 4), uses=BUSY)), {"worker": (3,)}),
     "the hot one gets its own, and no worker comes": (
-        asked(
-            SERVERS,
-            sizes={"worker": 4, "ps": 2},
-            resources={"worker": {"cpu": "8"}, "ps": {"cpu": "14"}},
-            limits={"cpu": "200"},
-            samples=samples((4, 16), uses=HOT),
-            servers_due=False,
-        ),
-        {"digits-ps-0": (("cpu", "16"),), "digits-ps-1": (("cpu", "4"),)},
-    ),
+        asked(SERVERS, sizes={"worker": 4, "ps": 2}, resources={"worker": {"cpu": "8"}, "ps": {"cpu": "14"}},
+              limits={"cpu": "200"}, samples=samples((4, 16), uses=HOT), servers_due=False),
+        {"digits-ps-0": (("cpu", "16"),), "digits-ps-1": (("cpu", "4"),)}),
     "what was added brought nothing": (
-        asked(
-            SERVERS,
-            sizes={"worker": 4, "ps": 1},
-            resources={"worker": {"cpu": "8"}, "ps": {"cpu": "4"}},
-            limits={"cpu": "200"},
-            samples=samples((2, 16), (4, 16.5), uses=BUSY),
-            servers_due=False,
-        ),
-        "nothing has to change",
-    ),
+        asked(SERVERS, sizes={"worker": 4, "ps": 1}, resources={"worker": {"cpu": "8"}, "ps": {"cpu": "4"}},
+              limits={"cpu": "200"}, samples=samples((2, 16), (4, 16.5), uses=BUSY), servers_due=False),
+        "nothing has to change"),
     "the user's servers": (
-        asked(
-            {"worker": Role(least=1, most=16), "ps": Role(count=1, resource={"cpu": "4"})},
-            sizes={"worker": 1, "ps": 1},
-            limits={"cpu": "96"},
-            resources={"worker": {"cpu": "8"}},
-            samples=samples((1, 4), uses=BUSY),
-        ),
-        {"worker": (5,), "ps": (None, ("cpu", "20"))},
-    ),
+        asked({"worker": Role(least=1, most=16), "ps": Role(count=1, resource={"cpu": "4"})},
+              sizes={"worker": 1, "ps": 1}, limits={"cpu": "96"}, resources={"worker": {"cpu": "8"}},
+              samples=samples((1, 4), uses=BUSY)), {"worker": (5,), "ps": (None, ("cpu", "20"))}),
     "too few records": (
-        asked(SERVERS, sizes={"worker": 1, "ps": 1}, samples=samples((1, 4), each=2, uses=BUSY)),
-        "too few",
-    ),
+        asked(SERVERS, sizes={"worker": 1, "ps": 1}, samples=samples((1, 4), each=2, uses=BUSY)), "too few"),
     "no use known": (
-        asked(
-            SERVERS, sizes={"worker": 1, "ps": 1}, samples=samples((1, 4), uses=(use("ps"), use("worker")))
-        ),
-        "is not known",
-    ),
-}
+        asked(SERVERS, sizes={"worker": 1, "ps": 1},
+              samples=samples((1, 4), uses=(use("ps"), use("worker")))), "is not known"),
+}  # fmt: skip
 
 
 def check(change: Change | None, expected: object) -> None:

@@ -105,8 +105,7 @@ def test_several_nodes_meet_at_an_endpoint_with_a_secret_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "back"),
-    [({"a": [1.5, (2,)]}, {"a": [1.5, [2]]}), (None, None), ({1: 2}, {"1": 2})],
+    ("value", "back"), [({"a": [1.5, (2,)]}, {"a": [1.5, [2]]}), (None, None), ({1: 2}, {"1": 2})]
 )
 def test_what_json_has_comes_back(tmp_path: Path, value: Any, back: Any) -> None:
     path = tmp_path / "result.json"

@@ -157,11 +157,7 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
             serving(first, 0),
             Shards(DATA, way=way) as shards,
             Following(
-                prepare=prepare,
-                finish=lambda _: None,
-                flush=shards.flush,
-                abandon=abandoned.set,
-                way=way,
+                prepare=prepare, finish=lambda _: None, flush=shards.flush, abandon=abandoned.set, way=way
             ) as worker,
         ):
             assert worker.at_boundary(PATIENCE)

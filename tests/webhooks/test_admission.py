@@ -85,103 +85,46 @@ def says(status: str, reason: str) -> dict[str, str]:
 
 QUEUED = {"metadata/labels": {QUEUE_NAME: "ours"}}
 REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] = [
-    (
-        elasticjob.WEBHOOK,
-        {"spec/replicaSpecs/worker/minReplicas": 5},
-        None,
-        "spec.replicaSpecs[worker].minReplicas: 5 is more than maxReplicas 4: write at most 4",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {"spec/managedBy": "me"},
-        {},
-        "spec.managedBy: it cannot change from '' to 'me': delete the job and create it again",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {},
-        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
-        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {WHILE_IT_RUNS}",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        QUEUED,
-        {"status": {"phase": "Running", "conditions": [says("False", "NotQueued")]}},
-        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from '' to 'ours' {WHILE_IT_RUNS}",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {"spec/runPolicy": {"scheduling": {"queue": "theirs"}}},
-        {"spec/runPolicy": {"scheduling": {"queue": "ours"}}, "status": {"phase": "Running"}},
-        f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"}},
-        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
-        f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "
-        "place at any time",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        QUEUED,
-        {
-            "metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"},
-            "status": {"phase": "Suspended", "conditions": [says("False", "Queued")]},
-        },
-        f"metadata.labels[{PRIORITY_CLASS}]: no class can be taken away {WHILE_IT_RUNS}; another one may take"
-        " its place at any time",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "60"}},
-        {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
-        f"metadata.labels[{MAX_EXEC_TIME}]: it cannot change {WHILE_IT_RUNS}",
-    ),
-    (
-        elasticjob.WEBHOOK,
-        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "soon"}},
-        None,
-        f"metadata.labels[{MAX_EXEC_TIME}]: 'soon' is no number of seconds: write one from 1 to 999999999",
-    ),
-    (
-        dijob.WEBHOOK,
-        {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "0"}},
-        None,
-        f"metadata.labels[{MAX_EXEC_TIME}]: '0' is no number of seconds: write one from 1 to 999999999",
-    ),
-    (
-        dijob.WEBHOOK,
-        {},
-        {**QUEUED, "status": {"phase": "Running"}},
-        f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {AFTER_ITS_START}",
-    ),
-    (
-        jobresource.WEBHOOK,
-        {"spec/selector/name": "Digits"},
-        None,
-        "spec.selector.name: 'Digits' is not a name: write at most 63 small letters, digits and inner dashes",
-    ),
-    (
-        scaleplan.WEBHOOK,
-        {"spec/ownerJob": "letters"},
-        None,
-        "spec.ownerJob: there is no ElasticJob 'letters' in lab: create it first, or correct the name",
-    ),
-    (
-        scaleplan.WEBHOOK,
-        {"spec/replicaResourceSpecs/worker/replicas": 9},
-        None,
-        "spec.replicaResourceSpecs[worker].replicas: 9 is outside what job digits allows, 1 to 4: "
-        "change the plan, or the job's minReplicas and maxReplicas",
-    ),
-    (
-        scaleplan.WEBHOOK,
-        {"spec/replicaResourceSpecs/worker/replicas": 2},
-        {},
-        "spec: the spec of a ScalePlan cannot change: create another plan, which supersedes this one",
-    ),
-]
+    (elasticjob.WEBHOOK, {"spec/replicaSpecs/worker/minReplicas": 5}, None,
+     "spec.replicaSpecs[worker].minReplicas: 5 is more than maxReplicas 4: write at most 4"),
+    (elasticjob.WEBHOOK, {"spec/managedBy": "me"}, {},
+     "spec.managedBy: it cannot change from '' to 'me': delete the job and create it again"),
+    (elasticjob.WEBHOOK, {},
+     {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+     f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {WHILE_IT_RUNS}"),
+    (elasticjob.WEBHOOK, QUEUED, {"status": {"phase": "Running", "conditions": [says("False", "NotQueued")]}},
+     f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from '' to 'ours' {WHILE_IT_RUNS}"),
+    (elasticjob.WEBHOOK, {"spec/runPolicy": {"scheduling": {"queue": "theirs"}}},
+     {"spec/runPolicy": {"scheduling": {"queue": "ours"}}, "status": {"phase": "Running"}},
+     f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}"),
+    (elasticjob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"}},
+     {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+     f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "
+     "place at any time"),
+    (elasticjob.WEBHOOK, QUEUED,
+     {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"},
+      "status": {"phase": "Suspended", "conditions": [says("False", "Queued")]}},
+     f"metadata.labels[{PRIORITY_CLASS}]: no class can be taken away {WHILE_IT_RUNS}; another one may take"
+     " its place at any time"),
+    (elasticjob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "60"}},
+     {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+     f"metadata.labels[{MAX_EXEC_TIME}]: it cannot change {WHILE_IT_RUNS}"),
+    (elasticjob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "soon"}}, None,
+     f"metadata.labels[{MAX_EXEC_TIME}]: 'soon' is no number of seconds: write one from 1 to 999999999"),
+    (dijob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", MAX_EXEC_TIME: "0"}}, None,
+     f"metadata.labels[{MAX_EXEC_TIME}]: '0' is no number of seconds: write one from 1 to 999999999"),
+    (dijob.WEBHOOK, {}, {**QUEUED, "status": {"phase": "Running"}},
+     f"metadata.labels[{QUEUE_NAME}]: the queue cannot change from 'ours' to '' {AFTER_ITS_START}"),
+    (jobresource.WEBHOOK, {"spec/selector/name": "Digits"}, None,
+     "spec.selector.name: 'Digits' is not a name: write at most 63 small letters, digits and inner dashes"),
+    (scaleplan.WEBHOOK, {"spec/ownerJob": "letters"}, None,
+     "spec.ownerJob: there is no ElasticJob 'letters' in lab: create it first, or correct the name"),
+    (scaleplan.WEBHOOK, {"spec/replicaResourceSpecs/worker/replicas": 9}, None,
+     "spec.replicaResourceSpecs[worker].replicas: 9 is outside what job digits allows, 1 to 4: "
+     "change the plan, or the job's minReplicas and maxReplicas"),
+    (scaleplan.WEBHOOK, {"spec/replicaResourceSpecs/worker/replicas": 2}, {},
+     "spec: the spec of a ScalePlan cannot change: create another plan, which supersedes this one"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -244,75 +187,40 @@ WARNED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "none"}}}, []),
     ({"spec/runPolicy": {"scheduling": {"gang": "volcano", "queue": "a", "priorityClassName": "b"}}}, []),
-    (
-        {"spec/runPolicy": {"scheduling": {"minAvailable": 2, "timeoutSeconds": 9}}},
-        [
-            f"spec.runPolicy.scheduling.minAvailable: {ALONE}",
-            f"spec.runPolicy.scheduling.timeoutSeconds: {ALONE}",
-        ],
-    ),
-    (
-        {"spec/runPolicy": {"scheduling": {"gang": "required"}}, "spec/managedBy": "x.example/y"},
-        ["spec.runPolicy.scheduling.gang: the operator makes no gang for a job of x.example/y: leave it out"],
-    ),
-    (
-        {"spec/replicaSpecs/worker/priority": "0.5"},
-        [
-            "spec.replicaSpecs[worker].priority: nodes of low priority are scheduled like the others: "
-            "name a PriorityClass in spec.runPolicy.scheduling.lowPriorityClassName"
-        ],
-    ),
+    ({"spec/runPolicy": {"scheduling": {"minAvailable": 2, "timeoutSeconds": 9}}},
+     [f"spec.runPolicy.scheduling.minAvailable: {ALONE}",
+      f"spec.runPolicy.scheduling.timeoutSeconds: {ALONE}"]),
+    ({"spec/runPolicy": {"scheduling": {"gang": "required"}}, "spec/managedBy": "x.example/y"},
+     ["spec.runPolicy.scheduling.gang: the operator makes no gang for a job of x.example/y: leave it out"]),
+    ({"spec/replicaSpecs/worker/priority": "0.5"},
+     ["spec.replicaSpecs[worker].priority: nodes of low priority are scheduled like the others: "
+      "name a PriorityClass in spec.runPolicy.scheduling.lowPriorityClassName"]),
     ({"spec/replicaSpecs/worker/priority": "high"}, []),
-    (
-        {
-            "spec/replicaSpecs/worker/priority": "0.5",
-            "spec/runPolicy": {"scheduling": {"lowPriorityClassName": "spare"}},
-        },
-        [],
-    ),
-    (
-        {"spec/optimizeMode": "manual", "spec/brainService": "brain.dlrover:50001"},
-        ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"],
-    ),
-    (
-        {"spec/brainService": "brain.dlrover:50001"},
-        ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"],
-    ),
-    (
-        {f"{MAIN}/command": ["/bin/bash", "-c", "cd /code && dlrover-run --nnodes=2 train.py"]},
-        [f"{MAIN_PATH}.command: dlrover-run {OTHERS}"],
-    ),
-    (
-        {f"{MAIN}/args": ["python", "-m", "dlrover.trainer.torch.elastic_run", "train.py"]},
-        [f"{MAIN_PATH}.args: dlrover.trainer.torch.elastic_run {OTHERS}"],
-    ),
+    ({"spec/replicaSpecs/worker/priority": "0.5",
+      "spec/runPolicy": {"scheduling": {"lowPriorityClassName": "spare"}}}, []),
+    ({"spec/optimizeMode": "manual", "spec/brainService": "brain.dlrover:50001"},
+     ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"]),
+    ({"spec/brainService": "brain.dlrover:50001"},
+     ["spec.brainService: this has no effect: write optimizeMode: cluster, or leave it out"]),
+    ({f"{MAIN}/command": ["/bin/bash", "-c", "cd /code && dlrover-run --nnodes=2 train.py"]},
+     [f"{MAIN_PATH}.command: dlrover-run {OTHERS}"]),
+    ({f"{MAIN}/args": ["python", "-m", "dlrover.trainer.torch.elastic_run", "train.py"]},
+     [f"{MAIN_PATH}.args: dlrover.trainer.torch.elastic_run {OTHERS}"]),
     ({f"{MAIN}/command": ["elasticjob", "run", "/code/dlrover/trainer/train.py"]}, []),
     ({"metadata/labels": {"kueue.x-k8s.io/queue-name": "team-queue"}}, []),
-    (
-        {"metadata/annotations": {"scheduling.volcano.sh/queue-name": "team"}},
-        [
-            "metadata.annotations[scheduling.volcano.sh/queue-name]: this has no effect: "
-            "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"
-        ],
-    ),
+    ({"metadata/annotations": {"scheduling.volcano.sh/queue-name": "team"}},
+     ["metadata.annotations[scheduling.volcano.sh/queue-name]: this has no effect: "
+      "ElasticJobs have spec.runPolicy.scheduling.queue for it, with gang: volcano"]),
     ({"metadata/labels": {NAMED: "a", LONGEST: "3600"}}, []),
     ({"metadata/labels": {LONGEST: "3600"}, "spec/runPolicy": {"scheduling": {"queue": "a"}}}, []),
-    (
-        {"metadata/labels": {NAMED: "a"}, "spec/suspend": True},
-        [
-            "spec.suspend: the job is in no queue until this is false: "
-            "Kueue does not change it, as it does for its own kinds"
-        ],
-    ),
-    (
-        {"metadata/labels": {LONGEST: "3600"}},
-        [
-            f"metadata.labels[{LONGEST}]: this has no effect without a queue: "
-            "write runPolicy.activeDeadlineSeconds"
-        ],
-    ),
+    ({"metadata/labels": {NAMED: "a"}, "spec/suspend": True},
+     ["spec.suspend: the job is in no queue until this is false: "
+      "Kueue does not change it, as it does for its own kinds"]),
+    ({"metadata/labels": {LONGEST: "3600"}},
+     [f"metadata.labels[{LONGEST}]: this has no effect without a queue: "
+      "write runPolicy.activeDeadlineSeconds"]),
     ({"spec/optimizeMode": "cluster"}, []),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "warnings"), WARNED)

@@ -34,7 +34,7 @@ class JAXJob:
         """Return the job of the workers."""
         whole = Fields(source)
         spec = whole.below("spec")
-        roles = {name.capitalize(): role for name, role in members(spec, "jaxReplicaSpecs").items()}
+        roles = members(spec, "jaxReplicaSpecs", ("Worker",))
         if "Worker" not in roles:
             raise Unconvertible("spec.jaxReplicaSpecs has no Worker: write one, with its template")
         worker = roles["Worker"]

@@ -70,7 +70,7 @@ class MPIJob:
 
 
 def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
-    roles = {name.capitalize(): role for name, role in members(spec, "mpiReplicaSpecs").items()}
+    roles = members(spec, "mpiReplicaSpecs", ("Launcher", "Worker"))
     if "Launcher" not in roles:
         raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
     launcher, worker = roles["Launcher"], roles.get("Worker", roles["Launcher"])

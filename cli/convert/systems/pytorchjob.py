@@ -35,8 +35,8 @@ class PyTorchJob:
         """Return the job: one role of workers, each with elasticjob run."""
         whole = Fields(source)
         spec = whole.below("spec")
-        roles = {name.capitalize(): role for name, role in members(spec, "pytorchReplicaSpecs").items()}
-        if not {"Master", "Worker"} & roles.keys():
+        roles = members(spec, "pytorchReplicaSpecs", ("Master", "Worker"))
+        if not roles:
             raise Unconvertible(
                 "spec.pytorchReplicaSpecs has neither Master nor Worker: write Worker, with its template"
             )

@@ -39,8 +39,7 @@ class TFJob:
         """Return the job, whose nodes get TF_CONFIG from the operator."""
         whole = Fields(source)
         spec = whole.below("spec")
-        given = members(spec, "tfReplicaSpecs")
-        roles = {ROLES[name.capitalize()]: role for name, role in given.items() if name.capitalize() in ROLES}
+        roles = {ROLES[name]: role for name, role in members(spec, "tfReplicaSpecs", ROLES).items()}
         if WORKER not in roles and CHIEF not in roles:
             raise Unconvertible("spec.tfReplicaSpecs has no Worker: write one, with its template")
         found = {name: training_template(role, ("tensorflow",)) for name, role in roles.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -91,15 +92,26 @@ def _worker(spec: Fields) -> tuple[Training, int]:
     template = _patch_template(spec, pods.without_empty(container))
     written = Fields(spec.source, {"template": template}, trainer.path, spec.log)
     found = training_template(written, defaults=Launch("", processes=str(processes or "auto")))
-    for path, note in list(spec.log.notes.items()):
-        if path.startswith(f"{trainer.path}.template.spec.containers[0]"):
-            del spec.log.notes[path]
-            renamed = path.replace(".template.spec.containers[0]", "", 1)
-            note_near(spec, renamed, note.verdict, note.why, harmless=note.harmless)
-    spec.log.notes.pop(f"{trainer.path}.template", None)
+    _note_where_written(spec, trainer)
     if not (found.container.get("command") or found.container.get("args")):
         note_near(spec, child(trainer.path, "command"), Verdict.CHANGED, OF_THE_RUNTIME)
     return found, 1 if count is None else count
+
+
+def _note_where_written(spec: Fields, trainer: Fields) -> None:
+    """Move the notes on the template to the fields of the trainer and of the patches that it is made of."""
+    whole, main = child(trainer.path, "template"), ".spec.containers[0]"
+    patches = [path for path in spec.log.notes if not path.startswith(trainer.path)]
+    for path, note in [each for each in spec.log.notes.items() if each[0].startswith(whole)]:
+        del spec.log.notes[path]
+        inner = path.removeprefix(whole).replace(f"{main}.resources", f"{main}.resourcesPerNode")
+        if not (field := re.match(r"\.spec\.containers\[0\](\.\w+)|\.\w+\.\w+", inner)):
+            continue
+        written = [one for one in patches if one.endswith(field[1] or field[0])]
+        if field[1] and (not written or field[1][1:] in trainer):
+            written = [f"{trainer.path}{inner.removeprefix(main)}"]
+        for one in written:
+            note_near(spec, one, note.verdict, note.why, harmless=note.harmless)
 
 
 def _patch_template(spec: Fields, container: Manifest) -> Manifest:

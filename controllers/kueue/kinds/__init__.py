@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.controllers.kueue.demand import Demand
+from elasticjob.controllers.kueue.demand import QueueRequest
 from elasticjob.controllers.kueue.kinds.dijob import DIJobs
 from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs, Template
 from elasticjob.controllers.nodes.relaunch import Life
@@ -37,10 +37,10 @@ class Jobs(Protocol):
     def queue(self, job: Any) -> str:
         """Return the LocalQueue that a job names, "" for none."""
 
-    def suspended(self, job: Any) -> bool:
+    def is_suspended(self, job: Any) -> bool:
         """Whether a job asks for nothing, since its user has suspended it."""
 
-    def demand(self, job: Any, planned: JobResource | None = None) -> Demand:
+    def demand(self, job: Any, planned: JobResource | None = None) -> QueueRequest:
         """Return what a job asks of its queue, or would with another JobResource."""
 
     def selector(self, key: Key) -> str:

@@ -26,7 +26,7 @@ from elasticjob.api.v1alpha1.kueue import (
     longest_run,
     queue_of,
 )
-from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
+from elasticjob.controllers.kueue.demand import PodSetRequest, QueueRequest, for_kueue, quota_part
 from elasticjob.controllers.kueue.grant import Place
 from elasticjob.controllers.kueue.workload import TOPOLOGY, UNCONSTRAINED
 from elasticjob.controllers.nodes.exits import Exit
@@ -58,11 +58,11 @@ class DIJobs:
         """Return the LocalQueue that a job names, "" for none."""
         return queue_of(job)
 
-    def suspended(self, job: DIJob) -> bool:
+    def is_suspended(self, job: DIJob) -> bool:
         """Whether a job never runs, in a cluster without the webhook."""
         return bool(problems(job))
 
-    def demand(self, job: DIJob, planned: object = None) -> Demand:
+    def demand(self, job: DIJob, planned: object = None) -> QueueRequest:
         """Return what a job asks of its queue."""
         return demand_of(job, [p for p in self.pods.owned_by(job.metadata.uid) if is_part(p.metadata, job)])
 
@@ -89,23 +89,25 @@ class DIJobs:
         return {}
 
 
-def demand_of(job: DIJob, found: Iterable[Pod]) -> Demand:
+def demand_of(job: DIJob, found: Iterable[Pod]) -> QueueRequest:
     """Return what a DIJob asks of its queue: its coordinator, and the pods that there are beside it."""
     phase, labels = job.status.phase, job.metadata.labels
     template, class_ = job.spec.coordinator.template, job.spec.priority_class_name
     spec = {**(template.get("spec") or {}), **({"priorityClassName": class_} if class_ else {})}
-    roles = [Role(di.Role.COORDINATOR, counted(template.get("metadata") or {}, spec), 1, 1)]
+    roles = [PodSetRequest(di.Role.COORDINATOR, quota_part(template.get("metadata") or {}, spec), 1, 1)]
     counts, templates = Counter[str](), dict[str, Manifest]()
     for pod in sorted(found, key=is_gated):  # what those that wait ask for is asked of the queue
         if pods.role_of(pod) in (None, di.Role.COORDINATOR) or is_leaving(pod):
             continue
         templates[role_of(pod)] = asked_by(pod)
         counts[role_of(pod)] += 1
-    roles += [Role(name, templates[name], 0, count, most=count) for name, count in sorted(counts.items())]
+    roles += [
+        PodSetRequest(name, templates[name], 0, count, most=count) for name, count in sorted(counts.items())
+    ]
     ended = phase is DIJobPhase.SUCCEEDED if phase is not None and phase.is_terminal else None
     told = job.status.condition(phase.value) if phase is not None and phase.is_terminal else None
     classes = ("WorkloadPriorityClass", labels.get(PRIORITY_CLASS, "")), ("PriorityClass", class_)
-    return Demand(
+    return QueueRequest(
         kind=DIJOB,
         key=job.key,
         uid=job.metadata.uid,
@@ -167,7 +169,7 @@ def asked_by(pod: Pod) -> Manifest:
         "initContainers": [_container(each) for each in spec.init_containers],
     }
     chosen = {n: v for n, v in pod.metadata.annotations.items() if n in TOPOLOGY or n == UNCONSTRAINED}
-    return counted({"annotations": chosen}, written)
+    return quota_part({"annotations": chosen}, written)
 
 
 def is_leaving(pod: Pod) -> bool:
@@ -180,7 +182,7 @@ def is_gated(pod: Pod) -> bool:
     return any(gate.get("name") == QUOTA_GATE for gate in pod.spec.scheduling_gates)
 
 
-def opened(pod: Pod, place: Place | None) -> Manifest:
+def open_gate(pod: Pod, place: Place | None) -> Manifest:
     """Return the patch with which a gated pod goes to its place; without one it is in no queue."""
     kept = {TOPOLOGY_GATE} if place and TOPOLOGY_GATE in place.gates else set()
     ours = {QUOTA_GATE, TOPOLOGY_GATE} - kept

@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPo
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
 from elasticjob.api.v1alpha1.placing import with_resource
-from elasticjob.controllers.kueue.demand import Demand, Role, counted, for_kueue
+from elasticjob.controllers.kueue.demand import PodSetRequest, QueueRequest, for_kueue, quota_part
 from elasticjob.controllers.kueue.workload import MULTIKUEUE, PREBUILT
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
@@ -53,11 +53,11 @@ class ElasticJobs:
         """Return the LocalQueue that a job names, here or in the manager cluster of MultiKueue."""
         return queue_of(job) if is_ours(job) or job.spec.managed_by == MULTIKUEUE else ""
 
-    def suspended(self, job: ElasticJob) -> bool:
+    def is_suspended(self, job: ElasticJob) -> bool:
         """Whether the user has suspended a job."""
         return job.spec.suspend
 
-    def demand(self, job: ElasticJob, planned: JobResource | None = None) -> Demand:
+    def demand(self, job: ElasticJob, planned: JobResource | None = None) -> QueueRequest:
         """Return what a job asks of its queue, or would with another JobResource."""
         resource = planned or self.caches.resources.get(job.key)
         if resource is not None and controller_uid(resource.metadata) != job.metadata.uid:
@@ -71,7 +71,7 @@ class ElasticJobs:
     def lives(self, key: Key, pods: list[Pod] | None, now: datetime) -> tuple[Life, ...]:
         """Return all pods of a job, whichever uid its objects have."""
         if pods is None:
-            return self.caches.labelled(key, now)
+            return self.caches.by_labels(key, now)
         lives = map(self.caches.life, pods)
         return tuple(life.as_of(now) for life in lives if life is not None)
 
@@ -89,12 +89,12 @@ class ElasticJobs:
         return (meta.labels or {}) if meta else {}
 
 
-def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> Demand:
+def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -> QueueRequest:
     """Return what an ElasticJob asks of its queue, with the resources that plans gave its roles."""
     about = job.metadata
     ended = is_over(job)
     condition = find(job.status.conditions, COMPLETE if is_true(job.status.conditions, COMPLETE) else FAILED)
-    return Demand(
+    return QueueRequest(
         kind=ELASTICJOB,
         key=job.key,
         uid=job.metadata.uid,
@@ -114,7 +114,7 @@ def demand_of(job: ElasticJob, resource: JobResource | None, master: Template) -
     )
 
 
-def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
+def target(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
     """Return how many nodes each role should have: as asked last, by an autoscaler, by plans or by the user.
 
     An autoscaler writes `spec.replicas` of the JobResource; what is among its sizes and was not written by us
@@ -137,24 +137,26 @@ def wanted(job: ElasticJob, resource: JobResource | None) -> Mapping[str, int]:
     return asked | scaled
 
 
-def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[Role]:
+def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> Iterator[PodSetRequest]:
     if job.spec.needs_master:
-        given = counted({}, job.spec.master.pod) if job.spec.master else {}
-        yield Role(names.MASTER, counted({}, master(job)), 1, 1, asked=given, repeats=True)
-    asked = wanted(job, resource)
+        given = quota_part({}, job.spec.master.pod) if job.spec.master else {}
+        yield PodSetRequest(names.MASTER, quota_part({}, master(job)), 1, 1, asked=given, repeats=True)
+    asked = target(job, resource)
     for role, spec in job.spec.roles.items():
         range_ = job.spec.range_of(role)
         amounts = largest(job, role, resource)
-        template = counted(spec.template.get("metadata") or {}, with_resource(spec, amounts))
+        template = quota_part(spec.template.get("metadata") or {}, with_resource(spec, amounts))
         least = range_.lowest + spec.spares
         most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
         limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
-        yield Role(role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats)
+        yield PodSetRequest(
+            role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats
+        )
 
 
-def _with_one(job: ElasticJob, roles: tuple[Role, ...]) -> tuple[Role, ...]:
+def _with_one(job: ElasticJob, roles: tuple[PodSetRequest, ...]) -> tuple[PodSetRequest, ...]:
     """Return the roles, of which one has a node at least: nothing can be asked for no pod."""
     if not roles or any(each.least for each in roles):
         return roles

@@ -26,7 +26,7 @@ TEMPLATE: Final = "nodes"
 
 
 @dataclass(frozen=True)
-class Carried:
+class PodFields:
     """What a pod of a gang carries."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Api:
 
     word: Word
     objects: tuple[tuple[Kind[Object], Spec], ...]
-    carried: Callable[[Gang, str], Carried]
+    carried: Callable[[Gang, str], PodFields]
     fixed: frozenset[str] = frozenset()
 
     @property
@@ -133,21 +133,21 @@ def _pod_group_of_volcano(job: ElasticJob, gang: Gang) -> Manifest:
     return {"minMember": gang.least, **roles, **queue, **_priority(gang)}
 
 
-def _in_group(gang: Gang, role: str) -> Carried:
-    return Carried(spec={"schedulingGroup": {"podGroupName": gang.name}})
+def _in_group(gang: Gang, role: str) -> PodFields:
+    return PodFields(spec={"schedulingGroup": {"podGroupName": gang.name}})
 
 
-def _in_workload(gang: Gang, role: str) -> Carried:
-    return Carried(spec={"workloadRef": {"name": gang.name, "podGroup": TEMPLATE}})
+def _in_workload(gang: Gang, role: str) -> PodFields:
+    return PodFields(spec={"workloadRef": {"name": gang.name, "podGroup": TEMPLATE}})
 
 
-def _labelled(gang: Gang, role: str) -> Carried:
-    return Carried(labels={"scheduling.x-k8s.io/pod-group": gang.name}, scheduler=gang.scheduler)
+def _labels(gang: Gang, role: str) -> PodFields:
+    return PodFields(labels={"scheduling.x-k8s.io/pod-group": gang.name}, scheduler=gang.scheduler)
 
 
-def _annotated(gang: Gang, role: str) -> Carried:
+def _annotations(gang: Gang, role: str) -> PodFields:
     annotations = {"scheduling.k8s.io/group-name": gang.name, "volcano.sh/task-spec": role}
-    return Carried(annotations=annotations, scheduler=gang.scheduler or "volcano")
+    return PodFields(annotations=annotations, scheduler=gang.scheduler or "volcano")
 
 
 _KUBERNETES: Final = "scheduling.k8s.io"
@@ -180,12 +180,12 @@ APIS: Final[tuple[Api, ...]] = (
     Api(
         Word.COSCHEDULING,
         ((_kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"), _pod_group_of_plugins),),
-        _labelled,
+        _labels,
     ),
     Api(
         Word.VOLCANO,
         ((_kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"), _pod_group_of_volcano),),
-        _annotated,
+        _annotations,
     ),
 )
 
@@ -198,7 +198,7 @@ def api_of(gang: Gang) -> Api:
 _GANG: Final = JsonReader(Gang)
 
 
-def kept(annotations: Mapping[str, str]) -> Gang | None:
+def gang_from(annotations: Mapping[str, str]) -> Gang | None:
     """Return the gang that was made for a JobResource with these annotations; None without one of ours."""
     gang = decode(annotations.get(names.GANG), _GANG)
     known = gang is not None and gang.least > 0 and is_label(gang.name)

@@ -44,7 +44,7 @@ def gang_of(job: ElasticJob, api: Api, sizes: Mapping[str, int], scheduler: str 
     )
 
 
-def followed(made: Gang, job: ElasticJob, sizes: Mapping[str, int]) -> Gang:
+def follow(made: Gang, job: ElasticJob, sizes: Mapping[str, int]) -> Gang:
     """Return the gang that was made, as the job asks for it now, as far as its API lets it change."""
     api = api_of(made)
     wanted = gang_of(job, api, sizes, made.scheduler)

@@ -32,7 +32,7 @@ class _Groups(msgspec.Struct):
     groups: list[_Group] = []
 
 
-class Served:
+class GangApis:
     """Remembers the answers of one cluster. Time is an argument."""
 
     def __init__(self, client: Client, now: Callable[[], datetime]) -> None:

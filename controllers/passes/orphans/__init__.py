@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from elasticjob.controllers.parts.owners import Owned
+from elasticjob.controllers.parts.owners import Ownership
 from elasticjob.controllers.passes.observe import Caches
-from elasticjob.controllers.passes.orphans.decide import Memory, Removal, due, removals, unfinished
+from elasticjob.controllers.passes.orphans.decide import Memory, Removal, due, remember_failures, removals
 from elasticjob.controllers.passes.orphans.observe import ask, left_behind
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, Conflict, Unreachable
@@ -33,7 +33,7 @@ class Orphans:
     _memory: dict[Key, Memory] = field(default_factory=dict)
 
     async def collect(
-        self, key: Key, waiting: Kind[Any] | None = None, obstacle: Owned | None = None
+        self, key: Key, waiting: Kind[Any] | None = None, obstacle: Ownership | None = None
     ) -> timedelta | None:
         """Delete the orphans of a job that are due; returns when to look again, None if there are none.
 
@@ -52,7 +52,7 @@ class Orphans:
             log.info(removal.sentence, extra={"object": str(key), "reason": "OwnerGone"})
             if not await self._remove(removal, key.namespace):
                 failed.add(removal.owner)
-        self._memory[key] = unfinished(self._memory.get(key, step.memory), step.owners, failed)
+        self._memory[key] = remember_failures(self._memory.get(key, step.memory), step.owners, failed)
         return step.again_in
 
     async def _remove(self, removal: Removal, namespace: str) -> bool:
@@ -65,10 +65,10 @@ class Orphans:
                 break  # the server accepts no deletion now: the rest waits for a later pass
         return gone
 
-    async def _delete(self, objects: Sequence[Owned], namespace: str) -> list[bool]:
+    async def _delete(self, objects: Sequence[Ownership], namespace: str) -> list[bool]:
         return await asyncio.gather(*(self._delete_one(each, namespace) for each in objects))
 
-    async def _delete_one(self, orphan: Owned, namespace: str) -> bool:
+    async def _delete_one(self, orphan: Ownership, namespace: str) -> bool:
         """Delete an object unless it has changed; returns whether it is gone."""
         try:
             await self.client.delete(

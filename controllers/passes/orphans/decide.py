@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from elasticjob.controllers.parts.owners import Owned
+from elasticjob.controllers.parts.owners import Ownership
 from elasticjob.kube.objects.views import OwnerReference
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -27,11 +27,11 @@ PATIENCE: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
-class Left:
+class Leftovers:
     """The orphans of a job, and those of them that a new object of the job waits for."""
 
-    orphans: tuple[Owned, ...] = ()
-    urgent: tuple[Owned, ...] = ()
+    orphans: tuple[Ownership, ...] = ()
+    urgent: tuple[Ownership, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Answer:
 
     owner: OwnerReference
     gone: bool = False
-    hidden: tuple[Owned, ...] = ()
+    hidden: tuple[Ownership, ...] = ()
     complete: bool = True
 
 
@@ -67,8 +67,8 @@ class Removal:
     """The objects of one owner that is gone, in the order in which they are deleted."""
 
     owner: OwnerReference
-    hidden: tuple[Owned, ...]
-    shown: tuple[Owned, ...]
+    hidden: tuple[Ownership, ...]
+    shown: tuple[Ownership, ...]
 
     @property
     def sentence(self) -> str:
@@ -79,7 +79,7 @@ class Removal:
         )
 
 
-def due(left: Left, memory: Memory | None, now: datetime) -> Step:
+def due(left: Leftovers, memory: Memory | None, now: datetime) -> Step:
     """Return which owners to ask about now: of urgent orphans, and of all when the collector had its time."""
     if not left.orphans and not (memory and memory.unfinished):
         return Step()
@@ -94,17 +94,19 @@ def due(left: Left, memory: Memory | None, now: datetime) -> Step:
     return Step(tuple(owners), Memory(since, len(left.orphans), memory.unfinished), again_in)
 
 
-def removals(left: Left, answers: Iterable[Answer]) -> tuple[Removal, ...]:
+def removals(left: Leftovers, answers: Iterable[Answer]) -> tuple[Removal, ...]:
     """Return what to delete, by owner, now that the server has told which owners are gone."""
     return tuple(_removal(left, answer) for answer in answers if answer.gone)
 
 
-def unfinished(memory: Memory, asked: Iterable[OwnerReference], failed: Iterable[OwnerReference]) -> Memory:
+def remember_failures(
+    memory: Memory, asked: Iterable[OwnerReference], failed: Iterable[OwnerReference]
+) -> Memory:
     """Return `memory` after a pass that asked about some owners and failed with some of them."""
     return replace(memory, unfinished=memory.unfinished.difference(asked).union(failed))
 
 
-def _removal(left: Left, answer: Answer) -> Removal:
+def _removal(left: Leftovers, answer: Answer) -> Removal:
     hidden = {each.uid for each in answer.hidden}
     shown = (each for each in left.orphans if each.owner == answer.owner and each.uid not in hidden)
     return Removal(answer.owner, answer.hidden, tuple(shown))

@@ -50,16 +50,18 @@ def references(pod: Pod) -> tuple[set[str], set[str]]:
     config_maps, secrets = set[str](), set[str]()
     for container in every_container(pod):
         for entry in (*container.env_from, *(variable.value_from or {} for variable in container.env)):
-            config_maps |= _named(entry, "configMapRef", "name") | _named(entry, "configMapKeyRef", "name")
-            secrets |= _named(entry, "secretRef", "name") | _named(entry, "secretKeyRef", "name")
+            config_maps |= _by_name(entry, "configMapRef", "name") | _by_name(
+                entry, "configMapKeyRef", "name"
+            )
+            secrets |= _by_name(entry, "secretRef", "name") | _by_name(entry, "secretKeyRef", "name")
     for volume in pod.spec.volumes:
         for source in (volume, *(volume.get("projected", {}).get("sources") or ())):
-            config_maps |= _named(source, "configMap", "name")
-            secrets |= _named(source, "secret", "name") | _named(source, "secret", "secretName")
+            config_maps |= _by_name(source, "configMap", "name")
+            secrets |= _by_name(source, "secret", "name") | _by_name(source, "secret", "secretName")
     return config_maps, secrets
 
 
-def _named(entry: Manifest, member: str, name: str) -> set[str]:
+def _by_name(entry: Manifest, member: str, name: str) -> set[str]:
     found = (entry.get(member) or {}).get(name)
     return {found} if found else set()
 
@@ -123,7 +125,7 @@ def field_of(pod: Pod, path: str, around: Surroundings) -> str:
     return _FIELDS[path](pod, around)
 
 
-def _listed(values: Mapping[str, str]) -> str:
+def _list(values: Mapping[str, str]) -> str:
     return "\n".join(f'{name}="{value}"' for name, value in sorted(values.items()))
 
 
@@ -131,8 +133,8 @@ _FIELDS: Mapping[str, Callable[[Pod, Surroundings], str]] = {
     "metadata.name": lambda pod, _: pod.metadata.name,
     "metadata.namespace": lambda pod, _: pod.metadata.namespace,
     "metadata.uid": lambda pod, _: pod.metadata.uid,
-    "metadata.labels": lambda pod, _: _listed(pod.metadata.labels),
-    "metadata.annotations": lambda pod, _: _listed(pod.metadata.annotations),
+    "metadata.labels": lambda pod, _: _list(pod.metadata.labels),
+    "metadata.annotations": lambda pod, _: _list(pod.metadata.annotations),
     "spec.nodeName": lambda pod, _: pod.spec.node_name,
     "spec.serviceAccountName": lambda pod, _: pod.spec.service_account_name or "default",
     "status.podIP": lambda _, around: around.ip,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """The selection of log lines; the names are those of the API's query parameters."""
 
     follow: bool = False
@@ -24,12 +24,12 @@ class Wanted:
     limit: int | None = None
 
     @staticmethod
-    def of(query: Mapping[str, str], now: datetime) -> Wanted:
+    def of(query: Mapping[str, str], now: datetime) -> Selection:
         """Raises ValueError for a malformed parameter."""
         since = datetime.fromisoformat(query["sinceTime"]) if query.get("sinceTime") else None
         if query.get("sinceSeconds"):
             since = now - timedelta(seconds=int(query["sinceSeconds"]))
-        return Wanted(
+        return Selection(
             follow=_true(query.get("follow")),
             previous=_true(query.get("previous")),
             timestamps=_true(query.get("timestamps")),
@@ -43,7 +43,7 @@ def _true(value: str | None) -> bool:
     return value is not None and value.lower() in ("true", "1", "t")
 
 
-def select(content: bytes, wanted: Wanted) -> bytes:
+def select(content: bytes, wanted: Selection) -> bytes:
     """The selected part of a whole log, as `kubectl logs` prints it."""
     lines = [line for line in content.split(b"\n") if line]
     if wanted.since is not None:

@@ -29,7 +29,7 @@ from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, Container, Pod
 
 
 @dataclass(frozen=True)
-class Made:
+class Startable:
     """A container that may start."""
 
     order: Order
@@ -37,7 +37,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Run:
     """One run of a container of a pod."""
 
     pod: Pod
@@ -59,7 +59,7 @@ class Maker:
         self._env, self._host = env, host
         self._tokens: dict[str, str] = {}
 
-    async def make(self, wanted: Wanted) -> Made:
+    async def make(self, wanted: Run) -> Startable:
         """Everything that the run needs is in place. Raises Unready, and ApiError when the server fails."""
         sources = await self._sources(wanted.pod)
         token = await self._token(wanted.pod)
@@ -89,7 +89,7 @@ class Maker:
 
     # The rest blocks, and runs in a thread.
 
-    def _compose(self, wanted: Wanted, sources: Sources, token: volumes.Token) -> Made:
+    def _compose(self, wanted: Run, sources: Sources, token: volumes.Token) -> Startable:
         pod, container = wanted.pod, wanted.container
         around = self._surroundings(wanted, token)
         folders = self._folders(pod, sources, around, token)
@@ -102,9 +102,9 @@ class Maker:
             log=str(self._fresh_log(wanted)),
             memory=memory_limit(container.resources.limits),
         )
-        return Made(order, tuple(mounts))
+        return Startable(order, tuple(mounts))
 
-    def _surroundings(self, wanted: Wanted, token: volumes.Token) -> Surroundings:
+    def _surroundings(self, wanted: Run, token: volumes.Token) -> Surroundings:
         env = {**self._env, **self._server.env()}
         if has_identity(wanted.pod):
             folder, namespace = self._place.identity(wanted.pod), wanted.pod.metadata.namespace
@@ -139,7 +139,7 @@ class Maker:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _fresh_log(self, wanted: Wanted) -> Path:
+    def _fresh_log(self, wanted: Run) -> Path:
         """The log of this run; those before the previous one are deleted."""
         pod, name = wanted.pod, wanted.container.name
         path = self._place.log(pod, name, wanted.number)

@@ -243,13 +243,13 @@ class Keeper:
 
     def limit(self, memory: int) -> None:
         """Take a new limit, unless the container uses more than that at present."""
-        fits = not memory or used(memory) <= memory
+        fits = not memory or usage(memory) <= memory
         if fits:
             self.memory = memory
         self.say({"limited": fits})
 
     def guard(self) -> None:
-        if used(self.memory) > self.memory:
+        if usage(self.memory) > self.memory:
             self.oom = True
             kill_all()
 
@@ -344,7 +344,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def used(limit: int) -> int:
+def usage(limit: int) -> int:
     """Bytes in memory of all descendants: exact only above `limit`, a quick upper bound below it."""
     pids = list(tree(os.getpid()))
     quick = sum(resident(pid) for pid in pids)

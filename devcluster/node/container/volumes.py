@@ -77,13 +77,13 @@ def content(
     """The contents of a volume. Raises Unready if an object it needs is missing."""
     for member, make in _TYPES.items():
         if member in volume:
-            return make(_Wanted(pod, volume, sources, around, token))
+            return make(_Mount(pod, volume, sources, around, token))
     kinds = sorted(set(volume) - {"name"})
     raise unmountable(volume, f"{kinds} is not supported by devcluster; it has {', '.join(_TYPES)}")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Mount:
     pod: Pod
     volume: Manifest
     sources: Sources
@@ -91,36 +91,36 @@ class _Wanted:
     token: Token | None
 
 
-def _empty(wanted: _Wanted) -> Volume:
+def _empty(wanted: _Mount) -> Volume:
     return Empty(memory=(wanted.volume["emptyDir"] or {}).get("medium") == "Memory")
 
 
-def _host(wanted: _Wanted) -> Volume:
+def _host(wanted: _Mount) -> Volume:
     return Host(wanted.volume["hostPath"]["path"], wanted.volume["hostPath"].get("type", ""))
 
 
-def _claim(wanted: _Wanted) -> Volume:
+def _claim(wanted: _Mount) -> Volume:
     name = wanted.volume["persistentVolumeClaim"]["claimName"]
     if "/" in name or name in (".", ".."):
         raise unmountable(wanted.volume, f'persistentvolumeclaim "{name}" not found')
     return Claim(name)
 
 
-def _config_map(wanted: _Wanted) -> Volume:
+def _config_map(wanted: _Mount) -> Volume:
     source = wanted.volume["configMap"]
     return _files(source, _chosen(wanted, source, "configmap", source.get("name", "")))
 
 
-def _secret(wanted: _Wanted) -> Volume:
+def _secret(wanted: _Mount) -> Volume:
     source = wanted.volume["secret"]
     return _files(source, _chosen(wanted, source, "secret", source.get("secretName", "")))
 
 
-def _downward(wanted: _Wanted) -> Volume:
+def _downward(wanted: _Mount) -> Volume:
     return _files(wanted.volume["downwardAPI"], _fields(wanted, wanted.volume["downwardAPI"]))
 
 
-def _projected(wanted: _Wanted) -> Volume:
+def _project(wanted: _Mount) -> Volume:
     source = wanted.volume["projected"]
     contents: dict[str, bytes] = {}
     modes: dict[str, int] = {}
@@ -131,7 +131,7 @@ def _projected(wanted: _Wanted) -> Volume:
     return Files(contents, source.get("defaultMode", MODE), modes)
 
 
-def _part(wanted: _Wanted, part: Manifest) -> dict[str, bytes]:
+def _part(wanted: _Mount, part: Manifest) -> dict[str, bytes]:
     if source := part.get("configMap"):
         # the CA is known here before the ConfigMap is in the namespace
         if source.get("name") == "kube-root-ca.crt" and wanted.token is not None:
@@ -146,12 +146,12 @@ def _part(wanted: _Wanted, part: Manifest) -> dict[str, bytes]:
     raise unmountable(wanted.volume, f"projected source {sorted(part)} is not supported by devcluster")
 
 
-_TYPES: Mapping[str, Callable[[_Wanted], Volume]] = {
+_TYPES: Mapping[str, Callable[[_Mount], Volume]] = {
     "emptyDir": _empty,
     "hostPath": _host,
     "configMap": _config_map,
     "secret": _secret,
-    "projected": _projected,
+    "projected": _project,
     "downwardAPI": _downward,
     "persistentVolumeClaim": _claim,
 }
@@ -162,7 +162,7 @@ def _files(source: Manifest, contents: Mapping[str, bytes]) -> Files:
     return Files(contents, source.get("defaultMode", MODE), modes)
 
 
-def _chosen(wanted: _Wanted, source: Manifest, kind: str, name: str) -> dict[str, bytes]:
+def _chosen(wanted: _Mount, source: Manifest, kind: str, name: str) -> dict[str, bytes]:
     """All keys, or those that `items` names."""
     found = _values(wanted.sources, kind, name)
     optional = source.get("optional", False)
@@ -186,7 +186,7 @@ def _values(sources: Sources, kind: str, name: str) -> Mapping[str, bytes] | Non
     return {**{key: value.encode() for key, value in config.data.items()}, **config.binary_data}
 
 
-def _fields(wanted: _Wanted, source: Manifest) -> dict[str, bytes]:
+def _fields(wanted: _Mount, source: Manifest) -> dict[str, bytes]:
     pod, around = wanted.pod, wanted.around
     contents: dict[str, bytes] = {}
     for item in source.get("items") or ():

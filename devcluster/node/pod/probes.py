@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from elasticjob.devcluster.node.pod.record import Check, Checked
+from elasticjob.devcluster.node.pod.record import Check, ProbeState
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container, View
 
@@ -43,12 +43,12 @@ def probe_of(container: Container, check: Check) -> Probe | None:
     return None if manifest is None else msgspec.convert(manifest, Probe, strict=False)
 
 
-def first(probe: Probe, since: datetime) -> Checked:
+def first(probe: Probe, since: datetime) -> ProbeState:
     """A probe before its first result, of something that runs since then."""
-    return Checked(due=since + timedelta(seconds=probe.initial_delay_seconds))
+    return ProbeState(due=since + timedelta(seconds=probe.initial_delay_seconds))
 
 
-def judge(probe: Probe, known: Checked, passed: bool, now: datetime) -> Checked:
+def judge(probe: Probe, known: ProbeState, passed: bool, now: datetime) -> ProbeState:
     """The verdict after one more result; it changes after as many equal results as the threshold."""
     streak = max(known.streak, 0) + 1 if passed else min(known.streak, 0) - 1
     verdict = known.passed

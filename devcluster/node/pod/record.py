@@ -3,7 +3,7 @@
     waiting ──start──► starting ──started──► running ──ended──► ended ──(restart policy, back-off)──► starting
                            └──refused──► waiting (retried)         └── for good
 
-A `PodRecord` is the snapshot on which `decide` decides. Events (`started`, `ended`, …) are pure: record in,
+A `PodRecord` is the snapshot on which `decide` decides. Events (`on_start`, `on_end`, …) are pure: record in,
 record out.
 """
 
@@ -20,7 +20,7 @@ from elasticjob.kube.objects.views import Container, Pod, PodCondition, Resource
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of a container. `ended` is None while it runs."""
+    """One execution of a container. `on_end` is None while it runs."""
 
     id: str
     started: datetime
@@ -58,7 +58,7 @@ class Check(StrEnum):
 
 
 @dataclass(frozen=True)
-class Checked:
+class ProbeState:
     """One probe of the present run: its last verdict and the results that lead to the next one."""
 
     due: datetime
@@ -80,7 +80,7 @@ class ContainerRecord:
     starting: bool = False
     refusal: Refusal | None = None
     stopping: Stopping | None = None
-    checks: Mapping[Check, Checked] = field(default_factory=dict)
+    checks: Mapping[Check, ProbeState] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
     """The arguments of the present run."""
     resize: Refusal | None = None
@@ -187,7 +187,7 @@ def admit(pod: Pod, ip: str, now: datetime) -> PodRecord:
     return PodRecord(ip, pod.status.start_time or now, records, doom, conditions=tuple(pod.status.conditions))
 
 
-def started(record: PodRecord, name: str, id: str, now: datetime) -> PodRecord:
+def on_start(record: PodRecord, name: str, id: str, now: datetime) -> PodRecord:
     """The container's process runs."""
     container = record[name]
     again = container.run is not None
@@ -205,7 +205,7 @@ def started(record: PodRecord, name: str, id: str, now: datetime) -> PodRecord:
     )
 
 
-def refused(
+def on_refusal(
     record: PodRecord, name: str, reason: str, message: str, now: datetime, retry: datetime
 ) -> PodRecord:
     """The container could not be started, and no process came of it: it will be tried again."""
@@ -219,10 +219,10 @@ def refused(
 
 def failed_to_start(record: PodRecord, name: str, id: str, message: str, now: datetime) -> PodRecord:
     """The program could not be executed: a run that ended at once with 128, as runtimes report it."""
-    return ended(started(record, name, id, now), name, id, 128, "StartError", message, now)
+    return on_end(on_start(record, name, id, now), name, id, 128, "StartError", message, now)
 
 
-def ended(
+def on_end(
     record: PodRecord, name: str, id: str, code: int, reason: str, message: str, now: datetime
 ) -> PodRecord:
     """The run `id` of the container ended; a run that is not the present one changes nothing."""
@@ -233,8 +233,8 @@ def ended(
     return record.put(name, replace(container, run=run, stopping=None, checks={}))
 
 
-def checked(
-    record: PodRecord, name: str, id: str, check: Check, judge: Callable[[Checked], Checked]
+def on_probe(
+    record: PodRecord, name: str, id: str, check: Check, judge: Callable[[ProbeState], ProbeState]
 ) -> PodRecord:
     """A probe of the run `id` has answered; `judge` updates the verdict."""
     container = record[name]

@@ -171,7 +171,7 @@ def _conditions(pod: Pod, record: PodRecord, now: datetime) -> tuple[PodConditio
     """Ours as they are now, and those of others as they were."""
     earlier = {condition.type: condition for condition in (*pod.status.conditions, *record.conditions)}
     wanted = [*_own_conditions(pod, record), *_resizes(pod, record)]
-    mine = [_moved(condition, earlier.get(condition.type), now) for condition in wanted]
+    mine = [_transition(condition, earlier.get(condition.type), now) for condition in wanted]
     theirs = [c for c in pod.status.conditions if c.type not in (*MINE, *RESIZE)]
     return (*mine, *theirs)
 
@@ -224,7 +224,7 @@ def _resizes(pod: Pod, record: PodRecord) -> list[PodCondition]:
     ]
 
 
-def _moved(condition: PodCondition, earlier: PodCondition | None, now: datetime) -> PodCondition:
+def _transition(condition: PodCondition, earlier: PodCondition | None, now: datetime) -> PodCondition:
     """The transition time moves only with the status."""
     same = (
         earlier is not None

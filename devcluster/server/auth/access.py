@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from elasticjob.devcluster.server.auth.attributes import RequestAttributes
-from elasticjob.devcluster.server.auth.rbac import Rule, is_meant, permits, subject_told
+from elasticjob.devcluster.server.auth.rbac import Rule, describe_subject, is_meant, permits
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Attributes, User
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
@@ -44,7 +44,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Held:
+class Grant:
     """The rules that one binding gives to a user, or the role that it has lost."""
 
     rules: Sequence[Rule]
@@ -74,18 +74,18 @@ class Access:
         if not self.enforced or MASTERS in user.groups:
             return Decision(True)
         lost = []
-        for held in self._held(user, attributes.namespace):
+        for held in self._grants(user, attributes.namespace):
             if any(permits(rule, attributes) for rule in held.rules):
                 return Decision(True, f"RBAC: allowed by {held.source}")
             lost += [held.lost.message()] if held.lost else []
-        return Decision(False, f"RBAC: {_joined(lost)}" if lost else "")
+        return Decision(False, f"RBAC: {_join(lost)}" if lost else "")
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], str]:
         """Every rule that applies to a user in a namespace, and the missing roles."""
-        every = list(self._held(user, namespace))
+        every = list(self._grants(user, namespace))
         if not self.enforced:
             return list(_EVERYTHING), ""
-        return [rule for held in every for rule in held.rules], _joined(
+        return [rule for held in every for rule in held.rules], _join(
             [held.lost.message() for held in every if held.lost]
         )
 
@@ -97,14 +97,14 @@ class Access:
         )
         self.check(attributes.options.user, requested)
 
-    def _held(self, user: User, namespace: str) -> Iterator[Held]:
+    def _grants(self, user: User, namespace: str) -> Iterator[Grant]:
         """The rules that each binding grants to a user, cluster-wide and in one namespace."""
         for binding in self._store.every(_CLUSTER_ROLE_BINDINGS):
             yield from self._of(user, binding.body, "")
         for binding in self._store.every(_ROLE_BINDINGS, namespace) if namespace else ():
             yield from self._of(user, binding.body, namespace)
 
-    def _of(self, user: User, binding: Manifest, namespace: str) -> Iterator[Held]:
+    def _of(self, user: User, binding: Manifest, namespace: str) -> Iterator[Grant]:
         subjects = (each for each in binding.get("subjects") or () if is_meant(each, user, namespace))
         subject = next(subjects, None)
         if subject is None:
@@ -112,11 +112,11 @@ class Access:
         kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
         rules = self._rules(kind, name, namespace)
         if rules is None:
-            yield Held((), lost=Lost(kind, name))
+            yield Grant((), lost=Lost(kind, name))
             return
         place = f"/{namespace}" if namespace else ""
         of = f'{binding["kind"]} "{binding["metadata"]["name"]}{place}" of {kind} "{name}"'
-        yield Held(rules, f"{of} to {subject_told(subject, namespace)}")
+        yield Grant(rules, f"{of} to {describe_subject(subject, namespace)}")
 
     def _rules(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
         inside = kind == "Role"
@@ -124,7 +124,7 @@ class Access:
         return (role.body.get("rules") or ()) if role else None
 
 
-def _joined(messages: Sequence[str]) -> str:
+def _join(messages: Sequence[str]) -> str:
     """Several errors as one."""
     each = list(dict.fromkeys(messages))
     return each[0] if len(each) == 1 else f"[{', '.join(each)}]" if each else ""

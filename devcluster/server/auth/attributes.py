@@ -34,7 +34,7 @@ class RequestAttributes:
     path: str = ""
 
     @property
-    def combined(self) -> str:
+    def rule_resource(self) -> str:
         """The resource as rules write it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
@@ -44,7 +44,7 @@ class RequestAttributes:
         if self.path:
             return f'User {who} cannot {self.verb} path "{self.path}"'
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        what = f'resource "{self.combined}" in API group "{self.group}"'
+        what = f'resource "{self.rule_resource}" in API group "{self.group}"'
         return f"User {who} cannot {self.verb} {what} {where}"
 
 

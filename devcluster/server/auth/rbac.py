@@ -20,7 +20,7 @@ def permits(rule: Rule, attributes: RequestAttributes) -> bool:
     names = rule.get("resourceNames") or ()
     return (
         _among(attributes.group, rule.get("apiGroups"))
-        and _is_of_resource(attributes.combined, rule.get("resources") or ())
+        and _is_of_resource(attributes.rule_resource, rule.get("resources") or ())
         and (not names or attributes.name in names)
     )
 
@@ -34,7 +34,7 @@ def is_meant(subject: Rule, user: User, namespace: str) -> bool:
     return name in user.groups if kind == "Group" else kind == "User" and name == user.name
 
 
-def subject_told(subject: Rule, namespace: str) -> str:
+def describe_subject(subject: Rule, namespace: str) -> str:
     if subject["kind"] == "ServiceAccount":
         return f'ServiceAccount "{subject["name"]}/{subject.get("namespace") or namespace}"'
     return f'{subject["kind"]} "{subject["name"]}"'

@@ -30,7 +30,7 @@ _KINDS = (
 )
 
 
-class Decided(Protocol):
+class AccessVerdict(Protocol):
     """The verdict on an access review, and its reason."""
 
     @property
@@ -50,7 +50,7 @@ class Tokens(Protocol):
 class Authority(Protocol):
     """The rules of a user."""
 
-    def decide(self, user: User, attributes: RequestAttributes) -> Decided: ...
+    def decide(self, user: User, attributes: RequestAttributes) -> AccessVerdict: ...
     def rules_of(self, user: User, namespace: str) -> tuple[Sequence[Rule], str]: ...
 
 
@@ -96,11 +96,11 @@ def answers(tokens: Tokens, authority: Authority, stamp: Callable[[], str]) -> M
         return {"status": {"authenticated": True, "user": user_info(found.user), "audiences": audiences}}
 
     def own_access(review: Manifest, user: User) -> Manifest:
-        spec = _checked(review, _attribute_problems)
+        spec = _check(review, _attribute_problems)
         return {"status": _status(authority.decide(user, _attributes(spec)))}
 
     def access(review: Manifest, _: User) -> Manifest:
-        spec = _checked(review, _subject_problems)
+        spec = _check(review, _subject_problems)
         subject = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
         return {"status": _status(authority.decide(subject, _attributes(spec)))}
 
@@ -130,7 +130,7 @@ def answers(tokens: Tokens, authority: Authority, stamp: Callable[[], str]) -> M
     }
 
 
-def _checked(review: Manifest, problems: Callable[[Manifest], Iterator[Cause]]) -> Manifest:
+def _check(review: Manifest, problems: Callable[[Manifest], Iterator[Cause]]) -> Manifest:
     """The spec of a review of access, or Invalid."""
     spec: Manifest = review.setdefault("spec", {})
     found = [*problems(spec), *_metadata_problems(review), *_place_problems(review, spec)]
@@ -186,7 +186,7 @@ def _attributes(spec: Manifest) -> RequestAttributes:
     return RequestAttributes(*(asked.get(name) or "" for name in names))
 
 
-def _status(decided: Decided) -> Manifest:
+def _status(decided: AccessVerdict) -> Manifest:
     return {"allowed": decided.allowed} | ({"reason": decided.why} if decided.why else {})
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from elasticjob.devcluster.server.model.asking import User
 from elasticjob.devcluster.server.model.names import plain
-from elasticjob.devcluster.server.model.store import Store, Stored, Type
+from elasticjob.devcluster.server.model.store import Entry, Store, Type
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
@@ -86,20 +86,20 @@ class Tokens:
 
     def issue(
         self,
-        account: Stored,
+        account: Entry,
         *,
         audiences: tuple[str, ...],
         expires: datetime,
         bound: Bound | None,
-        node: Stored | None,
+        node: Entry | None,
     ) -> str:
         """A new token of a service account; it also tells the node of the pod that it is bound to."""
         namespace, name, uid = (account.metadata[part] for part in ("namespace", "name", "uid"))
         extra: list[tuple[str, tuple[str, ...]]] = [(f"{_KEY}credential-id", (f"JTI={self._new_uid()}",))]
         if bound and bound.type.plural in _NOUNS:
-            extra += _told(_NOUNS[bound.type.plural], bound.name, bound.uid)
+            extra += _describe(_NOUNS[bound.type.plural], bound.name, bound.uid)
         if node:
-            extra += _told("node", node.metadata["name"], node.metadata["uid"])
+            extra += _describe("node", node.metadata["name"], node.metadata["uid"])
         groups = (*account_groups(namespace), AUTHENTICATED)
         user = User(f"{_PREFIX}{namespace}:{name}", groups, uid, tuple(extra))
         token = secrets.token_urlsafe(32)
@@ -127,7 +127,7 @@ class Tokens:
         return found is not None and found.metadata["uid"] == bound.uid
 
 
-def _told(noun: str, name: str, uid: str) -> list[tuple[str, tuple[str, ...]]]:
+def _describe(noun: str, name: str, uid: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(f"{_KEY}{noun}-name", (name,)), (f"{_KEY}{noun}-uid", (uid,))]
 
 

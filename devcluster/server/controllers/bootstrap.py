@@ -62,18 +62,18 @@ def publish_address(core: Core, host: str, port: int) -> None:
     slice_ |= {"metadata": metadata | {"labels": {"kubernetes.io/service-name": "kubernetes"}}}
     slice_ |= {"endpoints": [{"addresses": [host], "conditions": {"ready": True}}], "ports": ports}
     put, group = core.store.put, "discovery.k8s.io"
-    put(Type("", "services"), _stamped(core, service | {"spec": spec, "status": {"loadBalancer": {}}}))
-    put(Type("", "endpoints"), _stamped(core, endpoints | {"subsets": subsets}))
-    put(Type(group, "endpointslices"), _stamped(core, slice_))
+    put(Type("", "services"), _stamp(core, service | {"spec": spec, "status": {"loadBalancer": {}}}))
+    put(Type("", "endpoints"), _stamp(core, endpoints | {"subsets": subsets}))
+    put(Type(group, "endpointslices"), _stamp(core, slice_))
 
 
 def bootstrap(core: Core) -> None:
     """Put the first objects into an empty store."""
     for type_, manifest in (*_namespaces(), *_roles()):
-        core.store.put(type_, _stamped(core, manifest))
+        core.store.put(type_, _stamp(core, manifest))
 
 
-def _stamped(core: Core, manifest: Manifest) -> Manifest:
+def _stamp(core: Core, manifest: Manifest) -> Manifest:
     stamps = {"uid": core.new_uid(), "creationTimestamp": core.stamp()}
     return manifest | {"metadata": manifest["metadata"] | stamps}
 

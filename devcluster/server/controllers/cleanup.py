@@ -7,7 +7,7 @@ from dataclasses import replace
 from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, drop_finalizer, item_of
 from elasticjob.devcluster.server.crd.crd import CLEANUP, CRDS
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Deletion
-from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
+from elasticjob.devcluster.server.model.store import Entry, Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.write import deleting, updating
 from elasticjob.devcluster.server.write.core import Core
@@ -50,7 +50,7 @@ class Cleanup:
         if not self._contents(item, stored):
             await self._end(item)
 
-    def _contents(self, item: Item, stored: Stored) -> list[tuple[Type, Stored]]:
+    def _contents(self, item: Item, stored: Entry) -> list[tuple[Type, Entry]]:
         if item.type == CRDS:
             spec = stored.body["spec"]
             type_ = Type(spec["group"], spec["names"]["plural"])
@@ -59,7 +59,7 @@ class Cleanup:
             (type_, each) for type_ in self._store.types() for each in self._store.every(type_, item.name)
         ]
 
-    async def _delete(self, type_: Type, stored: Stored) -> None:
+    async def _delete(self, type_: Type, stored: Entry) -> None:
         resource = self._core.registry.of_type(type_)
         item = item_of(type_, stored)
         if resource is not None and self._store.get(type_, item.namespace, item.name) is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticjob.devcluster.server.model.asking import FOREGROUND, ORPHAN, Deletion, Options, User
 from elasticjob.devcluster.server.model.registry import Resource
-from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
+from elasticjob.devcluster.server.model.store import Entry, Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.write import deleting, updating
 from elasticjob.devcluster.server.write.core import Core
@@ -41,7 +41,7 @@ class Owners:
     gone: tuple[str, ...]
 
 
-def item_of(type_: Type, stored: Stored) -> Item:
+def item_of(type_: Type, stored: Entry) -> Item:
     return Item(type_, stored.metadata.get("namespace", ""), stored.metadata["name"])
 
 
@@ -70,7 +70,7 @@ class Collector:
         elif after or event.new.metadata.get("deletionTimestamp"):
             self._worker.add(item)
 
-    def _release(self, uid: str, owner: Stored) -> None:
+    def _release(self, uid: str, owner: Entry) -> None:
         """Check the dependents of a deleted object, and its owners that wait for foreground deletion."""
         for item in self._dependents.pop(uid, {}):
             self._worker.add(item)
@@ -93,7 +93,7 @@ class Collector:
             return
         await self._judge(resource, item, stored)
 
-    async def _judge(self, resource: Resource, item: Item, stored: Stored) -> None:
+    async def _judge(self, resource: Resource, item: Item, stored: Entry) -> None:
         """Delete an object without a living owner; otherwise drop its references to deleted owners."""
         owners = self._classify(stored)
         useless = {*owners.waiting, *owners.gone}
@@ -107,7 +107,7 @@ class Collector:
         deletion = Deletion(propagation=policy, uid=stored.metadata["uid"])
         await deleting.delete(self._core, resource, item.namespace, item.name, deletion, OPTIONS)
 
-    def _classify(self, stored: Stored) -> Owners:
+    def _classify(self, stored: Entry) -> Owners:
         groups: dict[str, list[str]] = {"solid": [], "waiting": [], "gone": []}
         for reference in stored.metadata.get("ownerReferences") or ():
             state = self._state(reference, stored.metadata.get("namespace", ""))
@@ -125,7 +125,7 @@ class Collector:
         waits = metadata.get("deletionTimestamp") and FOREGROUND in (metadata.get("finalizers") or ())
         return "waiting" if waits and reference.get("blockOwnerDeletion") else "solid"
 
-    def _owner(self, reference: Mapping[str, Any], namespace: str) -> tuple[Resource, Stored] | None:
+    def _owner(self, reference: Mapping[str, Any], namespace: str) -> tuple[Resource, Entry] | None:
         group = reference["apiVersion"].rpartition("/")[0]
         resource = self._core.registry.of_kind(group, reference["kind"])
         if resource is None:
@@ -133,7 +133,7 @@ class Collector:
         found = self._store.get(resource.type, namespace if resource.namespaced else "", reference["name"])
         return (resource, found) if found and found.metadata["uid"] == reference["uid"] else None
 
-    async def _orphan(self, resource: Resource, item: Item, stored: Stored) -> None:
+    async def _orphan(self, resource: Resource, item: Item, stored: Entry) -> None:
         uid = stored.metadata["uid"]
         for dependent in list(self._dependents.get(uid, {})):
             below = self._core.registry.of_type(dependent.type)
@@ -141,7 +141,7 @@ class Collector:
                 await self._forget_owners(below, dependent, {uid})
         await self._drop_finalizer(resource, item, ORPHAN)
 
-    async def _wait_for_dependents(self, resource: Resource, item: Item, stored: Stored) -> None:
+    async def _wait_for_dependents(self, resource: Resource, item: Item, stored: Entry) -> None:
         uid = stored.metadata["uid"]
         blocking = [each for each in self._dependents.get(uid, {}) if self._blocks(each, uid)]
         for dependent in blocking:
@@ -177,6 +177,6 @@ async def drop_finalizer(
     await updating.update(core, resource, item.namespace, item.name, without, options)
 
 
-def _owner_uids(stored: Stored | None) -> set[str]:
+def _owner_uids(stored: Entry | None) -> set[str]:
     references = (stored.metadata.get("ownerReferences") or ()) if stored else ()
     return {each["uid"] for each in references}

@@ -17,7 +17,7 @@ from typing import Any
 from elasticjob.devcluster.server.controllers.collector import OPTIONS, Item, item_of
 from elasticjob.devcluster.server.crd.crd import CRDS
 from elasticjob.devcluster.server.crd.definitions import is_true
-from elasticjob.devcluster.server.model.store import Event, Manifest, Stored, Type
+from elasticjob.devcluster.server.model.store import Entry, Event, Manifest, Type
 from elasticjob.devcluster.server.model.worker import Worker
 from elasticjob.devcluster.server.write import updating
 from elasticjob.devcluster.server.write.core import Core
@@ -56,7 +56,7 @@ class Establishing:
             for each in self._rivals(event.new.body):
                 self._worker.add(item_of(type_, each))
 
-    def _rivals(self, crd: Manifest) -> Iterator[Stored]:
+    def _rivals(self, crd: Manifest) -> Iterator[Entry]:
         """The other definitions of a group."""
         group, name = crd["spec"]["group"], crd["metadata"]["name"]
         for each in self._store.every(CRDS):
@@ -67,7 +67,7 @@ class Establishing:
         stored = self._store.get(CRDS, "", item.name)
         if stored is None:
             return
-        used = Used.of(each.body for each in self._rivals(stored.body))
+        used = OtherNames.of(each.body for each in self._rivals(stored.body))
         resource = self._core.registry.of_type(CRDS)
         status = next_status(stored.body, used, self._core.stamp())
         if resource is None or status is None:
@@ -83,14 +83,14 @@ class Establishing:
 
 
 @dataclass(frozen=True)
-class Used:
+class OtherNames:
     """The names that other definitions of a group hold."""
 
     resources: frozenset[str]
     kinds: frozenset[str]
 
     @classmethod
-    def of(cls, rivals: Iterable[Manifest]) -> Used:
+    def of(cls, rivals: Iterable[Manifest]) -> OtherNames:
         held = [(each.get("status") or {}).get("acceptedNames") or {} for each in rivals]
         plain = {name for each in held for name in (each.get("plural"), each.get("singular"))}
         short = {name for each in held for name in each.get("shortNames") or ()}
@@ -98,12 +98,12 @@ class Used:
         return cls(frozenset(filter(None, plain | short)), frozenset(filter(None, kinds)))
 
 
-def next_status(crd: Manifest, used: Used, stamp: str) -> Manifest | None:
+def next_status(crd: Manifest, used: OtherNames, stamp: str) -> Manifest | None:
     """The status of a definition after one more step; None if it is final."""
     status = crd.get("status") or {}
-    names, held = _said(crd["spec"]["names"]), _said(status.get("acceptedNames") or {})
+    names, held = _say(crd["spec"]["names"]), _say(status.get("acceptedNames") or {})
     if names != held:
-        accepted, condition = _accepted(names, held, used)
+        accepted, condition = _accept(names, held, used)
         established = None if is_true(crd, "Established") else _not_yet(crd, condition)
         changed = _with(status | {"acceptedNames": accepted}, (condition, established), stamp)
         return changed if _differs(changed, status) else None
@@ -112,7 +112,7 @@ def next_status(crd: Manifest, used: Used, stamp: str) -> Manifest | None:
     return None
 
 
-def _said(names: Names) -> Names:
+def _say(names: Names) -> Names:
     return {name: value for name, value in names.items() if value}
 
 
@@ -123,7 +123,7 @@ def _not_yet(crd: Manifest, condition: Condition) -> Condition | None:
     return None if any(each["type"] == "Established" for each in known) else _NOT_ALL
 
 
-def _accepted(names: Names, held: Names, used: Used) -> tuple[Names, Condition]:
+def _accept(names: Names, held: Names, used: OtherNames) -> tuple[Names, Condition]:
     """The accepted names of a definition, and its condition: the last conflict, if any."""
     granted, condition = {"plural": "", "kind": ""} | dict(held), _ACCEPTED
     for name, word in _SINGLE_NAMES:

@@ -19,7 +19,7 @@ from elasticjob.devcluster.server.model.store import Manifest
 from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.read.lists import Form, flag
 from elasticjob.devcluster.server.write import protobuf
-from elasticjob.devcluster.server.write.jsonbody import parsed, syntax_problem
+from elasticjob.devcluster.server.write.jsonbody import parse, syntax_problem
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
@@ -78,13 +78,13 @@ class Call:
         is_yaml = self.media in ("application/yaml", APPLY)
         if not is_yaml and (problem := syntax_problem(self.body)):
             raise unreadable(self.target.resource.kind, problem, self.body)
-        return parsed(self.body, yaml_too=is_yaml)
+        return parse(self.body, yaml_too=is_yaml)
 
     def patch(self) -> Any:
         """The body as a patch."""
         if problem := syntax_problem(self.body):
             raise bad_request(f"error decoding patch: {problem}")
-        return parsed(self.body)
+        return parse(self.body)
 
     def deletion(self) -> Deletion:
         """DeleteOptions from the body and the query; the query wins."""
@@ -106,7 +106,7 @@ class Call:
     def _delete_options(self) -> Manifest:
         if self.media == protobuf.MEDIA:
             return protobuf.decode(self.body) if self.body else {}
-        body = parsed(self.body) if self.body.strip() and "json" in (self.media or "json") else {}
+        body = parse(self.body) if self.body.strip() and "json" in (self.media or "json") else {}
         if not isinstance(body, dict):
             raise bad_request("DeleteOptions must be an object")
         return body

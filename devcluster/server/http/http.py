@@ -138,12 +138,12 @@ class Http:
             )
         if path[0] in ("healthz", "readyz", "livez"):
             return web.Response(text="ok")
-        body = self._described(request, path)
+        body = self._describe(request, path)
         if body is None:
             raise errors.NoSuchPage
         return body
 
-    def _described(self, request: web.Request, path: list[str]) -> web.Response | None:
+    def _describe(self, request: web.Request, path: list[str]) -> web.Response | None:
         accept = request.headers.get("Accept", "")
         if path == ["version"]:
             return _json(_version())
@@ -156,7 +156,7 @@ class Http:
             core_group = path[0] == "api"
             if discovery.wants_aggregated(accept):
                 return _response(
-                    200, encode(discovery.aggregated(self._registry, core_group)), {}, discovery.AGGREGATED
+                    200, encode(discovery.aggregate(self._registry, core_group)), {}, discovery.AGGREGATED
                 )
             return _json(discovery.core_versions() if core_group else discovery.group_list(self._registry))
         if path[0] == "api":
@@ -209,7 +209,7 @@ class Http:
             raise errors.method_not_allowed()
         call = await self._call(request, user, target, query, form)
         reply = await handler(call)
-        return _compressed(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
+        return _compress(request, _response(reply.code, reply.body, _warnings(reply.warnings)))
 
     async def _review(
         self, request: web.Request, user: User, attributes: RequestAttributes, resource: Resource
@@ -223,7 +223,7 @@ class Http:
         options, warnings = call.options(), list[str]()
         review = decode(resource, attributes.namespace, call.manifest(), options.field_validation, warnings)
         answer = self._reviews[resource.plural](review, user)
-        if book := managed.created(review, resource.schema, self._core.writer(resource, options)):
+        if book := managed.fields_of_create(review, resource.schema, self._core.writer(resource, options)):
             review["metadata"]["managedFields"] = book
         return _response(201, encode(review | answer), _warnings(warnings))
 
@@ -328,7 +328,7 @@ def _response(code: int, body: bytes, headers: Any = (), content_type: str = _JS
     return answer
 
 
-def _compressed(request: web.Request, response: web.Response) -> web.Response:
+def _compress(request: web.Request, response: web.Response) -> web.Response:
     body = cast(bytes, response.body)
     if len(body) > 131_072 and "gzip" in request.headers.get("Accept-Encoding", ""):
         packer = zlib.compressobj(1, wbits=31)

@@ -18,7 +18,7 @@ from elasticjob.devcluster.server.model.registry import Scale
 from elasticjob.devcluster.server.model.store import Manifest, encode
 from elasticjob.devcluster.server.write import deleting, updating
 from elasticjob.devcluster.server.write.core import Core
-from elasticjob.devcluster.server.write.jsonbody import parsed
+from elasticjob.devcluster.server.write.jsonbody import parse
 from elasticjob.devcluster.server.write.patches import go_name, json_patch, merge_patch
 
 
@@ -51,7 +51,7 @@ class Subresources:
     async def patch_scale(self, call: Call) -> Reply:
         if call.media not in PATCHES:
             raise errors.unsupported_patch()
-        change = call.manifest() if call.media == APPLY else parsed(call.body)
+        change = call.manifest() if call.media == APPLY else parse(call.body)
         if call.media == APPLY and call.target.resource.custom:
             raise _unappliable(change)
         act = json_patch if call.media == JSON_PATCH else merge_patch
@@ -63,7 +63,7 @@ class Subresources:
         scale = resource.scale or Scale("", "")
         stored = self._core.get(resource, target.namespace, target.name)
         asked = compute(scale_of(resource, stored.body, lenient=True))
-        replicas = self._asked(call, asked)
+        replicas = self._requested_size(call, asked)
         metadata = asked.get("metadata") or {}
         check_uid(resource, stored.metadata, metadata.get("uid"))
         version = str(metadata.get("resourceVersion") or "")
@@ -80,7 +80,7 @@ class Subresources:
         )
         return Reply(200, encode(scale_of(resource, answer.stored.body)), answer.warnings)
 
-    def _asked(self, call: Call, scale: Any) -> int:
+    def _requested_size(self, call: Call, scale: Any) -> int:
         """The size that a Scale asks for, or why it cannot be asked."""
         replicas = ((scale if isinstance(scale, dict) else {}).get("spec") or {}).get("replicas", 0)
         if not isinstance(replicas, int) or isinstance(replicas, bool):

@@ -13,7 +13,7 @@ from elasticjob.devcluster.server.http.verbs import Reply
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import wrong
-from elasticjob.devcluster.server.model.store import Manifest, Stored, Type, encode
+from elasticjob.devcluster.server.model.store import Entry, Manifest, Type, encode
 from elasticjob.devcluster.server.write import managed
 from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.decoding import decode
@@ -28,12 +28,12 @@ class Issuer(Protocol):
 
     def issue(
         self,
-        account: Stored,
+        account: Entry,
         *,
         audiences: tuple[str, ...],
         expires: datetime,
         bound: Bound | None,
-        node: Stored | None,
+        node: Entry | None,
     ) -> str: ...
 
 
@@ -54,7 +54,7 @@ class TokenRequests:
         spec = request.setdefault("spec", {})
         spec["expirationSeconds"] = spec.get("expirationSeconds") or _USUAL
         writer = self._core.writer(self._resource, options, "token")
-        book = managed.created(request, self._resource.schema, writer)
+        book = managed.fields_of_create(request, self._resource.schema, writer)
         _refuse("", _duration_problems(spec["expirationSeconds"]))
         bound, node = self._bound(account, spec.get("boundObjectRef"))
         expires = self._now() + timedelta(seconds=spec["expirationSeconds"])
@@ -73,7 +73,7 @@ class TokenRequests:
         status = {"token": token, "expirationTimestamp": stamp}
         return Reply(201, encode(request | {"status": status}), warnings)
 
-    def _account(self, call: Call, request: Manifest) -> Stored:
+    def _account(self, call: Call, request: Manifest) -> Entry:
         target, metadata = call.target, request["metadata"]
         if metadata.get("name") not in (None, "", target.name):
             why = "must match the service account name if specified"
@@ -88,7 +88,7 @@ class TokenRequests:
             raise errors.conflict(_GROUP, "TokenRequest", target.name, why)
         return account
 
-    def _bound(self, account: Stored, reference: Manifest | None) -> tuple[Bound | None, Stored | None]:
+    def _bound(self, account: Entry, reference: Manifest | None) -> tuple[Bound | None, Entry | None]:
         """The object that a token is bound to, and the node if it is a pod."""
         if not reference:
             return None, None
@@ -111,7 +111,7 @@ class TokenRequests:
             raise errors.conflict("", kind, name, why)
         return Bound(type_, namespace, name, uid), node
 
-    def _node(self, account: Stored, pod: Stored) -> Stored | None:
+    def _node(self, account: Entry, pod: Entry) -> Entry | None:
         name = account.metadata["name"]
         if pod.body["spec"].get("serviceAccountName") != name:
             raise errors.bad_request(

@@ -23,11 +23,11 @@ from elasticjob.devcluster.server.model.registry import Resource
 from elasticjob.devcluster.server.model.store import Manifest, decode, encode
 from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.read.lists import (
+    in_version,
     page,
     render_list,
     render_one,
     selection,
-    served,
     version_of,
 )
 from elasticjob.devcluster.server.write import creating, deleting, managed, updating
@@ -114,7 +114,7 @@ class Verbs:
         def compute(old: Manifest) -> Manifest:
             warnings.clear()
             current = self._current(call, old)
-            new = self._patched(call, current, call.patch())
+            new = self._patch(call, current, call.patch())
             strategic = call.patch() if call.media == STRATEGIC_PATCH else None
             new = decode_body(
                 target.resource,
@@ -144,7 +144,7 @@ class Verbs:
         conversion = call.target.resource.conversion
         return conversion.from_storage(old) if conversion else old
 
-    def _patched(self, call: Call, current: Manifest, change: Any) -> Any:
+    def _patch(self, call: Call, current: Manifest, change: Any) -> Any:
         resource = call.target.resource
         if call.media == JSON_PATCH:
             return json_patch(current, change)
@@ -162,7 +162,7 @@ class Verbs:
         target = call.target
         options, warnings = call.options(), list[str]()
         config = self._configuration(call, options, warnings)
-        emptied = self._emptied(call, config)
+        emptied = self._empty(call, config)
         if self._core.store.get(target.resource.type, target.namespace, target.name) is None:
             return await self._apply_new(call, config, emptied, options, warnings)
         resource = target.resource
@@ -205,7 +205,7 @@ class Verbs:
             raise errors.wrong_name(config["metadata"].get("name"), target.name)
         return {name: value for name, value in config.items() if _is_of_half(target, name)}
 
-    def _emptied(self, call: Call, config: Manifest) -> frozenset[Path]:
+    def _empty(self, call: Call, config: Manifest) -> frozenset[Path]:
         """The containers that a configuration names, with nothing in them. Custom resources keep those."""
         schema = call.target.resource.schema
         if call.target.resource.custom:
@@ -275,12 +275,12 @@ class Verbs:
         keep = selection(target, call.query)
         resource = target.resource
         every = self._core.store.every(resource.type, target.namespace)
-        chosen = [each for each in every if keep is None or keep(served(resource, each))]
+        chosen = [each for each in every if keep is None or keep(in_version(resource, each))]
         for each in chosen:
             namespace, name = each.metadata.get("namespace", ""), each.metadata["name"]
             if self._core.store.get(resource.type, namespace, name) is not None:
                 await deleting.delete(self._core, resource, namespace, name, deletion, options)
-        items = [served(resource, each) for each in chosen]
+        items = [in_version(resource, each) for each in chosen]
         metadata = {"resourceVersion": str(self._core.store.version)}
         return Reply(
             200,

@@ -21,7 +21,7 @@ from elasticjob.devcluster.server.model.names import file_name_problem, missing,
 from elasticjob.devcluster.server.model.selectors import label_selector, matches_labels
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type
 from elasticjob.devcluster.server.model.strategy import Strategy, immutable, put
-from elasticjob.devcluster.server.schema.expressions import NotCompiled, condition
+from elasticjob.devcluster.server.schema.expressions import CompileError, condition
 
 PROTECTION = "kubernetes.io/pvc-protection"
 _SERVICES = Type("", "services")
@@ -174,7 +174,7 @@ def _check_conditions(webhook: Manifest, path: str) -> Iterator[Cause]:
         expression = each.get("expression") or ""
         try:
             condition(expression)
-        except NotCompiled as error:
+        except CompileError as error:
             yield wrong(
                 f"{path}.matchConditions[{index}].expression", expression, f"compilation failed: {error}"
             )

@@ -312,7 +312,7 @@ def _frozen(spec: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def resized(new: Manifest, old: Manifest) -> Manifest:
+def resize_part(new: Manifest, old: Manifest) -> Manifest:
     """The part of a pod that `pods/resize` may change: the resources of its containers."""
     asked = {each["name"]: each for each in new["spec"].get("containers") or ()}
     answer = copy.deepcopy(old)

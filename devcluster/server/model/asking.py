@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elasticjob.devcluster.server.model.registry import Resource
-from elasticjob.devcluster.server.model.store import Manifest, Stored, Type
+from elasticjob.devcluster.server.model.store import Entry, Manifest, Type
 
 NAMESPACES = Type("", "namespaces")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -51,7 +51,7 @@ class Deletion:
 class Answer:
     """A stored (or, for a dry run, would-be) object; `warnings` go to the client's terminal."""
 
-    stored: Stored
+    stored: Entry
     created: bool = False
     warnings: list[str] = field(default_factory=list)
     gone: bool = False

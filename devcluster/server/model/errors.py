@@ -62,7 +62,7 @@ class StatusError(Exception):
         return status
 
 
-def qualified(plural: str, group: str) -> str:
+def full_name(plural: str, group: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
@@ -86,17 +86,17 @@ def absent(subresource: str) -> StatusError:
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    message = f'{qualified(plural, group)} "{name}" not found'
+    message = f'{full_name(plural, group)} "{name}" not found'
     return StatusError(404, "NotFound", message, _details(group, plural, name))
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:
-    message = f'{qualified(plural, group)} "{name}" already exists'
+    message = f'{full_name(plural, group)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _details(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
-    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {full_name(plural, group)} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(group, plural, name))
 
 
@@ -128,7 +128,7 @@ def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> Status
     messages = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
     text = messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
     details = _details(group, kind, name) | {"causes": [cause.body() for cause in found]}
-    return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
+    return StatusError(422, "Invalid", f'{full_name(kind, group)} "{name}" is invalid: {text}', details)
 
 
 def bad_request(message: str) -> StatusError:
@@ -166,7 +166,7 @@ def unreadable(kind: str, why: str, body: bytes) -> StatusError:
     return bad_request(f"{begins}: couldn't get version/kind; json parse error: {why} ({shown})")
 
 
-def unrecognised(kind: str, body: Any) -> StatusError:
+def unknown_type(kind: str, body: Any) -> StatusError:
     found = {list: "array", str: "string", bool: "bool"}.get(type(body), "number")
     wanted = (
         'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
@@ -184,7 +184,7 @@ def undecodable(kind: str, version: str, why: str, wanted: str = "") -> StatusEr
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     """`plural` is "" where it is about a path and no resource."""
     named = f' "{name}"' if name else ""
-    what = f"{qualified(plural, group)}{named} is forbidden" if plural else "forbidden"
+    what = f"{full_name(plural, group)}{named} is forbidden" if plural else "forbidden"
     return StatusError(403, "Forbidden", f"{what}: {why}", _details(group, plural, name), empty=not plural)
 
 
@@ -253,7 +253,7 @@ def not_acceptable() -> StatusError:
 _OFFERED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
-def rejected() -> StatusError:
+def cannot_apply() -> StatusError:
     """A JSON patch that cannot be applied; like the real server's, the message gives no reason."""
     message = "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", message, empty=True)

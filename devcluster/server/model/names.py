@@ -49,19 +49,19 @@ ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def wrong(field: str, value: Any, why: str) -> Cause:
-    shown = quoted(value) if isinstance(value, str) else plain(value)
+    shown = quote(value) if isinstance(value, str) else plain(value)
     return Cause(field, f"Invalid value: {shown}: {why}")
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text as Go quotes it."""
-    return '"' + "".join(_ESCAPES.get(each) or _printed(each) for each in text) + '"'
+    return '"' + "".join(_ESCAPES.get(each) or _print(each) for each in text) + '"'
 
 
 _ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', ("\\" + each for each in 'abfnrtv\\"'), strict=True))
 
 
-def _printed(letter: str) -> str:
+def _print(letter: str) -> str:
     if letter.isprintable():
         return letter
     code = ord(letter)

@@ -36,7 +36,7 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Entry:
     """One object as it is: `body` must not be modified, `copy()` may."""
 
     body: Manifest
@@ -57,11 +57,11 @@ class Event:
 
     change: Change
     version: int
-    new: Stored
-    old: Stored | None
+    new: Entry
+    old: Entry | None
     lines: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
-    def line(self, change: Change, version: str, convert: Callable[[Stored], bytes]) -> bytes:
+    def line(self, change: Change, version: str, convert: Callable[[Entry], bytes]) -> bytes:
         """The JSON line `{"type": change, "object": …}` in one API version."""
         key = (change, version)
         if key not in self.lines:
@@ -111,7 +111,7 @@ class Subscription:
 class _Shelf:
     """Everything of one type."""
 
-    items: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    items: dict[tuple[str, str], Entry] = field(default_factory=dict)
     history: deque[Event] = field(default_factory=deque)
     size: int = 0
     forgotten: int = 0
@@ -142,18 +142,18 @@ class Store:
         self._shelves: dict[Type, _Shelf] = {}
         self._listeners: list[Callable[[Type, Event], None]] = []
 
-    def get(self, type_: Type, namespace: str, name: str) -> Stored | None:
+    def get(self, type_: Type, namespace: str, name: str) -> Entry | None:
         shelf = self._shelves.get(type_)
         return shelf.items.get((namespace, name)) if shelf else None
 
-    def every(self, type_: Type, namespace: str = "") -> list[Stored]:
+    def every(self, type_: Type, namespace: str = "") -> list[Entry]:
         """All objects of a type, or those of one namespace, ordered by namespace and name."""
         shelf = self._shelves.get(type_)
         if shelf is None:
             return []
         return [item for key, item in sorted(shelf.items.items()) if not namespace or key[0] == namespace]
 
-    def every_at(self, type_: Type, namespace: str, version: int) -> list[Stored]:
+    def every_at(self, type_: Type, namespace: str, version: int) -> list[Entry]:
         """The same as of a version of the past; 410 when the history does not reach back so far."""
         shelf = self._shelves.get(type_)
         if shelf is None:
@@ -173,7 +173,7 @@ class Store:
     def types(self) -> Iterator[Type]:
         return iter(list(self._shelves))
 
-    def put(self, type_: Type, body: Manifest) -> Stored:
+    def put(self, type_: Type, body: Manifest) -> Entry:
         """Store a new object or a new state of one; the store owns `body` from here on and numbers it."""
         shelf = self._shelf(type_)
         metadata = body["metadata"]
@@ -184,7 +184,7 @@ class Store:
         self._publish(type_, shelf, Event("MODIFIED" if old else "ADDED", stored.version, stored, old))
         return stored
 
-    def remove(self, type_: Type, body: Manifest) -> Stored:
+    def remove(self, type_: Type, body: Manifest) -> Entry:
         """Remove an object; `body` is its last state, returned to the writer. Watchers get the stored object
         with the resourceVersion of the deletion.
         """
@@ -193,7 +193,7 @@ class Store:
         old = shelf.items.pop((metadata.get("namespace", ""), metadata["name"]))
         last = self._number(old.copy())
         self._publish(type_, shelf, Event("DELETED", last.version, last, old))
-        return Stored(body, encode(body), last.version)
+        return Entry(body, encode(body), last.version)
 
     def amend(self, type_: Type, change: Callable[[Manifest], None]) -> None:
         """Have all objects of a type be as `change` makes them. Versions stay, and no watch hears of it."""
@@ -202,7 +202,7 @@ class Store:
             body = stored.copy()
             change(body)
             if body != stored.body:
-                items[key] = Stored(body, encode(body), stored.version)
+                items[key] = Entry(body, encode(body), stored.version)
 
     def end(self, type_: Type) -> None:
         """Forget the history of a type that is no longer served, and end its watches."""
@@ -242,7 +242,7 @@ class Store:
             self._shelves[type_] = _Shelf(forgotten=self.compacted)
         return self._shelves[type_]
 
-    def _number(self, body: Manifest) -> Stored:
+    def _number(self, body: Manifest) -> Entry:
         body["metadata"]["resourceVersion"] = str(self.version + 1)
         if next(iter(body)) != "kind":  # as the real server writes it; lists of built-in kinds cut it off
             body = {"kind": body.get("kind"), "apiVersion": body.get("apiVersion")} | body
@@ -250,7 +250,7 @@ class Store:
         if len(raw) > LARGEST:
             raise too_large(len(raw), LARGEST)
         self.version += 1
-        return Stored(body, raw, self.version)
+        return Entry(body, raw, self.version)
 
     def _after(self, shelf: _Shelf, since: int) -> list[Event]:
         if since < shelf.forgotten:

@@ -133,7 +133,7 @@ def _sub_entry(resource: Resource, name: str) -> Manifest:
     return entry | ({"group": group_name, "version": version} if foreign else {})
 
 
-def aggregated(registry: Registry, core: bool) -> Manifest:
+def aggregate(registry: Registry, core: bool) -> Manifest:
     """The APIGroupDiscoveryList of `/api` (core) or `/apis`."""
     items = [
         {

@@ -29,7 +29,7 @@ from elasticjob.devcluster.server.model.selectors import (
     label_requirements,
     predicate,
 )
-from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, Type, encode
+from elasticjob.devcluster.server.model.store import Entry, Manifest, Store, Type, encode
 from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.read.table import partial, table
 
@@ -61,12 +61,12 @@ _ENCODED = ("application/yaml", "application/vnd.kubernetes.protobuf", "applicat
 _PARTIAL = ("PartialObjectMetadata", "PartialObjectMetadataList")
 
 
-def served(resource: Resource, stored: Stored) -> Manifest:
+def in_version(resource: Resource, stored: Entry) -> Manifest:
     """An object in the version of the resource it is asked through. Shared: do not modify."""
     return resource.conversion.from_storage(stored.body) if resource.conversion else stored.body
 
 
-def served_raw(resource: Resource, stored: Stored) -> bytes:
+def served_raw(resource: Resource, stored: Entry) -> bytes:
     return encode(resource.conversion.from_storage(stored.body)) if resource.conversion else stored.raw
 
 
@@ -83,7 +83,7 @@ def selection(target: Target, query: Mapping[str, str]) -> Predicate | None:
 class Page:
     """A piece of a list, and where the next one begins."""
 
-    items: list[Stored]
+    items: list[Entry]
     version: int
     token: str = ""
     remaining: int = 0
@@ -111,7 +111,7 @@ def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
         every = [item for item in every if _place(item) > start[1]]
     if target.name:
         every = [item for item in every if item.metadata["name"] == target.name]
-    found = every if keep is None else [item for item in every if keep(served(resource, item))]
+    found = every if keep is None else [item for item in every if keep(in_version(resource, item))]
     # what is beyond the last found is not looked at: with a selector another page may be promised, and be
     # empty
     if not limit or len(found) < limit or _place(found[limit - 1]) == _place(every[-1]):
@@ -121,7 +121,7 @@ def page(store: Store, target: Target, query: Mapping[str, str]) -> Page:
     return Page(cut, version, _write_token(version, _place(cut[-1])), remaining)
 
 
-def _every(store: Store, type_: Type, namespace: str, version: int) -> list[Stored]:
+def _every(store: Store, type_: Type, namespace: str, version: int) -> list[Entry]:
     return (
         store.every(type_, namespace)
         if version >= store.version
@@ -178,7 +178,7 @@ def version_of(query: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _place(item: Stored) -> tuple[str, str]:
+def _place(item: Entry) -> tuple[str, str]:
     return (item.metadata.get("namespace", ""), item.metadata["name"])
 
 
@@ -214,7 +214,7 @@ _TOO_OLD = (
 def render_list(resource: Resource, found: Page, form: Form, now: datetime) -> bytes:
     """The body of a list answer."""
     if form.kind == "Table":
-        objects = [served(resource, item) for item in found.items]
+        objects = [in_version(resource, item) for item in found.items]
         return encode(table(resource, objects, found.metadata, now, include=form.include))
     if form.kind == "Partial":
         items = [partial(item.body) for item in found.items]
@@ -241,10 +241,10 @@ def _bare(raw: bytes, head: bytes) -> bytes:
     return b"{" + raw[len(head) + 1 :] if head and raw.startswith(head + b",") else raw
 
 
-def render_one(resource: Resource, stored: Stored, form: Form, now: datetime) -> bytes:
+def render_one(resource: Resource, stored: Entry, form: Form, now: datetime) -> bytes:
     """The body of an answer about one object."""
     if form.kind == "Table":
-        item = served(resource, stored)
+        item = in_version(resource, stored)
         metadata = {"resourceVersion": str(stored.version)}
         return encode(table(resource, [item], metadata, now, include=form.include))
     if form.kind == "Partial":

@@ -94,7 +94,7 @@ def _close(schemas: dict[str, Any], name: str) -> None:
     """Add a published definition and all that it refers to."""
     if name in schemas:
         return
-    schemas[name] = _translated(core.definitions()[name])
+    schemas[name] = _translate(core.definitions()[name])
     for each in _references(core.definitions()[name]):
         _close(schemas, each)
 
@@ -110,13 +110,13 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(child)
 
 
-def _translated(value: Any) -> Any:
+def _translate(value: Any) -> Any:
     """Swagger 2 → OpenAPI 3: only references are spelled differently."""
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             return {"$ref": _SCHEMAS + value["$ref"].rsplit("/", 1)[-1]}
-        return {key: _translated(child) for key, child in value.items()}
-    return [_translated(child) for child in value] if isinstance(value, list) else value
+        return {key: _translate(child) for key, child in value.items()}
+    return [_translate(child) for child in value] if isinstance(value, list) else value
 
 
 def _custom(resource: Resource) -> Mapping[str, Any]:

@@ -29,15 +29,15 @@ def table(
     """A Table of objects; `include` says how much of each object rides along (None, Metadata, Object)."""
     columns = columns_of(resource)
     definitions = [_definition(column) for column in columns] if headers else None
-    rows = [{"cells": cells(columns, each, now), **_carried(each, include)} for each in objects]
+    rows = [{"cells": cells(columns, each, now), **_carry(each, include)} for each in objects]
     return {**TYPE_HINTS, "metadata": dict(metadata), "columnDefinitions": definitions, "rows": rows}
 
 
 def cells(columns: Iterable[Column], item: Manifest, now: datetime) -> list[Any]:
-    return [_shown(column.read(item), now) for column in columns]
+    return [_show(column.read(item), now) for column in columns]
 
 
-def _shown(value: Any, now: datetime) -> Any:
+def _show(value: Any, now: datetime) -> Any:
     if isinstance(value, Age):
         return human(value, now)
     if isinstance(value, Restarts):
@@ -56,7 +56,7 @@ def _definition(column: Column) -> dict[str, Any]:
     }
 
 
-def _carried(item: Manifest, include: str) -> dict[str, Any]:
+def _carry(item: Manifest, include: str) -> dict[str, Any]:
     if include == "None":
         return {"object": None}
     return {"object": item if include == "Object" else partial(item)}

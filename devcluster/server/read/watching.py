@@ -21,10 +21,10 @@ from elasticjob.devcluster.server.model.names import unsupported
 from elasticjob.devcluster.server.model.selectors import Predicate
 from elasticjob.devcluster.server.model.store import (
     Change,
+    Entry,
     Event,
     Manifest,
     Store,
-    Stored,
     Subscription,
     encode,
 )
@@ -32,9 +32,9 @@ from elasticjob.devcluster.server.model.target import Target
 from elasticjob.devcluster.server.read.lists import (
     Form,
     flag,
+    in_version,
     page,
     selection,
-    served,
     served_raw,
     version_of,
 )
@@ -170,7 +170,7 @@ class Watch:
             return
 
     def _initial(self) -> bytes:
-        lines = [self._encoded("ADDED", stored) for stored in self._first]
+        lines = [self._encode("ADDED", stored) for stored in self._first]
         self._first = []
         if self._request.marked:
             lines.append(self._bookmark({"annotations": {INITIAL_END: "true"}}))
@@ -185,9 +185,9 @@ class Watch:
         return self._line("BOOKMARK", body)
 
     def _translate(self, events: list[Event]) -> list[bytes]:
-        return [line for event in events if (line := self._translated(event))]
+        return [line for event in events if (line := self._in_version(event))]
 
-    def _translated(self, event: Event) -> bytes:
+    def _in_version(self, event: Event) -> bytes:
         target = self._request.target
         metadata = event.new.metadata
         if event.version <= (self._request.since or 0):
@@ -200,9 +200,9 @@ class Watch:
         if change is None:
             return b""
         if change == "DELETED" and event.change != "DELETED":
-            return self._encoded(change, _last_seen(event))
+            return self._encode(change, _last_seen(event))
         if self._request.form.kind:
-            return self._encoded(change, event.new)
+            return self._encode(change, event.new)
         resource = target.resource
         return event.line(change, resource.api_version, lambda stored: served_raw(resource, stored))
 
@@ -211,17 +211,17 @@ class Watch:
         keep, resource = self._request.keep, self._request.target.resource
         if keep is None:
             return event.change
-        now = event.change != "DELETED" and keep(served(resource, event.new))
-        before = event.old is not None and keep(served(resource, event.old))
+        now = event.change != "DELETED" and keep(in_version(resource, event.new))
+        before = event.old is not None and keep(in_version(resource, event.old))
         return _MEANINGS[before, now]
 
-    def _encoded(self, change: str, stored: Stored) -> bytes:
+    def _encode(self, change: str, stored: Entry) -> bytes:
         resource, form = self._request.target.resource, self._request.form
         if form.kind == "Table":
             metadata = {"resourceVersion": str(stored.version)}
             body = table(
                 resource,
-                [served(resource, stored)],
+                [in_version(resource, stored)],
                 metadata,
                 self._now(),
                 include=form.include,
@@ -237,11 +237,11 @@ class Watch:
         return encode({"type": change, "object": body}) + b"\n"
 
 
-def _last_seen(event: Event) -> Stored:
+def _last_seen(event: Event) -> Entry:
     """The last state of an object that left a selector, with the resourceVersion of the change."""
     body = (event.old or event.new).copy()
     body["metadata"]["resourceVersion"] = str(event.version)
-    return Stored(body, encode(body), event.version)
+    return Entry(body, encode(body), event.version)
 
 
 _MEANINGS: dict[tuple[bool, bool], Change | None] = {

@@ -10,7 +10,7 @@ from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.schemas import Schema, join
 from elasticjob.devcluster.server.schema.expressions import Expression, NoValue, optional_old
 from elasticjob.devcluster.server.schema.rules import RULES, compiled_rule, is_broken
-from elasticjob.devcluster.server.schema.rulevalues import Reader, aligned, identity, reader
+from elasticjob.devcluster.server.schema.rulevalues import Reader, align, identity, reader
 from elasticjob.kube.crd.schemas import reads_old
 
 _ABSENT = object()
@@ -48,10 +48,10 @@ class Rule:
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
     """All rules of a root schema, outer ones first."""
-    return tuple(_collected(schema, (), set()))
+    return tuple(_collect(schema, (), set()))
 
 
-def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Iterator[Rule]:
+def _collect(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Iterator[Rule]:
     if id(schema) in seen:  # the schema of `metadata` may be recursive; nothing below repeats a rule
         return
     read = reader(schema) if schema.get(RULES) else None
@@ -60,11 +60,11 @@ def _collected(schema: Schema, steps: tuple[Step, ...], seen: set[int]) -> Itera
         yield Rule(steps, spec, schema, compiled_rule(spec), message, read)
     inside = seen | {id(schema)}
     for name, child in (schema.get("properties") or {}).items():
-        yield from _collected(child, (*steps, Step("property", name, schema)), inside)
+        yield from _collect(child, (*steps, Step("property", name, schema)), inside)
     if isinstance(schema.get("additionalProperties"), dict):
-        yield from _collected(schema["additionalProperties"], (*steps, Step("map", "", schema)), inside)
+        yield from _collect(schema["additionalProperties"], (*steps, Step("map", "", schema)), inside)
     if isinstance(schema.get("items"), dict):
-        yield from _collected(schema["items"], (*steps, Step("list", "", schema)), inside)
+        yield from _collect(schema["items"], (*steps, Step("list", "", schema)), inside)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def broken_rules(rules: Iterable[Rule], new: Any, old: Any) -> list[Cause]:
     """The violated rules of an object; transition rules need an old value."""
     before = _ABSENT if old is None else old
     root = Place("", new, before, same=before == new)
-    return [cause for rule in rules for place in _places(rule.steps, root) for cause in _checked(rule, place)]
+    return [cause for rule in rules for place in _places(rule.steps, root) for cause in _check(rule, place)]
 
 
 def _places(steps: tuple[Step, ...], place: Place) -> Iterator[Place]:
@@ -130,7 +130,7 @@ _STEPS: dict[str, Callable[[Step, Place], Iterator[Place]]] = {
 }
 
 
-def _checked(rule: Rule, place: Place) -> Iterator[Cause]:
+def _check(rule: Rule, place: Place) -> Iterator[Cause]:
     """The violation of a rule by a value; an unchanged value is not refused."""
     if rule.is_transition and place.former is _ABSENT and not rule.spec.get("optionalOldSelf"):
         return
@@ -150,7 +150,7 @@ def _checked(rule: Rule, place: Place) -> Iterator[Cause]:
 def _variables(rule: Rule, place: Place) -> dict[str, Any]:
     read = rule.read or (lambda value: value)
     values = {"self": read(place.value)}
-    former = [] if place.former is _ABSENT else [read(aligned(place.former, place.value, rule.schema))]
+    former = [] if place.former is _ABSENT else [read(align(place.former, place.value, rule.schema))]
     if rule.spec.get("optionalOldSelf"):
         return values | optional_old(*former)
     return values | dict(zip(["oldSelf"], former, strict=False))
@@ -162,7 +162,7 @@ def _refusal(rule: Rule, place: Place, why: str) -> Cause:
     if reason == "FieldValueDuplicate":
         return Cause(where, "Duplicate value", reason)
     scalar = not isinstance(place.value, dict | list)
-    message = f"{_shown(place.value)}: {why}" if reason == "FieldValueInvalid" and scalar else why
+    message = f"{_show(place.value)}: {why}" if reason == "FieldValueInvalid" and scalar else why
     return Cause(where, f"{_PREFIX[reason]}: {message}", reason)
 
 
@@ -174,7 +174,7 @@ _PREFIX = {
 }
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 

@@ -23,7 +23,7 @@ from elasticjob.devcluster.quantity import parse
 from elasticjob.kube.crd.patterns import find_all
 
 
-class NotCompiled(ValueError):
+class CompileError(ValueError):
     """An expression that has a syntax error, or names a variable or function that does not exist."""
 
 
@@ -55,7 +55,7 @@ _OPTIONAL_OLD = f"cel.bind(oldSelf, size({_OLD}) > 0 ? optional.of({_OLD}[0]) : 
 
 
 @lru_cache(maxsize=4096)
-def compiled(text: str, *variables: str, optional_old: bool = False) -> Expression:
+def compile_rule(text: str, *variables: str, optional_old: bool = False) -> Expression:
     """Compile an expression over some variables. Raises NotCompiled.
 
     With `optional_old`, `oldSelf` is an optional; `old_values` makes its variable.
@@ -65,13 +65,13 @@ def compiled(text: str, *variables: str, optional_old: bool = False) -> Expressi
         if optional_old:  # the library takes no optionals as values, so the expression makes its own
             program = _environment((*variables, _OLD)).compile(_OPTIONAL_OLD.format(text))
     except RuntimeError as error:
-        raise NotCompiled(f"devcluster cannot compile it: {_first_line(error)}") from None
+        raise CompileError(f"devcluster cannot compile it: {_first_line(error)}") from None
     return Expression(text, program)
 
 
 def condition(text: str) -> Expression:
     """Compile the expression of a match condition. Raises NotCompiled."""
-    return compiled(text, "object", "oldObject", "request")
+    return compile_rule(text, "object", "oldObject", "request")
 
 
 def optional_old(*value: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _cidr(text: str) -> None:
     ipaddress.ip_interface(text)
 
 
-def _compared(left: str, right: str) -> int:
+def _compare(left: str, right: str) -> int:
     one, other = Fraction(left), Fraction(right)
     return (one > other) - (one < other)
 
@@ -149,9 +149,9 @@ def _functions() -> list[cel.FunctionDecl]:
         ("quantity", [text], text, _quantity),
     )
     methods: tuple[tuple[str, list[cel.Type], cel.Type, Callable[..., Any]], ...] = (
-        ("isLessThan", [text, text], truth, lambda left, right: _compared(left, right) < 0),
-        ("isGreaterThan", [text, text], truth, lambda left, right: _compared(left, right) > 0),
-        ("compareTo", [text, text], number, _compared),
+        ("isLessThan", [text, text], truth, lambda left, right: _compare(left, right) < 0),
+        ("isGreaterThan", [text, text], truth, lambda left, right: _compare(left, right) > 0),
+        ("compareTo", [text, text], number, _compare),
         ("find", [text, text], text, lambda subject, pattern: next(iter(find_all(pattern, subject)), "")),
         ("findAll", [text, text], texts, lambda subject, pattern: find_all(pattern, subject)),
         ("sum", [items], anything, sum),

@@ -9,7 +9,7 @@ from typing import Any
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import missing, unsupported, wrong
 from elasticjob.devcluster.server.model.schemas import Schema
-from elasticjob.devcluster.server.schema.expressions import Expression, NotCompiled, compiled
+from elasticjob.devcluster.server.schema.expressions import CompileError, Expression, compile_rule
 from elasticjob.kube.crd.schemas import reads_old
 
 RULES = "x-kubernetes-validations"
@@ -25,26 +25,26 @@ def rule_problems(schema: Schema, path: str) -> Iterator[Cause]:
 
 def compiled_rule(spec: Mapping[str, Any], field: str = "rule") -> Expression:
     """Compile one expression of a rule. Raises NotCompiled."""
-    return compiled(spec[field], "self", "oldSelf", optional_old=bool(spec.get("optionalOldSelf")))
+    return compile_rule(spec[field], "self", "oldSelf", optional_old=bool(spec.get("optionalOldSelf")))
 
 
 def expression_problems(schema: Schema, path: str) -> Iterator[Cause]:
     """Rules that do not compile, or that use oldSelf where old values cannot be matched."""
-    for where, node, lost in _placed(schema, path, ""):
+    for where, node, lost in _place(schema, path, ""):
         for index, spec in enumerate(node.get(RULES) or ()):
             yield from _compile_problems(spec, f"{where}.{RULES}[{index}]")
             yield from _old_self_problems(spec, f"{where}.{RULES}[{index}]", lost)
 
 
-def _placed(node: Schema, path: str, lost: str) -> Iterator[tuple[str, Schema, str]]:
+def _place(node: Schema, path: str, lost: str) -> Iterator[tuple[str, Schema, str]]:
     """Schemas with the list or map around them whose items have no identity, those within others first."""
     within = lost or (path if node.get("x-kubernetes-map-type") == "atomic" else "")
     for name, child in (node.get("properties") or {}).items():
-        yield from _placed(child, f"{path}.properties[{name}]", within)
+        yield from _place(child, f"{path}.properties[{name}]", within)
     for word in ("items", "additionalProperties"):
         if isinstance(node.get(word), dict):
             keyed = word != "items" or node.get("x-kubernetes-list-type") == "map"
-            yield from _placed(node[word], f"{path}.{word}", within or ("" if keyed else path))
+            yield from _place(node[word], f"{path}.{word}", within or ("" if keyed else path))
     yield path, node, lost
 
 
@@ -53,7 +53,7 @@ def _compile_problems(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
         if spec.get(field):
             try:
                 compiled_rule(spec, field)
-            except NotCompiled as error:
+            except CompileError as error:
                 yield wrong(f"{path}.{field}", spec[field], f"compilation failed: {error}")
                 return
 

@@ -107,12 +107,12 @@ def _object(schema: Schema) -> Reader | None:
     return convert
 
 
-def aligned(old: Any, new: Any, schema: Schema) -> Any:
+def align(old: Any, new: Any, schema: Schema) -> Any:
     """The old value with its sets and keyed lists in the order of the new one: their order has no meaning."""
     if isinstance(old, dict) and isinstance(new, dict):
         fields = schema.get("properties") or {}
         return old | {
-            name: aligned(old[name], new[name], fields[name])
+            name: align(old[name], new[name], fields[name])
             for name in old.keys() & new.keys() & fields.keys()
         }
     if not isinstance(old, list) or not isinstance(new, list) or schema.get(LIST_TYPE) not in ("set", "map"):
@@ -123,7 +123,7 @@ def aligned(old: Any, new: Any, schema: Schema) -> Any:
 
 
 def _beside(old: Any, place: int | None, new: list[Any], schema: Schema) -> Any:
-    return old if place is None else aligned(old, new[place], items(schema))
+    return old if place is None else align(old, new[place], items(schema))
 
 
 def identity(schema: Schema, item: Any) -> bytes:

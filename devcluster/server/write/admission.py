@@ -72,7 +72,9 @@ class Webhooks:
     def concerns(self, attributes: Attributes) -> bool:
         """Whether any webhook might have to be asked: a quick look at rules only."""
         return attributes.resource.group != _GROUP and any(
-            self._ruled(hook, attributes) for type_ in (_MUTATING, _VALIDATING) for hook in self._hooks(type_)
+            self._has_rule(hook, attributes)
+            for type_ in (_MUTATING, _VALIDATING)
+            for hook in self._hooks(type_)
         )
 
     async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
@@ -81,15 +83,15 @@ class Webhooks:
         asked: list[tuple[Hook, Manifest]] = []
         for hook in self._hooks(_MUTATING):
             if self._matches(hook, attributes, new):
-                new = await self._changed(hook, attributes, new, warnings)
+                new = await self._change(hook, attributes, new, warnings)
                 if hook.spec.get("reinvocationPolicy") == "IfNeeded":
                     asked.append((hook, new))
         for hook, seen in asked:
             if new != seen:
-                new = await self._changed(hook, attributes, new, warnings)
+                new = await self._change(hook, attributes, new, warnings)
         return new
 
-    async def _changed(
+    async def _change(
         self, hook: Hook, attributes: Attributes, new: Manifest, warnings: list[str]
     ) -> Manifest:
         is_deletion = attributes.operation == "DELETE"
@@ -97,9 +99,9 @@ class Webhooks:
         warnings += verdict.warnings
         if is_deletion or not verdict.patch:
             return new
-        return _patched(hook, attributes.resource, new, verdict.patch)
+        return _patch(hook, attributes.resource, new, verdict.patch)
 
-    def _ruled(self, hook: Hook, attributes: Attributes) -> bool:
+    def _has_rule(self, hook: Hook, attributes: Attributes) -> bool:
         """Whether a rule of the webhook names the request, itself or by another version of the same
         objects.
         """
@@ -124,7 +126,7 @@ class Webhooks:
 
     def _matches(self, hook: Hook, attributes: Attributes, new: Manifest | None) -> bool:
         return (
-            self._ruled(hook, attributes)
+            self._has_rule(hook, attributes)
             and self._namespace_matches(hook, attributes, new)
             and _object_matches(hook, attributes, new)
             and _conditions_hold(hook, attributes, new)
@@ -267,8 +269,8 @@ def _review(attributes: Attributes, new: Manifest | None, uid: str) -> Manifest:
         **({"namespace": attributes.namespace} if resource.namespaced else {}),
         "operation": attributes.operation,
         "userInfo": user_info(options.user),
-        "object": _served(resource, new),
-        "oldObject": _served(resource, attributes.old),
+        "object": _serve(resource, new),
+        "oldObject": _serve(resource, attributes.old),
         "dryRun": options.dry_run,
         "options": _options(attributes),
     }
@@ -296,7 +298,7 @@ def _as_scale(request: Manifest, resource: Resource) -> None:
     request |= {"kind": kind, "requestKind": kind}
 
 
-def _served(resource: Resource, item: Manifest | None) -> Manifest | None:
+def _serve(resource: Resource, item: Manifest | None) -> Manifest | None:
     return resource.conversion.from_storage(item) if resource.conversion and item else item
 
 
@@ -340,9 +342,9 @@ def _operations(response: Manifest) -> list[Manifest]:
     return operations if isinstance(operations, list) else []
 
 
-def _patched(hook: Hook, resource: Resource, new: Manifest, operations: list[Manifest]) -> Manifest:
+def _patch(hook: Hook, resource: Resource, new: Manifest, operations: list[Manifest]) -> Manifest:
     try:
-        changed = json_patch(_served(resource, new), operations)
+        changed = json_patch(_serve(resource, new), operations)
     except StatusError as error:
         raise internal(
             f'admission webhook "{hook.name}" sent a patch that cannot be applied: {error.message}'

@@ -12,7 +12,7 @@ from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import Admission, Attributes, Options, Rights
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.registry import Registry, Resource
-from elasticjob.devcluster.server.model.store import Manifest, Store, Stored, encode
+from elasticjob.devcluster.server.model.store import Entry, Manifest, Store, encode
 from elasticjob.devcluster.server.model.strategy import Strategy
 from elasticjob.devcluster.server.schema.defaulting import fill
 from elasticjob.devcluster.server.schema.evaluation import broken_rules
@@ -36,7 +36,7 @@ class Core:
     now: Callable[[], datetime]
     chance: random.Random
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+    def get(self, resource: Resource, namespace: str, name: str) -> Entry:
         """The object, or NotFound."""
         stored = self.store.get(resource.type, namespace, name)
         if stored is None:
@@ -102,7 +102,7 @@ class Core:
         if found:
             raise errors.invalid(resource.type.group, resource.kind, new["metadata"].get("name", ""), found)
 
-    async def mutated(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
+    async def mutate(self, attributes: Attributes, new: Manifest, warnings: list[str]) -> Manifest:
         """Let webhooks change the object, then bring it back into shape.
 
         What is wrong by schema or rule is refused next; validating webhooks see only what is right.
@@ -113,10 +113,10 @@ class Core:
             self.default(attributes.resource, changed)
         return changed
 
-    def put(self, resource: Resource, new: Manifest, options: Options) -> Stored:
+    def put(self, resource: Resource, new: Manifest, options: Options) -> Entry:
         """Store the object; a dry run only returns it."""
         if options.dry_run:
-            return Stored(new, encode(new), int(new["metadata"].get("resourceVersion") or 0))
+            return Entry(new, encode(new), int(new["metadata"].get("resourceVersion") or 0))
         return self.store.put(resource.type, new)
 
 

@@ -48,7 +48,7 @@ async def create(
     concerned = core.admission.concerns(attributes)
     if concerned:
         given = {name: new["metadata"][name] for name in _GIVEN_LATE if name in new["metadata"]}
-        admitted = await core.mutated(
+        admitted = await core.mutate(
             attributes, new | {"metadata": _without(new["metadata"], given)}, warnings
         )
         admitted["metadata"] = admitted["metadata"] | given
@@ -105,9 +105,11 @@ def _start(
         new.pop("status", None)
     # an apply owns the fields of its body; any other creation owns the defaults as well
     shown = resource.conversion.from_storage if resource.conversion else _as_it_is
-    entries = None if emptied is None else managed.applied(shown(sent), resource.schema, writer, emptied)
+    entries = (
+        None if emptied is None else managed.fields_of_apply(shown(sent), resource.schema, writer, emptied)
+    )
     core.default(resource, new)
-    if book := entries or managed.created(shown(new), resource.schema, writer):
+    if book := entries or managed.fields_of_create(shown(new), resource.schema, writer):
         metadata["managedFields"] = book
     strategy.start(new)
     return new

@@ -42,7 +42,7 @@ def decode(
     fresh = different(new, known)
     same = {name: value for name, value in new.items() if name not in fresh}
     _check_types(resource, fresh, refuse)
-    unknown = [*_repeated(body), *prune(fresh, resource.schema)]
+    unknown = [*_repeats(body), *prune(fresh, resource.schema)]
     _check_unknown(unknown, field_validation, warnings, refuse)
     if not resource.custom:
         fresh = normalise(fresh, resource.schema)
@@ -75,7 +75,7 @@ def _place(resource: Resource, namespace: str, metadata: Manifest) -> None:
 
 def _recognise(resource: Resource, body: Any, refuse: Refuse, *, patched: bool) -> Manifest:
     if not isinstance(body, dict):
-        raise errors.unrecognised(resource.kind, body)
+        raise errors.unknown_type(resource.kind, body)
     if resource.custom:
         _check_custom_kind(resource, body)
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
@@ -130,7 +130,7 @@ def _check_unknown(
     warnings += messages
 
 
-def _repeated(body: Any) -> list[str]:
+def _repeats(body: Any) -> list[str]:
     return list(body.repeated) if isinstance(body, Repeating) else []
 
 

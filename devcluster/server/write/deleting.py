@@ -15,7 +15,7 @@ from elasticjob.devcluster.server.model.asking import (
     Options,
 )
 from elasticjob.devcluster.server.model.registry import Resource
-from elasticjob.devcluster.server.model.store import Manifest, Stored, encode
+from elasticjob.devcluster.server.model.store import Entry, Manifest, encode
 from elasticjob.devcluster.server.write.core import Core
 
 _FOREVER = ("default", "kube-system", "kube-public")
@@ -35,17 +35,17 @@ async def delete(
         warnings += await core.admission.validate(attributes, None)
         old = core.get(resource, namespace, name)
     _check_preconditions(resource, old, deletion)
-    new = _marked(core, resource, old, deletion)
-    if not _held(resource, new):
+    new = _with_mark(core, resource, old, deletion)
+    if not _hold(resource, new):
         if options.dry_run:
-            return Answer(Stored(new, encode(new), old.version), gone=True, warnings=warnings)
+            return Answer(Entry(new, encode(new), old.version), gone=True, warnings=warnings)
         return Answer(core.store.remove(resource.type, new), gone=True, warnings=warnings)
     if new == old.body:
         return Answer(old, warnings=warnings)
     return Answer(core.put(resource, new, options), warnings=warnings)
 
 
-def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) -> None:
+def _check_preconditions(resource: Resource, old: Entry, deletion: Deletion) -> None:
     if resource.type == CRDS and not resource.custom:
         _check_definition(old, deletion)
     for noun, asked, found, why in (
@@ -60,7 +60,7 @@ def _check_preconditions(resource: Resource, old: Stored, deletion: Deletion) ->
             raise errors.conflict(resource.group, resource.kind, old.metadata["name"], message)
 
 
-def _check_definition(old: Stored, deletion: Deletion) -> None:
+def _check_definition(old: Entry, deletion: Deletion) -> None:
     """Preconditions of a definition, whose error messages differ from other kinds."""
     for noun, asked, found in (
         ("UID", deletion.uid, old.metadata["uid"]),
@@ -71,13 +71,13 @@ def _check_definition(old: Stored, deletion: Deletion) -> None:
             raise errors.conflict(CRDS.group, CRDS.plural, old.metadata["name"], message)
 
 
-def _held(resource: Resource, new: Manifest) -> bool:
+def _hold(resource: Resource, new: Manifest) -> bool:
     metadata = new["metadata"]
     contents = resource.type == NAMESPACES and new["spec"].get("finalizers")
     return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or contents)
 
 
-def _marked(core: Core, resource: Resource, old: Stored, deletion: Deletion) -> Manifest:
+def _with_mark(core: Core, resource: Resource, old: Entry, deletion: Deletion) -> Manifest:
     """The object with its deletion mark, and with the finalizers that the policy asks for."""
     new = old.copy()
     metadata = new["metadata"]
@@ -92,7 +92,7 @@ def _marked(core: Core, resource: Resource, old: Stored, deletion: Deletion) -> 
     if finalizers:
         metadata["finalizers"] = finalizers
     core.strategy(resource).end(new, core.stamp())
-    if is_pod or _held(resource, new):
+    if is_pod or _hold(resource, new):
         _mark(core, metadata, grace)
         if resource.type == NAMESPACES:
             new["status"] = (new.get("status") or {}) | {"phase": "Terminating"}

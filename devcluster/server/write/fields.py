@@ -163,11 +163,11 @@ def _merge_elements(live: list[Any], applied: list[Any], schema: Schema, kind: s
     below = items(schema)
     return [
         merge(old[key], new[key], below) if key in old and key in new else (new if key in new else old)[key]
-        for key in interleaved(list(old), list(new))
+        for key in interleave(list(old), list(new))
     ]
 
 
-def interleaved(left: list[str], right: list[str]) -> list[str]:
+def interleave(left: list[str], right: list[str]) -> list[str]:
     """The union of both lists. `right` keeps its order; names only in `left` stay before their successors."""
     mine, theirs, taken, answer = set(right), set(left), set[str](), list[str]()
     shared = deque(name for name in right if name in theirs)
@@ -203,10 +203,10 @@ def drop(value: Any, paths: Iterable[Path], schema: Schema) -> Any:
         for element in path:
             node = node.setdefault(element, {})
         node["!"] = {}
-    return _dropped(value, tree, schema)
+    return _drop(value, tree, schema)
 
 
-def _dropped(value: Any, tree: Mapping[str, Any], schema: Schema) -> Any:
+def _drop(value: Any, tree: Mapping[str, Any], schema: Schema) -> Any:
     if isinstance(value, dict):
         return _dropped_members(value, tree, schema)
     if not isinstance(value, list):
@@ -219,7 +219,7 @@ def _dropped(value: Any, tree: Mapping[str, Any], schema: Schema) -> Any:
         if below is None:
             answer.append(item)
         elif "!" not in below:
-            answer.append(_dropped(item, below, items(schema)))
+            answer.append(_drop(item, below, items(schema)))
     return answer
 
 
@@ -232,7 +232,7 @@ def _dropped_members(value: dict[str, Any], tree: Mapping[str, Any], schema: Sch
             continue
         if "!" in below:
             continue
-        kept = _dropped(child, below, member(schema, name) or ANYTHING)
+        kept = _drop(child, below, member(schema, name) or ANYTHING)
         if kept or not child:
             answer[name] = kept
     return answer

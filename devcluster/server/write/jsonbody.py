@@ -24,7 +24,7 @@ class Repeating(dict[str, Any]):
     repeated: list[str]
 
 
-def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
+def parse(body: bytes, *, yaml_too: bool = False) -> Any:
     """A decoded body, or BadRequest with the place of the mistake."""
     try:
         value = _ANY.decode(body)
@@ -32,7 +32,7 @@ def parsed(body: bytes, *, yaml_too: bool = False) -> Any:
         if not yaml_too:
             raise bad_request(f"the body of the request is not valid JSON: {error}") from error
     else:
-        return _marked(body, value)
+        return _mark(body, value)
     try:
         value = yaml.load(body, _Loader)  # a SafeLoader
     except yaml.YAMLError as error:
@@ -66,24 +66,24 @@ def syntax_problem(body: bytes) -> str:
     return ""
 
 
-class _Noted(dict[str, Any]):
+class _Note(dict[str, Any]):
     """An object as it is decoded, with the names that stood in it more than once."""
 
     twice: list[str]
 
 
-def _noted(pairs: list[tuple[str, Any]]) -> _Noted:
-    answer = _Noted(pairs)
+def _note(pairs: list[tuple[str, Any]]) -> _Note:
+    answer = _Note(pairs)
     counts = Counter(name for name, _ in pairs) if len(pairs) > len(answer) else {}
     answer.twice = [name for name, count in counts.items() if count > 1]
     return answer
 
 
-def _marked(body: bytes, value: Any) -> Any:
+def _mark(body: bytes, value: Any) -> Any:
     """The value; a Repeating where decoding dropped a name."""
     if not isinstance(value, dict) or _names(value) >= body.count(b'":') + body.count(b'" :'):
         return value
-    found = list(_repeated(json.loads(body, object_pairs_hook=_noted), ""))
+    found = list(_repeats(json.loads(body, object_pairs_hook=_note), ""))
     if not found:
         return value
     answer = Repeating(value)
@@ -91,14 +91,14 @@ def _marked(body: bytes, value: Any) -> Any:
     return answer
 
 
-def _repeated(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Noted):
+def _repeats(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Note):
         yield from (f"{path}{name}" for name in value.twice)
         for name, child in value.items():
-            yield from _repeated(child, f"{path}{name}.")
+            yield from _repeats(child, f"{path}{name}.")
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _repeated(child, f"{path.removesuffix('.')}[{index}].")
+            yield from _repeats(child, f"{path.removesuffix('.')}[{index}].")
 
 
 def _names(value: Any) -> int:

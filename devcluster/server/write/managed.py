@@ -125,7 +125,7 @@ def are_valid(book: Any) -> bool:
     )
 
 
-def created(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
+def fields_of_create(manifest: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields of an object that did not exist before."""
     return entries([writer.owner("Update", _ownable(nodes(manifest, schema), writer))])
 
@@ -139,7 +139,7 @@ def _is_something(value: Any) -> bool:
     return not isinstance(value, Holder) and value not in (None, "", {}, [])
 
 
-def applied(
+def fields_of_apply(
     config: Manifest, schema: Schema, writer: Writer, emptied: frozenset[Path] = frozenset()
 ) -> list[dict[str, Any]]:
     """managedFields of an object that an apply creates: the configuration's fields, not its defaults."""
@@ -157,18 +157,18 @@ def hollow(applied: Manifest, kept: Manifest, schema: Schema) -> frozenset[Path]
 def keep_book(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> None:
     """Update managedFields of `new` after a write other than an apply; an absent list stays absent."""
     if new["metadata"].get("managedFields"):
-        book = updated(old, new, schema, writer)
+        book = fields_of_update(old, new, schema, writer)
         if book:
             new["metadata"]["managedFields"] = book
         else:
             del new["metadata"]["managedFields"]
 
 
-def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
+def fields_of_update(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> list[dict[str, Any]]:
     """managedFields after a write other than an apply. A list in `new` replaces the old one."""
     parts = _different(old, new)
     before, after = nodes(_only(old, parts), schema), nodes(_only(new, parts), schema)
-    changed = _changed(before, after) & _ownable(after, writer)
+    changed = _changes(before, after) & _ownable(after, writer)
     removed = before.keys() - after.keys()
     if not changed and not removed:
         return list(new["metadata"].get("managedFields") or ())
@@ -176,7 +176,7 @@ def updated(old: Manifest, new: Manifest, schema: Schema, writer: Writer) -> lis
     return entries(_taken_over(found, changed, removed, writer))
 
 
-def _changed(before: Mapping[Path, Any], after: Mapping[Path, Any]) -> set[Path]:
+def _changes(before: Mapping[Path, Any], after: Mapping[Path, Any]) -> set[Path]:
     """Paths that are new, or have another value."""
     return {path for path, value in after.items() if path not in before or not alike(before[path], value)}
 
@@ -225,8 +225,8 @@ def apply(
     merged = merge(live, config, schema)
     now = nodes(live, schema)
     after = nodes(merged, schema)
-    changed = _changed(now, after) & _ownable(after, writer)
-    others = _resolve(others, changed, set() if force else _inherited(live, schema, writer), force=force)
+    changed = _changes(now, after) & _ownable(after, writer)
+    others = _resolve(others, changed, set() if force else _inherit(live, schema, writer), force=force)
     wanted = leaves(config, schema).keys() | emptied
     previous = before.paths if before else frozenset()
     kept = _prefixes(wanted) | {prefix for owner in others for prefix in _prefixes(owner.paths)}
@@ -248,7 +248,7 @@ def _unknown(live: Manifest, schema: Schema, writer: Writer) -> list[Owner]:
     return [before.owner("Update", _ownable(nodes(live, schema), writer))]
 
 
-def _inherited(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
+def _inherit(live: Manifest, schema: Schema, writer: Writer) -> set[Path]:
     """Fields that `kubectl apply --server-side` takes over without force: those of kubectl's last client-side
     apply.
     """

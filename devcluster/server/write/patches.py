@@ -8,7 +8,12 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from elasticjob.devcluster.server.model.errors import bad_request, rejected, too_large, too_many_operations
+from elasticjob.devcluster.server.model.errors import (
+    bad_request,
+    cannot_apply,
+    too_large,
+    too_many_operations,
+)
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
@@ -41,11 +46,11 @@ def json_patch(value: Any, operations: Any) -> Any:
     answer = copy.deepcopy(value)
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("op"), str):
-            raise rejected()
+            raise cannot_apply()
         try:
-            answer = _operated(answer, operation)
+            answer = _operate(answer, operation)
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
-            raise rejected() from error
+            raise cannot_apply() from error
         if operation["op"] == "copy" and (size := len(msgspec.json.encode(answer))) > _LARGEST:
             raise too_large(size, _LARGEST)
     return answer
@@ -56,7 +61,7 @@ _LARGEST = 8 * 1024 * 1024
 """Copies of copies double an object with each operation."""
 
 
-def _operated(value: Any, operation: Any) -> Any:
+def _operate(value: Any, operation: Any) -> Any:
     """The value after one operation; it may be changed in place.
 
     As on the real server, `replace` also makes an absent member, and `test` takes one for null.

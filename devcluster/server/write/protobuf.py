@@ -81,14 +81,14 @@ def _micro_time(raw: bytes) -> str | None:
 
 def _moment(raw: bytes) -> datetime | None:
     parts = dict(_pairs(raw))
-    since = timedelta(seconds=_signed(parts.get(1, 0)), microseconds=parts.get(2, 0) // 1000)
+    since = timedelta(seconds=_sign(parts.get(1, 0)), microseconds=parts.get(2, 0) // 1000)
     return datetime.fromtimestamp(0, UTC) + since if raw else None
 
 
 def _int_or_string(raw: bytes) -> int | str:
     parts = dict(_pairs(raw))
     text: bytes = parts.get(3, b"")
-    return text.decode() if parts.get(1) else _signed(parts.get(2, 0))
+    return text.decode() if parts.get(1) else _sign(parts.get(2, 0))
 
 
 def _quantity(raw: bytes) -> str:
@@ -120,7 +120,7 @@ def _schema_or_texts(raw: bytes) -> Any:
     return _message(parts[1], _SCHEMA) if 1 in parts else _texts(raw)
 
 
-def _signed(value: int) -> int:
+def _sign(value: int) -> int:
     """Negative numbers are written as 64 bits."""
     return value - (1 << 64) if value >> 63 else value
 
@@ -130,8 +130,8 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "string": bytes.decode,
     "bytes": lambda value: base64.b64encode(value).decode(),
     "bool": bool,
-    "int32": lambda value: _signed(value or 0),
-    "int64": lambda value: _signed(value or 0),
+    "int32": lambda value: _sign(value or 0),
+    "int64": lambda value: _sign(value or 0),
     "double": lambda value: struct.unpack("<d", value)[0],
     "meta.v1.Time": _time,
     "meta.v1.MicroTime": _micro_time,

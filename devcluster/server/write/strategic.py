@@ -58,12 +58,12 @@ def _merge_field(
         answer[name] = [item for item in change if not _replaces(item, key)]
         return
     if key:
-        merged = _merge_keyed(old, change, key, items(schema))
+        merged = _merge_by_key(old, change, key, items(schema))
     else:
         dropped = patch.get(_DELETE + name) or []
         merged = [item for item in old if item not in dropped] + [item for item in change if item not in old]
     order = patch.get(_ORDER + name) or change
-    answer[name] = _ordered(merged, [named(each) for each in order], [named(each) for each in old], named)
+    answer[name] = _order(merged, [named(each) for each in order], [named(each) for each in old], named)
 
 
 def _naming(key: str | None) -> Callable[[Any], Any]:
@@ -75,7 +75,7 @@ def _replaces(item: Any, key: str) -> bool:
     return isinstance(item, dict) and item.get("$patch") == "replace" and key not in item
 
 
-def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) -> list[Any]:
+def _merge_by_key(old: list[Any], change: list[Any], key: str, schema: Schema) -> list[Any]:
     answer = list(old)
     for item in change:
         if not isinstance(item, dict) or key not in item:
@@ -92,9 +92,7 @@ def _merge_keyed(old: list[Any], change: list[Any], key: str, schema: Schema) ->
     return answer
 
 
-def _ordered(
-    merged: list[Any], wanted: list[Any], before: list[Any], named: Callable[[Any], Any]
-) -> list[Any]:
+def _order(merged: list[Any], wanted: list[Any], before: list[Any], named: Callable[[Any], Any]) -> list[Any]:
     """The patch's elements in its order; the others, in theirs, stay in front of those they stood in front
     of.
     """

@@ -23,7 +23,7 @@ _text = msgspec.json.Encoder(order="sorted").encode
 
 def untypable(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
     """Every reason, with its place in the words of the real server."""
-    if problem := _mistyped(value, schema):
+    if problem := _type_errors(value, schema):
         yield f"{path}: {problem}"
     elif isinstance(value, dict):
         for name, child in value.items():
@@ -36,7 +36,7 @@ def untypable(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
         yield from _untypable_list(value, schema, path)
 
 
-def _mistyped(value: Any, schema: Schema) -> str:
+def _type_errors(value: Any, schema: Schema) -> str:
     """How a value is of another type than the schema's; nulls are of every type."""
     kind = schema.get("type")
     if value is None or kind is None or _TYPES[kind](value):

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from elasticjob.devcluster.server.kinds.pods import check_resize, resized
+from elasticjob.devcluster.server.kinds.pods import check_resize, resize_part
 from elasticjob.devcluster.server.kinds.services import keep_address
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.asking import NAMESPACES, Answer, Attributes, Compute, Options
 from elasticjob.devcluster.server.model.errors import Cause
 from elasticjob.devcluster.server.model.names import identity_problems, metadata_update_problems
 from elasticjob.devcluster.server.model.registry import Resource
-from elasticjob.devcluster.server.model.store import Manifest, Stored
+from elasticjob.devcluster.server.model.store import Entry, Manifest
 from elasticjob.devcluster.server.model.strategy import no_problem
 from elasticjob.devcluster.server.write import managed
 from elasticjob.devcluster.server.write.core import Core
@@ -79,7 +79,7 @@ async def update(
     raise errors.conflict(resource.group, resource.plural, name, errors.STALE)
 
 
-def _check_version(change: Change, old: Stored, new: Manifest) -> None:
+def _check_version(change: Change, old: Entry, new: Manifest) -> None:
     asked = {change.version, str(new["metadata"].get("resourceVersion") or "")} - {"", str(old.version)}
     for version in asked:
         if not version.isdecimal():
@@ -88,11 +88,11 @@ def _check_version(change: Change, old: Stored, new: Manifest) -> None:
         raise errors.conflict(change.resource.group, change.resource.plural, change.name, errors.STALE)
 
 
-async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> Answer | None:
+async def _attempt(core: Core, change: Change, old: Entry, new: Manifest) -> Answer | None:
     """Default, admit, check and store the new object; None if the old one was changed meanwhile."""
     resource, warnings = change.resource, list[str]()
     identity = list(identity_problems(old.metadata, new["metadata"]))
-    new = _prepared(core, change, old.body, new)
+    new = _prepare(core, change, old.body, new)
     attributes = Attributes(
         resource, "UPDATE", change.namespace, change.name, change.subresource, old.body, change.options
     )
@@ -101,10 +101,10 @@ async def _attempt(core: Core, change: Change, old: Stored, new: Manifest) -> An
         return Answer(old, warnings=warnings)
     if not unchanged:
         _record_owner(core, change, old.body, new)
-    new = _settled(core, change, old.body, new)
+    new = _settle(core, change, old.body, new)
     if concerned:
-        admitted = await core.mutated(attributes, new, warnings)
-        new = _settled(core, change, old.body, _prepared(core, change, old.body, admitted))
+        admitted = await core.mutate(attributes, new, warnings)
+        new = _settle(core, change, old.body, _prepare(core, change, old.body, admitted))
     _check(core, change, old.body, new, identity)
     if concerned:
         warnings += await core.admission.validate(attributes, new)
@@ -126,7 +126,7 @@ def _record_owner(core: Core, change: Change, old: Manifest, new: Manifest) -> N
     managed.keep_book(before, after, resource.schema, writer)
 
 
-def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+def _prepare(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
     """The new object, with the fields that this subresource may not touch from the old one."""
     resource, subresource = change.resource, change.subresource
     new = _keep_metadata(old, new)
@@ -146,10 +146,10 @@ def _prepared(core: Core, change: Change, old: Manifest, new: Manifest) -> Manif
     return new
 
 
-def _settled(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+def _settle(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
     """Keep the old object's fields that a status update or a resize may not change."""
     if change.subresource == "resize":
-        return _resized(core, change, old, new)
+        return _resize(core, change, old, new)
     if change.subresource != "status":
         return new
     asked = new["metadata"]
@@ -165,9 +165,9 @@ def _settled(core: Core, change: Change, old: Manifest, new: Manifest) -> Manife
     return new | {"metadata": kept | book}
 
 
-def _resized(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
+def _resize(core: Core, change: Change, old: Manifest, new: Manifest) -> Manifest:
     """The old pod with new resources only; its generation counts them."""
-    answer = resized(new, old)
+    answer = resize_part(new, old)
     answer["metadata"] = new["metadata"] | {"generation": old["metadata"].get("generation", 1)}
     _count_generation(core, change.resource, old, answer)
     return answer

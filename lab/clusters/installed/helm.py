@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from lab.clusters.binaries import Places, catalog
 from lab.paths import ROOT
@@ -38,6 +42,13 @@ def helm(*words: str, kubeconfig: Path | None = None) -> str:
     return done.stdout
 
 
-def templated(*flags: str, chart: Path = CHART, namespace: str = SYSTEM) -> str:
-    """Return the text of a release's manifests."""
-    return helm("template", "elasticjob", str(chart), "--namespace", namespace, *KUBERNETES, *flags)
+def templated(
+    *flags: str, chart: Path = CHART, namespace: str = SYSTEM, values: Mapping[str, Any] | None = None
+) -> str:
+    """Return the text of a release's manifests, with values of a file before those of flags."""
+    command = ["template", "elasticjob", str(chart), "--namespace", namespace, *KUBERNETES, *flags]
+    if values is None:
+        return helm(*command)
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(dict(values), file)
+        return helm(*command, "--values", file.name)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.link.channel import ROUND
-from lab.chaos.life import installed as installed  # for a worker that was not forked
+from lab.troubles import installed as installed
 
 FOLDER: Final = Path(os.environ["LIFE"])
 WIDTH, CLASSES = 8, 3

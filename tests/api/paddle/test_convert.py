@@ -52,32 +52,20 @@ def at(manifest: Any, path: str) -> Any:
         ({}, "spec/distributionStrategy", "AllreduceStrategy"),
         ({}, "spec/optimizeMode", "cluster"),
         ({"spec/trainer/max-instance": 2}, "spec/optimizeMode", "manual"),
-        (
-            {"spec/trainer/entrypoint": "python 'my train.py' -x"},
-            f"{MAIN}/command",
-            ["python", "my train.py", "-x"],
-        ),
+        ({"spec/trainer/entrypoint": "python 'my train.py' -x"}, f"{MAIN}/command",
+         ["python", "my train.py", "-x"]),
         ({"spec/trainer/entrypoint": ABSENT}, f"{MAIN}/command", None),
         ({"spec/trainer/workspace": "/home/job"}, f"{MAIN}/workingDir", "/home/job"),
-        (
-            {"spec/trainer/resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}},
-            f"{MAIN}/resources",
-            {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}},
-        ),
-        (
-            {"spec/trainer/resources": {"limits": {OLD_GPU: 2}}},
-            f"{MAIN}/resources",
-            {"requests": {GPU: 2}, "limits": {GPU: 2}},
-        ),
+        ({"spec/trainer/resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}},
+         f"{MAIN}/resources", {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}),
+        ({"spec/trainer/resources": {"limits": {OLD_GPU: 2}}}, f"{MAIN}/resources",
+         {"requests": {GPU: 2}, "limits": {GPU: 2}}),
         ({"spec/pserver": RANGE}, "spec/distributionStrategy", "ParameterServerStrategy"),
         ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/replicas", 3),
         ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/autoScale", False),
         ({"spec/pserver": RANGE}, "spec/replicaSpecs/ps/template/spec/containers/0/image", "i"),
-        (
-            {"spec/master": {"resources": {"requests": {"cpu": "1"}}}},
-            "spec/replicaSpecs/dlrover-master/template/spec/containers/0/resources",
-            {"requests": {"cpu": "1"}},
-        ),
+        ({"spec/master": {"resources": {"requests": {"cpu": "1"}}}},
+         "spec/replicaSpecs/dlrover-master/template/spec/containers/0/resources", {"requests": {"cpu": "1"}}),
         ({"spec/master": {}}, MASTER, None),
         ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/imagePullSecrets", [{"name": "s"}]),
         ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/nodeSelector", {"disk": "ssd"}),
@@ -85,25 +73,19 @@ def at(manifest: Any, path: str) -> Any:
         ({"spec/trainer/passes": 50}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "50"}),
         ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
         ({"spec/fault_tolerant": False, "spec/trainer/max-instance": 2}, f"{WORKER}/restartCount", 0),
-        (
-            {"spec/port": 8000, "spec/ports_num": 2},
-            f"{MAIN}/ports",
-            [{"name": f"jobport-{port}", "containerPort": port} for port in (8000, 8001, 8002)],
-        ),
+        ({"spec/port": 8000, "spec/ports_num": 2}, f"{MAIN}/ports",
+         [{"name": f"jobport-{port}", "containerPort": port} for port in (8000, 8001, 8002)]),
         ({}, f"{MAIN}/ports/0/name", "jobport-7164"),
         ({"spec/passes": 7}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "7"}),
         ({"spec/volumes": [{"name": "v", "emptyDir": {}}]}, f"{POD}/volumes/0/name", "v"),
-        (
-            {"spec/VolumeMounts": [{"name": "v", "mountPath": "/v"}]},
-            f"{MAIN}/volumeMounts",
-            [{"name": "v", "mountPath": "/v"}],
-        ),
+        ({"spec/VolumeMounts": [{"name": "v", "mountPath": "/v"}]}, f"{MAIN}/volumeMounts",
+         [{"name": "v", "mountPath": "/v"}]),
         ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{POD}/imagePullSecrets", [{"name": "s"}]),
         ({"spec/hostNetwork": True}, f"{POD}/hostNetwork", True),
         ({"spec/host_network": True}, f"{POD}/hostNetwork", True),
         ({"spec/NodeSelector": {"disk": "ssd"}}, f"{POD}/nodeSelector", {"disk": "ssd"}),
     ],
-)
+)  # fmt: skip
 def test_what_follows_from_a_field(changes: dict[str, Any], path: str, expected: object) -> None:
     assert at(elasticjob_of(made(changes)), path) == expected
 
@@ -180,10 +162,7 @@ def test_what_cannot_change() -> None:
         ({"spec/pserver": RANGE}, "spec.pserver.max-instance: has no effect: there are always 3"),
         ({"spec/trainer/entrypoint": "cd /data && python train.py"}, "spec.trainer.entrypoint: is not given"),
         ({"spec/trainer/entrypoint": "mpirun -np 2 train"}, "spec.trainer.entrypoint: mpirun reaches other"),
-        (
-            {"metadata/labels": {"runai/queue": "team"}},
-            "metadata.labels[runai/queue]: this has no effect",
-        ),
+        ({"metadata/labels": {"runai/queue": "team"}}, "metadata.labels[runai/queue]: this has no effect"),
     ],
 )
 def test_what_is_noted(changes: dict[str, Any], note: str) -> None:

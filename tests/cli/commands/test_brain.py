@@ -18,10 +18,7 @@ FLAGS: dict[str, Any] = {"cluster": False, "port": 0, "probes": ""}
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (
-            {"key_file": Path("nokey")},
-            "the key of the tokens of masters cannot be read: .*--key-file",
-        ),
+        ({"key_file": Path("nokey")}, "the key of the tokens of masters cannot be read: .*--key-file"),
         ({"reading_token_file": Path("/dev/null")}, "the token of readers is missing: /dev/null is empty"),
         ({"database": "mysql://x/y"}, "the database cannot be had: mysql is no database of ours.*--database"),
         ({"source": "prometheus"}, "the source prometheus needs a server: give --prometheus URL"),

@@ -17,6 +17,7 @@ from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import Note, Verdict, child
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.kube.objects.kinds import Manifest
+from tests.cli.convert.test_manifests import converted, objects
 
 POD: Final = "template: {spec: {containers: [{name: main, image: i, command: [python, t.py]}]}}"
 MPIRUN: Final = "template: {spec: {containers: [{name: main, image: i, command: [mpirun, python, t.py]}]}}"
@@ -62,10 +63,7 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         f"{{slotsPerWorker: 2, runPolicy: {{{POLICY}}}, "
         f"mpiReplicaSpecs: {{Launcher: {{{MPIRUN}}}, Worker: {{replicas: 0, {POD}}}}}}}",
     ),
-    "MPIJob of one template": (
-        "kubeflow.org/v1alpha1/MPIJob",
-        f"{{gpus: 0, gpusPerNode: 0, {MPIRUN}}}",
-    ),
+    "MPIJob of one template": ("kubeflow.org/v1alpha1/MPIJob", f"{{gpus: 0, gpusPerNode: 0, {MPIRUN}}}"),
     "JAXJob": (
         "kubeflow.org/v1/JAXJob",
         f"{{runPolicy: {{{POLICY}}}, jaxReplicaSpecs: {{Worker: {{replicas: 0, {POD}}}}}}}",
@@ -111,23 +109,7 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
     ),
 }
 REQUIRED: Final = frozenset({"replicas", "numNodes"})
-OPTIONAL: Final = frozenset(
-    {
-        "backoffLimit",
-        "gpus",
-        "gpusPerNode",
-        "max-instance",
-        "maxReplicas",
-        "maxRetry",
-        "min-instance",
-        "minAvailable",
-        "minReplicas",
-        "nodeUnit",
-        "numOfHosts",
-        "replicaIncrementStep",
-        "ttlSecondsAfterFinished",
-    }
-)
+FIXED: Final = frozenset({"activeDeadlineSeconds", "slotsPerWorker", "port", "ports_num"})
 OF_RUN: Final = "spec.runPolicy"
 SHORT: Final = {"runPolicy.": f"{OF_RUN}.", "scheduling.": f"{OF_RUN}.scheduling."}
 """Notes leave out the beginning of these paths."""
@@ -136,24 +118,17 @@ MOVED: Final = re.compile(r"as ((?:spec\.|runPolicy\.|scheduling\.)[\w.-]+\w)")
 COUNTED: Final = re.compile(r"counted in (spec\.replicaSpecs\.worker)")
 
 
-def numbers(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
+def numbers(value: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Find the members of objects that are numbers: path, object, name."""
-    if isinstance(value, dict):
-        for name, member in value.items():
-            if type(member) is int:
-                yield child(path, name), value, name
-            yield from numbers(member, child(path, name))
-    elif isinstance(value, list):
-        for at, member in enumerate(value):
-            yield from numbers(member, child(path, at))
+    for path, place in objects(value):
+        yield from ((child(path, name), place, name) for name, member in place.items() if type(member) is int)
 
 
 def at(job: Manifest, path: str) -> Any:
     """Return the value at a path; a role without a bound has its number of replicas."""
     found: Any = job
-    for step in next((path.replace(a, b, 1) for a, b in SHORT.items() if path.startswith(a)), path).split(
-        "."
-    ):
+    whole = next((path.replace(a, b, 1) for a, b in SHORT.items() if path.startswith(a)), path)
+    for step in whole.split("."):
         last, found = found, found.get(step) if isinstance(found, dict) else None
     if found is None and step == "nodeUnit":
         return 1
@@ -163,9 +138,9 @@ def at(job: Manifest, path: str) -> Any:
 def drawn(data: st.DataObject, text: tuple[str, str]) -> Manifest:
     made = manifest_of(text)
     for path, holder, field in list(numbers(made)):
-        if field in OPTIONAL and not data.draw(st.booleans(), label=f"has {path}"):
+        if field not in REQUIRED | FIXED and not data.draw(st.booleans(), label=f"has {path}"):
             del holder[field]
-        elif field in OPTIONAL | REQUIRED:
+        elif field not in FIXED:
             holder[field] = data.draw(st.integers(0, 6), label=path)
     return made
 
@@ -176,8 +151,7 @@ def test_no_number_changes_silently(name: str) -> None:
     @given(st.data())
     def law(data: st.DataObject) -> None:
         manifest = drawn(data, JOBS[name])
-        [source] = sources("job.yaml", yaml.safe_dump(manifest))
-        found = outcome(source, SYSTEMS)
+        found = converted(yaml.safe_dump(manifest))
         if found.converted is None:
             assert found.refusal
             return
@@ -239,10 +213,7 @@ LINES: Final = [
         "#SBATCH -N 2 -n 7 -G 5\nsrun python t.py",
         {"-n": "is 6 now: 3 on each of 2 nodes", "-G": "is 4 now: 2 on each of 2 nodes"},
     ),
-    (
-        "#SBATCH -N 2\nsrun torchrun --nnodes 3 t.py",
-        {"--nnodes": "replicas is 2 now: another field says so"},
-    ),
+    ("#SBATCH -N 2\nsrun torchrun --nnodes 3 t.py", {"--nnodes": "replicas is 2 now: another field says so"}),
 ]
 
 
@@ -258,8 +229,7 @@ def test_numbers_of_command_lines_change_with_a_line(line: str, changed: dict[st
 
 def test_a_flag_that_a_field_overrides_is_changed() -> None:
     manifest = manifest_of(JOBS["DLRover"], replicas=3, minReplicas=3, maxReplicas=4)
-    [source] = sources("job.yaml", yaml.safe_dump(manifest))
-    found = outcome(source, SYSTEMS).converted
+    found = converted(yaml.safe_dump(manifest)).converted
     assert found is not None
     [note] = [note for note in found.notes if note.field.endswith("--nnodes")]
     assert (note.verdict, note.why) == (Verdict.CHANGED, "minReplicas is 3 now: another field says so")
@@ -267,12 +237,8 @@ def test_a_flag_that_a_field_overrides_is_changed() -> None:
 
 def manifest_of(text: tuple[str, str], **sizes: int) -> Manifest:
     version, _, name = text[0].rpartition("/")
-    made: Manifest = {
-        "apiVersion": version,
-        "kind": name,
-        "metadata": {"name": "a"},
-        "spec": yaml.safe_load(text[1]),
-    }
+    made: Manifest = {"apiVersion": version, "kind": name, "metadata": {"name": "a"}}
+    made["spec"] = yaml.safe_load(text[1])
     for _, holder, field in list(numbers(made)):
         holder[field] = sizes.get(field, holder[field])
     return made

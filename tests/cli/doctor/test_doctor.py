@@ -120,143 +120,50 @@ def test_what_its_master_has_found_is_told_once() -> None:
     ("seen", "grade", "sentence", "command"),
     [
         (OneJob(a_job(spec={"managedBy": "x"})), Grade.WRONG, "spec.managedBy is x: ", "kubectl delete"),
-        (
-            OneJob(a_job({"observedGeneration": 1})),
-            Grade.WRONG,
-            "the last change is not seen yet: generation 2, seen 1",
-            "elasticjob doctor",
-        ),
-        (
-            OneJob(a_job({"phase": None, "observedGeneration": None})),
-            Grade.WRONG,
-            "no operator has looked at the job",
-            "elasticjob doctor",
-        ),
-        (
-            OneJob(a_job(deletionTimestamp=at(minutes=5), finalizers=["x/y"])),
-            Grade.WRONG,
-            "the job is being deleted since 5 min; it is held by finalizers x/y",
-            "kubectl get pods -n team",
-        ),
+        (OneJob(a_job({"observedGeneration": 1})), Grade.WRONG,
+         "the last change is not seen yet: generation 2, seen 1", "elasticjob doctor"),
+        (OneJob(a_job({"phase": None, "observedGeneration": None})), Grade.WRONG,
+         "no operator has looked at the job", "elasticjob doctor"),
+        (OneJob(a_job(deletionTimestamp=at(minutes=5), finalizers=["x/y"])), Grade.WRONG,
+         "the job is being deleted since 5 min; it is held by finalizers x/y", "kubectl get pods -n team"),
         (OneJob(a_job(deletionTimestamp=at(seconds=5))), Grade.DOUBTFUL, "the job is being deleted", ""),
-        (
-            OneJob(
-                a_job(
-                    {
-                        "phase": "Failed",
-                        "conditions": [condition("Failed", "OutOfMemory", "OOMKilled at 4Gi")],
-                    }
-                )
-            ),
-            Grade.WRONG,
-            "the job has failed: OutOfMemory: OOMKilled at 4Gi",
-            "raise resourceLimits.memory",
-        ),
-        (
-            OneJob(a_job(UNSCHEDULABLE)),
-            Grade.WRONG,
-            "Unschedulable: 0 of 2 nodes run",
-            "elasticjob scale digits -n team 1",
-        ),
-        (
-            OneJob(a_job(UNSCHEDULABLE), pods=(a_pod(status=PENDING, resources=GPUS),), nodes=NODES),
-            Grade.WRONG,
-            "digits-worker-0 asks for 8 of nvidia.com/gpu, and no node has more than 4",
-            "lower resources.requests",
-        ),
-        (
-            OneJob(a_job(), pods=(a_pod(status=ended(1, "ValueError: x", minutes=4)),)),
-            Grade.DOUBTFUL,
-            "digits-worker-0 failed 4 min ago: exit code 1: ValueError: x",
-            "kubectl logs digits-worker-0 -n team",
-        ),
-        (
-            OneJob(a_job({"conditions": [condition("Training", "NoStepYet", "", "False", minutes=7)]})),
-            Grade.DOUBTFUL,
-            "nodes run since 7 min, and no step has been made",
-            "elasticjob logs digits -n team",
-        ),
-        (
-            OneJob(
-                a_job(
-                    {
-                        "training": {
-                            "findings": [{"time": at(minutes=2), "reason": "Hang", "message": "no step"}]
-                        }
-                    }
-                )
-            ),
-            Grade.WRONG,
-            "Hang, 2 min ago: no step",
-            "elasticjob logs",
-        ),
-        (
-            OneJob(
-                a_job(
-                    {
-                        "training": {
-                            "findings": [
-                                {
-                                    "time": at(minutes=40),
-                                    "until": at(minutes=2),
-                                    "reason": "Hang",
-                                    "message": "no",
-                                }
-                            ]
-                        }
-                    }
-                )
-            ),
-            Grade.DOUBTFUL,
-            "Hang, 40 min ago (over): no",
-            "elasticjob logs",
-        ),
-        (
-            OneJob(a_job({"training": {"findings": [FAILS | {"count": 22, "lastTime": at(minutes=1)}]}})),
-            Grade.WRONG,
-            "WorkerFailed, 60 s ago (22 times): boom",
-            "elasticjob logs",
-        ),
-        (
-            OneJob(a_job({"training": {"findings": [FAILS | {"time": at(minutes=9)}]}})),
-            Grade.DOUBTFUL,
-            "WorkerFailed, 9 min ago: boom",
-            "elasticjob logs",
-        ),
-        (
-            OneJob(a_job(), plans=(PLAN,)),
-            Grade.DOUBTFUL,
-            "digits-7 failed: 2 nodes are not",
-            "scaleplan/digits-7",
-        ),
-        (
-            OneJob(
-                a_job({"training": {"step": 9, "goodput": 0.5, "badputSeconds": {"restart": 90, "hang": 5}}})
-            ),
-            Grade.DOUBTFUL,
-            "50% of the workers' time was productive; lost: restart 90 s, hang 5 s",
-            "elasticjob explain",
-        ),
-        (
-            OneJob(a_job(), events=(WARNING,)),
-            Grade.DOUBTFUL,
-            "NodeLost, 3 min ago: node a is gone",
-            "kubectl describe",
-        ),
-        (
-            OneJob(a_job(spec={"suspend": True})),
-            Grade.DOUBTFUL,
-            "the job is suspended",
-            "elasticjob resume digits",
-        ),
-        (
-            OneJob(a_job({"workers": "2/2", "training": {"step": 1200, "stepsPerSecond": 3.14159}})),
-            Grade.WELL,
-            "digits is Running, workers 2/2, step 1,200, 3.14 steps/s",
-            "",
-        ),
+        (OneJob(a_job({"phase": "Failed",
+                       "conditions": [condition("Failed", "OutOfMemory", "OOMKilled at 4Gi")]})), Grade.WRONG,
+         "the job has failed: OutOfMemory: OOMKilled at 4Gi", "raise resourceLimits.memory"),
+        (OneJob(a_job(UNSCHEDULABLE)), Grade.WRONG, "Unschedulable: 0 of 2 nodes run",
+         "elasticjob scale digits -n team 1"),
+        (OneJob(a_job(UNSCHEDULABLE), pods=(a_pod(status=PENDING, resources=GPUS),), nodes=NODES),
+         Grade.WRONG, "digits-worker-0 asks for 8 of nvidia.com/gpu, and no node has more than 4",
+         "lower resources.requests"),
+        (OneJob(a_job(), pods=(a_pod(status=ended(1, "ValueError: x", minutes=4)),)), Grade.DOUBTFUL,
+         "digits-worker-0 failed 4 min ago: exit code 1: ValueError: x",
+         "kubectl logs digits-worker-0 -n team"),
+        (OneJob(a_job({"conditions": [condition("Training", "NoStepYet", "", "False", minutes=7)]})),
+         Grade.DOUBTFUL, "nodes run since 7 min, and no step has been made",
+         "elasticjob logs digits -n team"),
+        (OneJob(a_job({"training": {"findings": [{"time": at(minutes=2), "reason": "Hang",
+                                                  "message": "no step"}]}})), Grade.WRONG,
+         "Hang, 2 min ago: no step", "elasticjob logs"),
+        (OneJob(a_job({"training": {"findings": [{"time": at(minutes=40), "until": at(minutes=2),
+                                                  "reason": "Hang", "message": "no"}]}})), Grade.DOUBTFUL,
+         "Hang, 40 min ago (over): no", "elasticjob logs"),
+        (OneJob(a_job({"training": {"findings": [FAILS | {"count": 22, "lastTime": at(minutes=1)}]}})),
+         Grade.WRONG, "WorkerFailed, 60 s ago (22 times): boom", "elasticjob logs"),
+        (OneJob(a_job({"training": {"findings": [FAILS | {"time": at(minutes=9)}]}})), Grade.DOUBTFUL,
+         "WorkerFailed, 9 min ago: boom", "elasticjob logs"),
+        (OneJob(a_job(), plans=(PLAN,)), Grade.DOUBTFUL, "digits-7 failed: 2 nodes are not",
+         "scaleplan/digits-7"),
+        (OneJob(a_job({"training": {"step": 9, "goodput": 0.5,
+                                    "badputSeconds": {"restart": 90, "hang": 5}}})), Grade.DOUBTFUL,
+         "50% of the workers' time was productive; lost: restart 90 s, hang 5 s", "elasticjob explain"),
+        (OneJob(a_job(), events=(WARNING,)), Grade.DOUBTFUL, "NodeLost, 3 min ago: node a is gone",
+         "kubectl describe"),
+        (OneJob(a_job(spec={"suspend": True})), Grade.DOUBTFUL, "the job is suspended",
+         "elasticjob resume digits"),
+        (OneJob(a_job({"workers": "2/2", "training": {"step": 1200, "stepsPerSecond": 3.14159}})), Grade.WELL,
+         "digits is Running, workers 2/2, step 1,200, 3.14 steps/s", ""),
     ],
-)
+)  # fmt: skip
 def test_a_job(seen: OneJob, grade: Grade, sentence: str, command: str) -> None:
     has(job.examine(seen, NOW), grade, sentence, command)
 
@@ -307,7 +214,7 @@ WELL = Cluster(
     trial=Trial(refused=True),
     nodes=(
         NODE.convert(
-            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         ),
     ),
     jobs=(a_job(),),
@@ -318,83 +225,35 @@ WELL = Cluster(
     ("seen", "grade", "sentence", "command"),
     [
         (replace(WELL, version="v1.28.3"), Grade.WRONG, "the API server is v1.28.3", ""),
-        (
-            replace(WELL, missing=("elasticjobs.x", "scaleplans.x")),
-            Grade.WRONG,
-            "does not know elasticjobs.x, scaleplans.x",
-            "elasticjob crds --apply",
-        ),
-        (
-            replace(WELL, older={"dijobs.x": "spec.new"}),
-            Grade.WRONG,
-            "dijobs.x lacks spec.new",
-            "crds --apply",
-        ),
-        (
-            replace(WELL, leases=(), programs=(), jobs=(a_job({"observedGeneration": 1}),)),
-            Grade.WRONG,
-            "no operator runs: nothing has looked at team/digits",
-            "helm install",
-        ),
-        (
-            replace(WELL, leases=(), programs=()),
-            Grade.WELL,
-            "an operator outside of the cluster looks at jobs",
-            "",
-        ),
-        (
-            replace(WELL, leases=(), programs=(), jobs=()),
-            Grade.DOUBTFUL,
-            "no operator is seen",
-            "helm install",
-        ),
-        (
-            replace(WELL, leases=(a_lease(minutes=12),)),
-            Grade.WRONG,
-            "no operator leads: its lease in system has not been renewed for 12 min",
-            "kubectl logs -n system",
-        ),
-        (
-            replace(WELL, jobs=(a_job({"observedGeneration": 1}),)),
-            Grade.WRONG,
-            "the operator runs, and team/digits have not been looked at",
-            "kubectl logs",
-        ),
-        (
-            replace(WELL, programs=(a_program("brain", ready=False, waiting="ErrImagePull"),)),
-            Grade.WRONG,
-            "brain brain-1 is not ready: ErrImagePull no such image",
-            "kubectl describe pod brain-1 -n system",
-        ),
-        (
-            replace(WELL, trial=Trial(failed='failed calling webhook "x"')),
-            Grade.WRONG,
-            'jobs cannot be created or changed: failed calling webhook "x"',
-            "kubectl get endpoints",
-        ),
+        (replace(WELL, missing=("elasticjobs.x", "scaleplans.x")), Grade.WRONG,
+         "does not know elasticjobs.x, scaleplans.x", "elasticjob crds --apply"),
+        (replace(WELL, older={"dijobs.x": "spec.new"}), Grade.WRONG, "dijobs.x lacks spec.new",
+         "crds --apply"),
+        (replace(WELL, leases=(), programs=(), jobs=(a_job({"observedGeneration": 1}),)), Grade.WRONG,
+         "no operator runs: nothing has looked at team/digits", "helm install"),
+        (replace(WELL, leases=(), programs=()), Grade.WELL,
+         "an operator outside of the cluster looks at jobs", ""),
+        (replace(WELL, leases=(), programs=(), jobs=()), Grade.DOUBTFUL, "no operator is seen",
+         "helm install"),
+        (replace(WELL, leases=(a_lease(minutes=12),)), Grade.WRONG,
+         "no operator leads: its lease in system has not been renewed for 12 min", "kubectl logs -n system"),
+        (replace(WELL, jobs=(a_job({"observedGeneration": 1}),)), Grade.WRONG,
+         "the operator runs, and team/digits have not been looked at", "kubectl logs"),
+        (replace(WELL, programs=(a_program("brain", ready=False, waiting="ErrImagePull"),)), Grade.WRONG,
+         "brain brain-1 is not ready: ErrImagePull no such image", "kubectl describe pod brain-1 -n system"),
+        (replace(WELL, trial=Trial(failed='failed calling webhook "x"')), Grade.WRONG,
+         'jobs cannot be created or changed: failed calling webhook "x"', "kubectl get endpoints"),
         (replace(WELL, trial=Trial()), Grade.DOUBTFUL, "webhooks are not registered", "kubectl get"),
-        (
-            replace(WELL, jobs=(a_job(spec={"optimizeMode": "cluster"}),)),
-            Grade.DOUBTFUL,
-            "team/digits ask Brain for sizes, and no Brain is seen",
-            "brain.enabled=true",
-        ),
+        (replace(WELL, jobs=(a_job(spec={"optimizeMode": "cluster"}),)), Grade.DOUBTFUL,
+         "team/digits ask Brain for sizes, and no Brain is seen", "brain.enabled=true"),
         (replace(WELL, nodes=NODES), Grade.WRONG, "no node takes pods", "kubectl get nodes"),
-        (
-            replace(WELL, nodes=(*WELL.nodes, *NODES)),
-            Grade.DOUBTFUL,
-            "not ready: a, b",
-            "kubectl describe nodes",
-        ),
-        (
-            replace(WELL, jobs=(a_job(UNSCHEDULABLE),)),
-            Grade.DOUBTFUL,
-            "team/digits is Pending: Unschedulable: 0 of 2 nodes run",
-            "elasticjob doctor digits -n team",
-        ),
+        (replace(WELL, nodes=(*WELL.nodes, *NODES)), Grade.DOUBTFUL, "not ready: a, b",
+         "kubectl describe nodes"),
+        (replace(WELL, jobs=(a_job(UNSCHEDULABLE),)), Grade.DOUBTFUL,
+         "team/digits is Pending: Unschedulable: 0 of 2 nodes run", "elasticjob doctor digits -n team"),
         (replace(WELL, unread={"nodes": "no"}), Grade.UNKNOWN, "nodes cannot be read: no", ""),
     ],
-)
+)  # fmt: skip
 def test_a_cluster(seen: Cluster, grade: Grade, sentence: str, command: str) -> None:
     has(cluster.examine(seen, NOW), grade, sentence, command)
 

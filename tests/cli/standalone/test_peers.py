@@ -66,10 +66,7 @@ async def test_this_process_is_one_of_the_nodes() -> None:
     others, moved = Others(), {"local-worker-0": Resources.parse({"memory": "1Gi"})}
     await Beside(others).apply("k1", Change({"worker": Group(3)}, moved, "why"))
     await Beside(others).apply("k2", Change({"worker": Group(resource=moved["local-worker-0"])}))
-    assert others.changes == [
-        Change({"worker": Group(2)}, reason="why"),
-        Change({"worker": Group()}),
-    ]
+    assert others.changes == [Change({"worker": Group(2)}, reason="why"), Change({"worker": Group()})]
 
 
 def test_a_standalone_run_of_two_nodes_starts_the_other_one(tmp_path: Path) -> None:

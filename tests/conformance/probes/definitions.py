@@ -45,46 +45,19 @@ CLAIMANT["spec"]["names"] = {"plural": "others", "kind": "Thing"}
 TWO = served(of_versions(version("v1"), version("v2", storage=False)), THINGS, V2)
 
 PROBES: tuple[Probe, ...] = (
-    probe(
-        "a definition",
-        post(CRDS, definition({"type": "object"})),
-        get(
-            CRD,
-            until={"status.conditions.1.status": "True"},
-            show=("spec", "status.conditions", "status.acceptedNames", "status.storedVersions"),
-        ),
-    ),
+    probe("a definition", post(CRDS, definition({"type": "object"})),
+          get(CRD, until={"status.conditions.1.status": "True"},
+              show=("spec", "status.conditions", "status.acceptedNames", "status.storedVersions"))),
     probe("twice", *defined(), post(CRDS, definition())),
-    probe(
-        "deleting a definition",
-        *defined(),
-        *given(post(THINGS, thing("one", {})), delete(CRD, show=())),
-        get(CRD, until=404),
-        get(THINGS, until=404, show=()),
-    ),
-    probe(
-        "a version is no longer served",
-        *defined(),
-        *given(post(THINGS, thing("one", {}))),
-        patch(
-            "json",
-            CRD,
-            [{"op": "replace", "path": "/spec/versions/0/served", "value": False}],
-            show=("spec.versions.0.served",),
-        ),
-        get(THINGS, until=404, show=()),
-    ),
-    probe(
-        "a deprecated version",
-        *defined(deprecated=True),
-        post(THINGS, thing("one", {}), show=("kind",)),
-        get(THING, show=("kind",)),
-    ),
-    probe(
-        "a deprecated version with words",
-        *defined(deprecated=True, deprecationWarning="use another"),
-        get(THINGS, show=("kind",)),
-    ),
+    probe("deleting a definition", *defined(), *given(post(THINGS, thing("one", {})), delete(CRD, show=())),
+          get(CRD, until=404), get(THINGS, until=404, show=())),
+    probe("a version is no longer served", *defined(), *given(post(THINGS, thing("one", {}))),
+          patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": False}],
+                show=("spec.versions.0.served",)), get(THINGS, until=404, show=())),
+    probe("a deprecated version", *defined(deprecated=True), post(THINGS, thing("one", {}), show=("kind",)),
+          get(THING, show=("kind",))),
+    probe("a deprecated version with words", *defined(deprecated=True, deprecationWarning="use another"),
+          get(THINGS, show=("kind",))),
     probe(
         "an old object and a younger schema",
         *defined(),
@@ -118,15 +91,10 @@ PROBES: tuple[Probe, ...] = (
         ),
         get("/apis/{group}", until={"versions.6.version": "odd"}),
     ),
-    probe(
-        "a name is free again",
-        *defined({"type": "object"}),
-        *given(post(CRDS, CLAIMANT)),
-        get(OTHER, until={"status.conditions.0.status": "False"}, show=()),
-        *given(delete(CRD)),
-        get(OTHER, until={"status.conditions.0.status": "True", **ESTABLISHED}, show=("status",)),
-        *given(delete(OTHER)),
-    ),
+    probe("a name is free again", *defined({"type": "object"}), *given(post(CRDS, CLAIMANT)),
+          get(OTHER, until={"status.conditions.0.status": "False"}, show=()), *given(delete(CRD)),
+          get(OTHER, until={"status.conditions.0.status": "True", **ESTABLISHED}, show=("status",)),
+          *given(delete(OTHER))),
     probe(
         "another short name",
         *defined({"type": "object"}),
@@ -151,18 +119,10 @@ PROBES: tuple[Probe, ...] = (
         patch("merge", f"{V2}/one/status", {"status": {"phase": "x"}}, show=("apiVersion", "status")),
         patch("merge", f"{V2}/one/scale", {"spec": {"replicas": 3}}, show=("spec",)),
     ),
-    probe(
-        "a watch of another version",
-        *TWO,
-        post(THINGS, thing("one", {"replicas": 1}), take=TAKE, show=()),
-        watch(
-            V2,
-            2,
-            resourceVersion="{rv}",
-            show=("apiVersion", "spec"),
-            meanwhile=(patch("merge", THING, {"spec": {"replicas": 2}}, show=()), delete(THING, show=())),
-        ),
-    ),
+    probe("a watch of another version", *TWO, post(THINGS, thing("one", {"replicas": 1}), take=TAKE, show=()),
+          watch(V2, 2, resourceVersion="{rv}", show=("apiVersion", "spec"),
+                meanwhile=(patch("merge", THING, {"spec": {"replicas": 2}}, show=()),
+                           delete(THING, show=())))),
     probe(
         "another version is stored",
         *TWO,
@@ -214,16 +174,10 @@ PROBES: tuple[Probe, ...] = (
             show=("metadata.generation",),
         ),
     ),
-    probe(
-        "a strategic patch",
-        *defined({"type": "object"}),
-        patch(
-            "strategic",
-            CRD,
-            {"spec": {"versions": [version("v1", {"type": "object", "description": "x"})]}},
-            show=("spec.versions.0.schema.openAPIV3Schema.properties.spec", "metadata.generation"),
-        ),
-    ),
+    probe("a strategic patch", *defined({"type": "object"}),
+          patch("strategic", CRD,
+                {"spec": {"versions": [version("v1", {"type": "object", "description": "x"})]}},
+                show=("spec.versions.0.schema.openAPIV3Schema.properties.spec", "metadata.generation"))),
     probe(
         "going, held by an object",
         *defined(),
@@ -257,4 +211,4 @@ PROBES: tuple[Probe, ...] = (
         patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": True}], show=()),
         get(THING, until=200, show=("spec",)),
     ),
-)
+)  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.api.resources import Resources
-from elasticjob.controllers.diserver.asked import Ask, Limits, Refused, Report, key_of, query_of
+from elasticjob.controllers.diserver.asked import Ask, Limits, Refusal, Report, key_of, query_of
 from elasticjob.controllers.diserver.server import VERBS, Answer
 
 LIMITS: Final = Limits()
@@ -80,7 +80,7 @@ HOSTILE = [(verb, *row) for verb in VERBS for row in EVERY] + [
 def test_a_hostile_body_is_refused_with_its_field_and_the_next_step(
     verb: str, body: bytes, said: str, step: str
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         VERBS[verb].question(body, LIMITS)
     assert refused.value.status == 400
     assert said in refused.value.message
@@ -88,7 +88,7 @@ def test_a_hostile_body_is_refused_with_its_field_and_the_next_step(
     is_plain(refused.value)
 
 
-def is_plain(refused: Refused) -> None:
+def is_plain(refused: Refusal) -> None:
     """DI-engine's command line replaces quotes; the envelope takes whatever there is to say."""
     assert refused.status == 400
     assert refused.message.isprintable()
@@ -101,7 +101,7 @@ def is_plain(refused: Refused) -> None:
 @pytest.mark.parametrize("role", ["collectors", "learners"])
 def test_more_than_a_call_may_ask_for_can_be_deleted_but_not_made(role: str, replicas: str) -> None:
     body = f'{{{NAMED}, "{role}": {{"replicas": {replicas}}}}}'.encode()
-    with pytest.raises(Refused, match=f"{role[:-1]}s are more than one call may ask for: 256"):
+    with pytest.raises(Refusal, match=f"{role[:-1]}s are more than one call may ask for: 256"):
         VERBS["post"].question(body, LIMITS)
     assert VERBS["delete"].question(body, LIMITS).asked.caller == "j-coordinator"
 
@@ -161,7 +161,7 @@ REPORTS: list[tuple[Any, str]] = [
 )
 def test_a_malformed_field_is_refused_with_a_sentence(verb: str, change: dict[str, Any], said: str) -> None:
     body = {"namespace": "lab", "coordinator": "j-coordinator", **change}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         VERBS[verb].question(json.dumps(body).encode(), LIMITS)
     assert said in refused.value.message
     is_plain(refused.value)
@@ -194,7 +194,7 @@ def test_every_body_is_within_bounds_or_refused(verb: str, body: Any, at: int, j
     for sent in (text, text[:at] + junk + text[at:], junk):
         try:
             asked = VERBS[verb].question(sent, LIMITS).asked
-        except Refused as refused:
+        except Refusal as refused:
             is_plain(refused)
         else:
             is_within_bounds(asked, verb)
@@ -229,7 +229,7 @@ class Pairs(dict[str, str]):
 def test_every_query_names_objects_or_is_refused(pairs: list[tuple[str, str]]) -> None:
     try:
         query = query_of(Pairs(pairs))
-    except Refused as refused:
+    except Refusal as refused:
         is_plain(refused)
     else:
         given = (query.namespace, query.name, query.coordinator, query.aggregator)
@@ -248,7 +248,7 @@ def test_every_query_names_objects_or_is_refused(pairs: list[tuple[str, str]]) -
     ],
 )
 def test_queries_and_keys_are_bounded(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         call()
     assert said in refused.value.message
     is_plain(refused.value)

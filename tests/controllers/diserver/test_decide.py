@@ -12,12 +12,12 @@ from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.gpus import Machine
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import Place, Server
-from elasticjob.controllers.diserver.asked import Amounts, Ask, Limits, Refused, Report
+from elasticjob.controllers.diserver.asked import Amounts, Ask, Limits, Refusal, Report
 from elasticjob.controllers.diserver.decide import (
     Call,
     Creations,
     Deletions,
-    Made,
+    EarlierCall,
     Replacements,
     Seen,
     Way,
@@ -88,13 +88,7 @@ def test_what_is_asked_for_is_ordered(collectors_: int, learners: int, gpus: int
         (0, ask(0, 5, 2), {}, 400, "5 learners of 2 GPUs are 10 pods or more: one call may ask for 8"),
         (0, ask(0, 1, 57), {}, 400, "1 learners of 57 GPUs are 9 pods or more: one call may ask for 8"),
         (0, ask(0, 1, 1024), {"machines": (Machine(1, 1),)}, 400, "are 1025 pods or more"),
-        (
-            11,
-            ask(2),
-            {},
-            400,
-            "a job has at most 12 pods beside its coordinator: it has 11, and asks for 2",
-        ),
+        (11, ask(2), {}, 400, "a job has at most 12 pods beside its coordinator: it has 11, and asks for 2"),
         (11, ask(0, 1, 2), {}, 400, "it has 11, and asks for 2"),  # an aggregator and a ddp pod
         (0, ask(0, 1, 2), {"config": None}, 404, "there is no AggregatorConfig in the namespace"),
         (0, ask(1), {"caller": LEARNER[1]}, 400, "is not a pod of role coordinator"),
@@ -112,14 +106,14 @@ def test_more_than_the_bounds_is_refused(
     there: int, asked: Ask, changes: dict[str, Any], status: int, said: str
 ) -> None:
     decided = creations(seen(*collectors(there), **changes), asked, SMALL)
-    assert isinstance(decided, Refused)
+    assert isinstance(decided, Refusal)
     assert decided.status == status
     assert said in decided.message
 
 
 def test_ddp_pods_that_are_there_count() -> None:
     decided = creations(seen(*LEARNER, *collectors(8)), ask(2), SMALL)
-    assert isinstance(decided, Refused)
+    assert isinstance(decided, Refusal)
     assert "it has 11, and asks for 2" in decided.message
 
 
@@ -151,11 +145,11 @@ KEYED = Call(CALL.id, CALL.digest, keyed=True)
 )
 def test_an_equal_call_before(there: tuple[Pod, ...], call: Call, expected: str) -> None:
     match creations(seen(*there, call=call), ask(2), Limits()):
-        case Made(before):
+        case EarlierCall(before):
             assert (expected, before) == ("made", there)
         case Creations() as decided:
             assert (expected, decided.undo) == (("undone", there) if decided.undo else ("new", ()))
-        case Refused() as refused:
+        case Refusal() as refused:
             assert (expected, refused.status) == ("refused", 409)
 
 
@@ -167,10 +161,10 @@ def test_as_many_are_deleted_as_there_are() -> None:
     assert decided.collectors == (pending,)
     assert decided.learners == (AGGREGATOR,)
     assert decided.members == (FIRST, SECOND)
-    assert isinstance(deletions(seen(*some, caller=some[0]), ask(1), Limits()), Refused)
+    assert isinstance(deletions(seen(*some, caller=some[0]), ask(1), Limits()), Refusal)
 
 
-def replaced(*reported: str, **changes: Any) -> Replacements | Refused:
+def replaced(*reported: str, **changes: Any) -> Replacements | Refusal:
     given = [*collectors(1), *LEARNER, *changes.pop("more", ())]
     named = [f"cartpole-{name}" for name in reported]
     chosen = [[each for each in named if ("collector" in each) is is_one] for is_one in (True, False)]
@@ -219,7 +213,7 @@ def test_nothing_is_replaced_if_one_cannot_be(
     reported: list[str], changes: dict[str, Any], status: int
 ) -> None:
     decided = replaced(*reported, **changes)
-    assert isinstance(decided, Refused)
+    assert isinstance(decided, Refusal)
     assert decided.status == status
 
 

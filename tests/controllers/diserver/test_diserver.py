@@ -331,10 +331,7 @@ async def test_a_di_server_of_one_namespace_reads_the_pods_of_no_other(
 
         await until(is_made, "the nodes can be listed")
         other = await bound.get(namespace="default", coordinator="cartpole-coordinator")
-        assert (other.status, other.message) == (
-            404,
-            f"di-server serves the namespace {site.namespace} only",
-        )
+        assert (other.status, other.message) == (404, f"di-server serves the namespace {site.namespace} only")
 
 
 async def test_a_token_is_that_of_one_job(

@@ -20,7 +20,7 @@ from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server
 from elasticjob.controllers.diserver.apply import Waiting
-from elasticjob.controllers.diserver.asked import Amounts, Ask, Query, Refused
+from elasticjob.controllers.diserver.asked import Amounts, Ask, Query, Refusal
 from elasticjob.controllers.diserver.decide import Call, Question
 from elasticjob.controllers.diserver.seen import Replicas
 from elasticjob.controllers.diserver.server import Server as HttpServer
@@ -97,7 +97,7 @@ async def test_a_token_costs_no_request_of_the_api_server(
     if expected is None:
         assert (await found.caller("lab", name, token)).uid == "u"
     elif isinstance(expected, int):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refusal) as refused:
             await found.caller("lab", name, token)
         assert refused.value.status == expected
     else:
@@ -110,7 +110,7 @@ async def test_a_list_of_all_is_nobody_s_and_without_tokens_everybody_s(tmp_path
     (tmp_path / "key").write_bytes(KEY)
     client = Counting()
     for query in (Query(), Query("lab")):
-        with pytest.raises(Refused, match="tokens are bound to one job"):
+        with pytest.raises(Refusal, match="tokens are bound to one job"):
             await service(client, tmp_path / "key", JOBS, PODS).read(query, TOKEN)
         found = await service(client, None, JOBS, PODS).read(query, "")
         assert isinstance(found, list)
@@ -121,7 +121,7 @@ async def test_a_list_of_all_is_nobody_s_and_without_tokens_everybody_s(tmp_path
 async def test_a_di_server_of_one_namespace_asks_nothing_about_others() -> None:
     client = Counting()
     found = replace(service(client, None, [], []), options=Options(namespace="lab"))
-    with pytest.raises(Refused, match="serves the namespace lab only"):
+    with pytest.raises(Refusal, match="serves the namespace lab only"):
         await found.caller("other", "cartpole-coordinator", "")
     assert client.asked == []
 
@@ -249,7 +249,7 @@ async def test_calls_of_a_job_for_more_come_one_after_another() -> None:
 
     for fresh, at_once in ((True, 1), (False, 3)):
         most = 0
-        question = Question(Ask("lab", "a", Amounts(), Amounts()), lambda *_: Refused(400, ""), fresh)
+        question = Question(Ask("lab", "a", Amounts(), Amounts()), lambda *_: Refusal(400, ""), fresh)
         with patch.object(Service, "_carry_out", look):
             await asyncio.gather(*(found.carry_out(caller, question, Call(str(n), "")) for n in range(3)))
         assert most == at_once

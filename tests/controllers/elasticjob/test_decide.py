@@ -19,12 +19,12 @@ from elasticjob.controllers.elasticjob.gang import wait_for_a_gang_scheduler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.obstacles import needs
 from elasticjob.controllers.elasticjob.seen import Seen
-from elasticjob.controllers.elasticjob.sizes import remembered
+from elasticjob.controllers.elasticjob.sizes import write_request
 from elasticjob.controllers.elasticjob.templates import follow_the_templates
 from elasticjob.controllers.elasticjob.upkeep import (
     give_the_masters_address_back,
     make_again_what_was_deleted,
-    unwatched,
+    outside_caches,
 )
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.drains import Notice
@@ -32,9 +32,9 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs import gang as gangs
-from elasticjob.controllers.parts.gangs.apis import kept
+from elasticjob.controllers.parts.gangs.apis import gang_from
 from elasticjob.controllers.parts.gangs.gang import Gang
-from elasticjob.controllers.parts.owners import unfollowed
+from elasticjob.controllers.parts.owners import kinds_outside_caches
 from elasticjob.controllers.passes.plan import (
     Action,
     Apply,
@@ -212,7 +212,7 @@ def lacking(*objects_: str, token: str = "t0ken", **more: Any) -> Seen:
     known = more.pop("resource_", None) or resource()
     known.metadata.annotations.setdefault(names.TOKEN, objects.fingerprint(token))
     given = running(more.pop("job_", None), resource_=known, **more)
-    return replace(given, absent=tuple(each for each in unwatched(given) if written(each) in objects_))
+    return replace(given, absent=tuple(each for each in outside_caches(given) if written(each) in objects_))
 
 
 FOLLOWS = "=JobResource suspend False"
@@ -223,21 +223,15 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     leave_it_to_others: [(running(job(managedBy="kueue.x-k8s.io/multikueue")), "ManagedByOther")],
     leave_it_to_the_collector: [(running(job(metadata={"deletionTimestamp": at(NOW)})), "Deleting")],
     rules.delete_when_its_time_is_over: [
-        (
-            running(job(status=over(), runPolicy={"ttlSecondsAfterFinished": 60})),
-            "Expired",
-            "-ElasticJob digits",
-        )
+        (running(job(status=over(), runPolicy={"ttlSecondsAfterFinished": 60})), "Expired",
+         "-ElasticJob digits")
     ],
     rules.rest_when_over: [
         (running(job(status=over())), "Finished", "-Pod digits-master-0"),
         (running(job(status=over(ended=NOW))), "Finished"),
         (running(job(status=over()), masters=(ends(SUCCEEDED),)), "Finished"),
-        (
-            running(job(status=over(), runPolicy={"cleanPodPolicy": "All"}), masters=(ends(SUCCEEDED),)),
-            "Finished",
-            "-Pod digits-master-0",
-        ),
+        (running(job(status=over(), runPolicy={"cleanPodPolicy": "All"}), masters=(ends(SUCCEEDED),)),
+         "Finished", "-Pod digits-master-0"),
     ],
     rules.end_on_the_verdict: [
         (running(masters=(ends(SUCCEEDED),)), "TrainingSucceeded"),
@@ -245,17 +239,13 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (running(masters=(ends(""),)), "MasterSucceeded"),
     ],
     rules.fail_when_it_cannot_be_trained: [
-        (
-            running(job(metadata={"annotations": {"elasticjob.dlrover/framework": "mxnet"}})),
-            "UnknownFramework",
-        ),
+        (running(job(metadata={"annotations": {"elasticjob.dlrover/framework": "mxnet"}})),
+         "UnknownFramework"),
         (running(job(distributionStrategy="ParameterServerStrategy")), "InvalidSpec"),
     ],
     rules.fail_after_the_deadline: [
-        (
-            running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})),
-            "DeadlineExceeded",
-        )
+        (running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})),
+         "DeadlineExceeded")
     ],
     rules.fail_when_pending_too_long: [(waiting_for(60), "PendingTimeout")],
     rules.wait_for_the_predecessor: [(seen(resource_=resource(owner="job-0")), "NameTaken")],
@@ -271,32 +261,19 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (running(job({"worker": role(2, restartPolicy="ExitCode")}), lives=(ended(0), life(1))), "PodFailed"),
         (running(lives=(ended(0, code=127), ended(0, 1, 127, restarts_before=1), life(1))), "CannotStart"),
         (running(lives=(oom(0, 3, restarts_before=3), life(1))), "OutOfMemory"),
-        (
-            running(job(runPolicy={"backoffLimit": 1}), lives=(ended(0, 1, restarts_before=1), life(1))),
-            "BackoffLimitExceeded",
-        ),
+        (running(job(runPolicy={"backoffLimit": 1}), lives=(ended(0, 1, restarts_before=1), life(1))),
+         "BackoffLimitExceeded"),
         (running(job(ELASTIC, runPolicy=LEADER), lives=ONE_LEFT), "RestartsSpent"),
         (running(job(ELASTIC, runPolicy=LEADER, **LOCAL), masters=(), lives=ONE_LEFT), "RestartsSpent"),
-        (
-            running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, 3, restarts_before=3))),
-            "RestartsSpent",
-        ),
+        (running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, 3, restarts_before=3))),
+         "RestartsSpent"),
     ],
     rules.complete_by_the_pods: [
         (running(job(**LOCAL), masters=(), lives=(ended(0, code=0), ended(1, code=0))), "PodsSucceeded"),
-        (
-            running(
-                job(**LOCAL),
-                resource_=resource(status={"completedIndexes": {"worker": "0"}}),
-                masters=(),
-                lives=(ended(1, code=0),),
-            ),
-            "PodsSucceeded",
-        ),
-        (
-            running(job(**LOCAL, runPolicy=LEADER), masters=(), lives=(ended(0, code=0), life(1))),
-            "PodsSucceeded",
-        ),
+        (running(job(**LOCAL), resource_=resource(status={"completedIndexes": {"worker": "0"}}), masters=(),
+                 lives=(ended(1, code=0),)), "PodsSucceeded"),
+        (running(job(**LOCAL, runPolicy=LEADER), masters=(), lives=(ended(0, code=0), life(1))),
+         "PodsSucceeded"),
         (running(job(ELASTIC), lives=ONE_LEFT), "PodsSucceeded"),
     ],
     rules.free_everything_when_suspended: [
@@ -309,35 +286,16 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             ),
             "JobSuspended",  # it still hears what the last node saves
         ),
-        (
-            running(job(suspend=True), resource_=resource(suspend=True), lives=(ended(0, code=143),)),
-            "JobSuspended",
-            "-Pod digits-master-0",
-        ),
-        (
-            running(job(suspend=True), resource_=resource(suspend=True), masters=(master(terminating=True),)),
-            "JobSuspended",
-        ),
-        (
-            running(
-                job(suspend=True),
-                resource_=resource(suspend=True),
-                masters=(master(terminating=True, lost=True, given_up=NOW),),
-            ),
-            "JobSuspended",
-            "-Pod digits-master-0!",
-        ),
+        (running(job(suspend=True), resource_=resource(suspend=True), lives=(ended(0, code=143),)),
+         "JobSuspended", "-Pod digits-master-0"),
+        (running(job(suspend=True), resource_=resource(suspend=True), masters=(master(terminating=True),)),
+         "JobSuspended"),
+        (running(job(suspend=True), resource_=resource(suspend=True),
+                 masters=(master(terminating=True, lost=True, given_up=NOW),)), "JobSuspended",
+         "-Pod digits-master-0!"),
         (seen(job(suspend=True), masters=()), "JobSuspended"),
-        (
-            running(
-                job({"worker": role(3)}, generation=7, suspend=True),
-                resource_=resource(suspend=True),
-                masters=(),
-            ),
-            "SizeAsked",
-            "+ScalePlan digits-user-7",
-            "=JobResource suspend True",
-        ),
+        (running(job({"worker": role(3)}, generation=7, suspend=True), resource_=resource(suspend=True),
+                 masters=()), "SizeAsked", "+ScalePlan digits-user-7", "=JobResource suspend True"),
     ],
     rules.free_everything_of_another_template: [
         (running(resource_=resource(made_from="another")), "TemplateChanged", "=JobResource suspend True"),
@@ -345,37 +303,20 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
             running(resource_=resource(made_from="another", suspend=True)),
             "TemplateChanged",
         ),  # its nodes leave, and tell the master
-        (
-            running(resource_=resource(made_from="another", suspend=True), lives=(ended(0, code=143),)),
-            "TemplateChanged",
-            "-Pod digits-master-0",
-        ),
-        (
-            running(
-                resource_=resource(made_from="another", suspend=True),
-                masters=(),
-                lives=(life(0, terminating=True),),
-            ),
-            "TemplateChanged",
-        ),
+        (running(resource_=resource(made_from="another", suspend=True), lives=(ended(0, code=143),)),
+         "TemplateChanged", "-Pod digits-master-0"),
+        (running(resource_=resource(made_from="another", suspend=True), masters=(),
+                 lives=(life(0, terminating=True),)), "TemplateChanged"),
     ],
     rules.ask_for_the_masters_address: [
         (seen(masters=(), address=""), "AddressAsked", "+Service digits-master"),
     ],
     rules.make_what_is_missing: [
-        (
-            seen(job(networkPolicy=False, **LOCAL), address=""),
-            "JobCreated",
-            "+JobResource digits",
-        ),
+        (seen(job(networkPolicy=False, **LOCAL), address=""), "JobCreated", "+JobResource digits"),
         (seen(masters=(), address="10.0.0.1:50001"), "JobCreated", *ALL - {"+Service digits-master"}),
         (seen(masters=()), "JobCreated", *ALL),
         (seen(masters=(), names_from="another"), "JobCreated", "+Service digits", *ALL),
-        (
-            seen(job(networkPolicy=False, **LOCAL), masters=()),
-            "JobCreated",
-            "+JobResource digits",
-        ),
+        (seen(job(networkPolicy=False, **LOCAL), masters=()), "JobCreated", "+JobResource digits"),
         (seen(), "JobCreated", *FOUNDATION, "+JobResource digits"),
         (seen(together(), masters=(), served={VOLCANO}), "JobCreated", *ALL, "+PodGroup digits"),
         (seen(together("preferred"), masters=()), "JobCreated", *ALL),
@@ -387,12 +328,8 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     give_the_masters_address_back: [
         (running(address=""), "ObjectsMadeAgain", "+Service digits-master"),
-        (
-            running(address="", known_address="10.0.0.1"),
-            "ObjectsMadeAgain",
-            "+Service digits-master at 10.0.0.1",
-            "+Service digits-master",
-        ),
+        (running(address="", known_address="10.0.0.1"), "ObjectsMadeAgain",
+         "+Service digits-master at 10.0.0.1", "+Service digits-master"),
     ],
     make_again_what_was_deleted: [
         *((lacking(each), "ObjectsMadeAgain", each) for each in sorted(FOUNDATION - ONES_THAT_COST_MORE)),
@@ -405,104 +342,45 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         ),
     ],
     rules.follow_the_network_policy: [
-        (
-            running(job(networkPolicy=False)),
-            "NetworkPolicyDeleted",
-            "-NetworkPolicy digits",
-            "=JobResource suspend False",
-        ),
-        (
-            running(resource_=without_policy(suspend=True)),
-            "NetworkPolicyMade",
-            "+NetworkPolicy digits",
-            "=JobResource suspend True",
-        ),
+        (running(job(networkPolicy=False)), "NetworkPolicyDeleted", "-NetworkPolicy digits",
+         "=JobResource suspend False"),
+        (running(resource_=without_policy(suspend=True)), "NetworkPolicyMade", "+NetworkPolicy digits",
+         "=JobResource suspend True"),
     ],
     follow_the_templates: [
-        (
-            running(job(BIGGER), resource_=templated("8Gi", suspend=True)),
-            "TemplateFollowed",
-            "+ScalePlan digits-template-1",
-            "=JobResource suspend True",
-        ),
-        (
-            running(job(BIGGER, suspend=True), resource_=templated("", suspend=True), masters=()),
-            "TemplateFollowed",
-            "=JobResource suspend True",
-        ),
-        (
-            running(
-                job(BIGGER),
-                resource_=templated("8Gi", suspend=True, seen_last="32Gi"),
-                plans=(plan("digits-template-1", manual=True),),
-            ),
-            "TemplateFollowed",
-        ),
+        (running(job(BIGGER), resource_=templated("8Gi", suspend=True)), "TemplateFollowed",
+         "+ScalePlan digits-template-1", "=JobResource suspend True"),
+        (running(job(BIGGER, suspend=True), resource_=templated("", suspend=True), masters=()),
+         "TemplateFollowed", "=JobResource suspend True"),
+        (running(job(BIGGER), resource_=templated("8Gi", suspend=True, seen_last="32Gi"),
+                 plans=(plan("digits-template-1", manual=True),)), "TemplateFollowed"),
     ],
     rules.resume: [
         (running(resource_=resource(suspend=True)), "JobResumed", FOLLOWS),
-        (
-            running(
-                resource_=resource(made_from="another", suspend=True), masters=(), lives=(ended(0, code=143),)
-            ),
-            "JobResumed",
-            FOLLOWS,
-        ),
-        (
-            running(together("required"), resource_=resource(suspend=True), served={VOLCANO}),
-            "JobResumed",
-            "+PodGroup digits",
-            FOLLOWS,
-        ),
-        (
-            running(together(), resource_=grouped(2, suspend=True), served={VOLCANO}),
-            "JobResumed",
-            "+PodGroup digits",
-            FOLLOWS,
-        ),
-        (
-            running(together(), resource_=grouped(1, suspend=True), served={VOLCANO}),
-            "JobResumed",
-            "=PodGroup minMember 2",
-            FOLLOWS,
-        ),
-        (
-            running(together("kubernetes", generation=7), resource_=immutable(1), served={KUBERNETES}),
-            "JobResumed",
-            "+Workload digits-7",
-            FOLLOWS,
-        ),
-        (
-            running(together("none"), resource_=grouped(2, suspend=True), served={VOLCANO}),
-            "JobResumed",
-            FOLLOWS,
-        ),
+        (running(resource_=resource(made_from="another", suspend=True), masters=(),
+                 lives=(ended(0, code=143),)), "JobResumed", FOLLOWS),
+        (running(together("required"), resource_=resource(suspend=True), served={VOLCANO}), "JobResumed",
+         "+PodGroup digits", FOLLOWS),
+        (running(together(), resource_=grouped(2, suspend=True), served={VOLCANO}), "JobResumed",
+         "+PodGroup digits", FOLLOWS),
+        (running(together(), resource_=grouped(1, suspend=True), served={VOLCANO}), "JobResumed",
+         "=PodGroup minMember 2", FOLLOWS),
+        (running(together("kubernetes", generation=7), resource_=immutable(1), served={KUBERNETES}),
+         "JobResumed", "+Workload digits-7", FOLLOWS),
+        (running(together("none"), resource_=grouped(2, suspend=True), served={VOLCANO}), "JobResumed",
+         FOLLOWS),
     ],
     rules.have_the_gang_follow: [
-        (
-            running(
-                together(roles={"worker": role(2), "evaluator": role(1)}),
-                resource_=grouped(3, sizes={"worker": 2, "evaluator": 1}),
-                lives=(ended(0, code=0), ended(1), life(0, role="evaluator")),
-            ),
-            "GangChanged",
-            "=PodGroup minMember 2",
-            FOLLOWS,
-        ),
-        (
-            running(together(roles=ELASTIC), resource_=grouped(2)),
-            "GangChanged",
-            "=PodGroup minMember 1",
-            FOLLOWS,
-        ),
+        (running(together(roles={"worker": role(2), "evaluator": role(1)}),
+                 resource_=grouped(3, sizes={"worker": 2, "evaluator": 1}),
+                 lives=(ended(0, code=0), ended(1), life(0, role="evaluator"))), "GangChanged",
+         "=PodGroup minMember 2", FOLLOWS),
+        (running(together(roles=ELASTIC), resource_=grouped(2)), "GangChanged", "=PodGroup minMember 1",
+         FOLLOWS),
     ],
     rules.make_the_master_again: [
-        (
-            running(masters=(ended(0, code=137, role="master"),)),
-            "MasterRelaunched",
-            *FOUNDATION,
-            "+Pod digits-master-0-1",
-        ),
+        (running(masters=(ended(0, code=137, role="master"),)), "MasterRelaunched", *FOUNDATION,
+         "+Pod digits-master-0-1"),
         (running(masters=(ends(STOPPED, 0),)), "MasterRelaunched", *FOUNDATION, "+Pod digits-master-0-1"),
         (running(masters=()), "MasterCreated", *FOUNDATION, "+Pod digits-master-0"),
         (running(masters=(ended(0, 1, role="master", restarts_before=1, at=NOW),)), "MasterPauses"),
@@ -512,12 +390,8 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
         (running(masters=(master(),), grant=GRANT), "MasterLeaves", "-Pod digits-master-0"),
     ],
     rules.free_masters_of_lost_machines: [
-        (
-            running(masters=(*(ended(0, n, 137, role="master") for n in range(5)), master(5))),
-            "MastersTidied",
-            "-Pod digits-master-0",
-            "-Pod digits-master-0-1",
-        ),
+        (running(masters=(*(ended(0, n, 137, role="master") for n in range(5)), master(5))), "MastersTidied",
+         "-Pod digits-master-0", "-Pod digits-master-0-1"),
         (  # the master's Service would still send agents to it
             running(masters=(ended(0, code=137, role="master", lingers=True), master(1))),
             "MastersTidied",
@@ -527,43 +401,27 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     rules.lead_to_the_pods: [
         (running(masters=(master(addressed=True),)), "ServicesLead", "+Service digits"),
         (running(lives=(life(0, addressed=True),)), "ServicesLead", "+Service digits"),
-        (
-            running(masters=(master(addressed=True),), unaimed="s"),
-            "ServicesLead",
-            "=Service digits-master selects master",
-            "+Service digits",
-        ),
-        (
-            running(masters=(master(addressed=True),), unaimed="s", names_from="job-1"),
-            "ServicesLead",
-            "=Service digits-master selects master",
-        ),
+        (running(masters=(master(addressed=True),), unaimed="s"), "ServicesLead",
+         "=Service digits-master selects master", "+Service digits"),
+        (running(masters=(master(addressed=True),), unaimed="s", names_from="job-1"), "ServicesLead",
+         "=Service digits-master selects master"),
     ],
     rules.move_the_master_before_its_machine_ends: [
-        (
-            running(masters=(master(notice=Notice("ends within minutes", at_once=True)),)),
-            "MasterLeaves",
-            "-Pod digits-master-0",
-        )
+        (running(masters=(master(notice=Notice("ends within minutes", at_once=True)),)), "MasterLeaves",
+         "-Pod digits-master-0")
     ],
     rules.follow_the_users_sizes: [
         (running(job({"worker": role(3)}, generation=7)), "SizeAsked", "+ScalePlan digits-user-7", FOLLOWS),
-        (
-            running(
-                job({"worker": role(2, minReplicas=1, maxReplicas=3)}, generation=4),
-                resource_=resource({"worker": 5}, generation=6),
-                plans=(plan("digits-user-4", {"worker": 2}, manual=True, phase="Succeeded"),),
-            ),
-            "SizeAsked",
-            "+ScalePlan digits-bounds-4-6",
-            FOLLOWS,
-        ),
+        (running(job({"worker": role(2, minReplicas=1, maxReplicas=3)}, generation=4),
+                 resource_=resource({"worker": 5}, generation=6),
+                 plans=(plan("digits-user-4", {"worker": 2}, manual=True, phase="Succeeded"),)), "SizeAsked",
+         "+ScalePlan digits-bounds-4-6", FOLLOWS),
         (running(job({"worker": role(None)})), "SizesForgotten", FOLLOWS),
     ],
     rules.grow_after_out_of_memory: [
         (running(lives=(oom(0), life(1))), "MemoryGrown", "+ScalePlan digits-worker-0-memory")
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -584,11 +442,11 @@ def test_every_rule_has_a_row() -> None:
 
 def test_every_object_that_no_cache_shows_is_looked_up() -> None:
     given = replace(running(), provision=replace(PROVISION, brain_key=b"key"))
-    found = {(each.kind, each.manifest["metadata"]["name"]) for each in unwatched(given)}
-    owned = set(unfollowed(OwnerReference("", "ElasticJob", "digits", "job-1")))
+    found = {(each.kind, each.manifest["metadata"]["name"]) for each in outside_caches(given)}
+    owned = set(kinds_outside_caches(OwnerReference("", "ElasticJob", "digits", "job-1")))
     assert found == owned - {(POD_DISRUPTION_BUDGET, "digits")}  # which the pass over the pods looks up
     for rests in (job(suspend=True), job(status=over()), job(metadata={"deletionTimestamp": at(NOW)})):
-        assert unwatched(running(rests)) == ()
+        assert outside_caches(running(rests)) == ()
 
 
 def test_a_plan_that_was_made_but_not_remembered_counts() -> None:
@@ -921,7 +779,7 @@ def test_a_jobresource_of_an_earlier_release_learns_what_its_nodes_are_made_from
         (resource(), objects.made_from(job())),
         (resource(made_from="another"), "another"),
     ):
-        written = remembered(running(resource_=known)).manifest
+        written = write_request(running(resource_=known)).manifest
         assert written["metadata"]["annotations"][names.MADE_FROM] == expected
 
 
@@ -935,10 +793,10 @@ def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
     """An annotation that a server-side apply leaves out is taken away."""
     given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert kept(write.manifest["metadata"]["annotations"]) == given.gang
+    assert gang_from(write.manifest["metadata"]["annotations"]) == given.gang
 
 
 def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
     given = running(together("none"), resource_=grouped(2, suspend=True))
     (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert kept(write.manifest["metadata"]["annotations"]) is None
+    assert gang_from(write.manifest["metadata"]["annotations"]) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.resources import Bytes
-from elasticjob.controllers.elasticjob.measured import master_ready, starved
+from elasticjob.controllers.elasticjob.measured import master_ready, starvation
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.machines import Largest
 from lab.build.jobs import LONG_AGO, ended, job, life, master, oom, over, pending, resource
@@ -51,4 +51,4 @@ def test_a_master_is_ready_or_not_where_one_is_meant_to_run(seen: Seen, ready: b
 def test_a_role_is_starved_whose_nodes_were_killed_at_their_ceiling(
     seen: Seen, roles: dict[str, Any]
 ) -> None:
-    assert starved(seen) == roles
+    assert starvation(seen) == roles

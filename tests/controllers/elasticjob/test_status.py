@@ -93,12 +93,10 @@ def together(gang: str, **scheduling: Any) -> Any:
 SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
     "why it is pending": (
         seen(lives=(pending(0, waiting=UNSCHEDULABLE), pending(1))),
-        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-worker-0 is pending: {UNSCHEDULABLE}"),
-    ),
+        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-worker-0 is pending: {UNSCHEDULABLE}")),
     "why the master is pending": (
         seen(masters=(pending(role="master", waiting=NO_IMAGE),)),
-        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}"),
-    ),
+        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}")),
     "memory that a node cannot give back yet": (
         seen(lives=(life(0), life(1, unresized="the kubelet has not resized it: x"))),
         (
@@ -120,8 +118,7 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
     ),
     "one that does not": (
         seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
-        ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
-    ),
+        ("Running", "True", "NodesRunning", "2 of 2 nodes run")),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
         ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
@@ -140,57 +137,38 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
     ),
     "a failed node": (
         seen(lives=(oom(0), life(1))),
-        ("Restarting", "True", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 512Mi"),
-    ),
+        ("Restarting", "True", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 512Mi")),
     "its replacement": (
         seen(lives=(oom(0), pending(0, 1), life(1))),
-        (
-            "Restarting",
-            "True",
-            "NodesReplaced",
-            "digits-worker-0-1 replaces digits-worker-0: OOMKilled at 512Mi",
-        ),
-    ),
+        ("Restarting", "True", "NodesReplaced",
+         "digits-worker-0-1 replaces digits-worker-0: OOMKilled at 512Mi")),
     "a plan": (
         seen(lives=UP, plans=(plan("up", {"worker": 3}, reason="speed grows"),)),
-        ("Scaling", "True", "PlanInProgress", "up: speed grows"),
-    ),
+        ("Scaling", "True", "PlanInProgress", "up: speed grows")),
     "the end": (seen(masters=(SUCCEEDED,)), ("Complete", "True", "Trained", "97 %")),
     "its mirror": (seen(masters=(SUCCEEDED,)), ("Succeeded", "True", "Trained", "97 %")),
     "pods on their way out": (
         seen(job(suspend=True), lives=(life(0, terminating=True),)),
-        ("Suspended", "False", "Suspending", "pods of the job are on their way out"),
-    ),
+        ("Suspended", "False", "Suspending", "pods of the job are on their way out")),
     "some pods on their way out": (
         seen(job(suspend=True), masters=(), lives=(ended(0, code=0), life(1, terminating=True))),
-        ("Suspended", "False", "Suspending", "pods of the job are on their way out"),
-    ),
+        ("Suspended", "False", "Suspending", "pods of the job are on their way out")),
     "no pods": (
         seen(job(suspend=True), masters=(), lives=(ended(0, code=0),)),
-        ("Suspended", "True", "JobSuspended", "the job is suspended and has no pods"),
-    ),
+        ("Suspended", "True", "JobSuspended", "the job is suspended and has no pods")),
     "a name that is taken": (
         Seen(job(), resource(owner="job-0")),
-        (
-            "Created",
-            "False",
-            "NameTaken",
-            "JobResource digits belongs to another job: waiting until it is gone",
-        ),
-    ),
+        ("Created", "False", "NameTaken",
+         "JobResource digits belongs to another job: waiting until it is gone")),
     "a gang": (
         seen(together("volcano"), resource(gang=gangs.written(Gang(VOLCANO, "digits", 2)))),
-        ("Gang", "True", "GangMade", f"PodGroup digits of {VOLCANO}: pods are placed where 2 fit"),
-    ),
+        ("Gang", "True", "GangMade", f"PodGroup digits of {VOLCANO}: pods are placed where 2 fit")),
     "no API for a gang": (
-        Seen(together("volcano")),
-        ("Gang", "False", "GangUnavailable", f"gang volcano: {UNSERVED}"),
-    ),
+        Seen(together("volcano")), ("Gang", "False", "GangUnavailable", f"gang volcano: {UNSERVED}")),
     "the same, where it is only preferred": (
         seen(together("preferred", queue="lab")),
-        ("Gang", "False", "GangUnavailable", f"gang preferred: {UNSERVED}: pods are placed one by one"),
-    ),
-}
+        ("Gang", "False", "GangUnavailable", f"gang preferred: {UNSERVED}: pods are placed one by one")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "expected"), SAYINGS.values(), ids=SAYINGS)

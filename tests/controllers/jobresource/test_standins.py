@@ -35,12 +35,7 @@ def stand_in(index: int, for_: int, **more: Any) -> Life:
 
 
 def taken(
-    index: int,
-    relaunch: int = 0,
-    at: datetime = LONG_SINCE,
-    *,
-    for_: int | None = None,
-    repeats: int = 0,
+    index: int, relaunch: int = 0, at: datetime = LONG_SINCE, *, for_: int | None = None, repeats: int = 0
 ) -> Life:
     """A pod that the cluster took away, soon after its start."""
     end = Exit(ExitReason.TAKEN_AWAY, 143, "", "512Mi", at, at)

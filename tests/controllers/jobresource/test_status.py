@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.jobresource.decide import Seen, decide
-from elasticjob.controllers.jobresource.status import describe, newly_altered
+from elasticjob.controllers.jobresource.status import alteration_event, describe
 from elasticjob.controllers.passes.plan import Note
 from lab.build.jobs import NOW, ended, job, life, oom, pending, resource, role
 
@@ -24,65 +24,36 @@ def status(given: Seen) -> Any:
 READY: list[tuple[str, Seen, tuple[str, str, str]]] = [
     ("all ready", seen(life(0), life(1)), ("True", "AsSpecified", "all nodes are ready")),
     ("done counts", seen(ended(0, code=0), life(1)), ("True", "AsSpecified", "all nodes are ready")),
-    (
-        "pending",
-        seen(life(0), pending(1, waiting="Unschedulable: 0/1 nodes")),
-        ("False", "Pending", "digits-worker-1 is pending: Unschedulable: 0/1 nodes"),
-    ),
+    ("pending", seen(life(0), pending(1, waiting="Unschedulable: 0/1 nodes")),
+     ("False", "Pending", "digits-worker-1 is pending: Unschedulable: 0/1 nodes")),
     ("starting", seen(life(0), pending(1)), ("False", "Starting", "digits-worker-1 is starting")),
     ("not there", seen(life(0)), ("False", "Starting", "worker 1 is starting")),
-    (
-        "failed, and worse things first",
-        seen(ended(0, 3, restarts_before=3), oom(1), job_=job({"worker": role(2, minReplicas=1)})),
-        (
-            "False",
-            "RestartsSpent",
-            "digits-worker-0-3 failed and is not replaced: exit code 1; "
-            "digits-worker-1 failed and will be replaced: OOMKilled at 512Mi",
-        ),
-    ),
-    (
-        "succeeded under Always",
-        seen(
-            ended(0, code=0, at=NOW),
-            life(1),
-            job_=job({"worker": role(restartPolicy="Always")}, distributionStrategy="Local"),
-        ),
-        ("False", "Restarting", "digits-worker-0 will be replaced: succeeded"),
-    ),
+    ("failed, and worse things first",
+     seen(ended(0, 3, restarts_before=3), oom(1), job_=job({"worker": role(2, minReplicas=1)})),
+     ("False", "RestartsSpent",
+      "digits-worker-0-3 failed and is not replaced: exit code 1; "
+      "digits-worker-1 failed and will be replaced: OOMKilled at 512Mi")),
+    ("succeeded under Always",
+     seen(ended(0, code=0, at=NOW), life(1),
+          job_=job({"worker": role(restartPolicy="Always")}, distributionStrategy="Local")),
+     ("False", "Restarting", "digits-worker-0 will be replaced: succeeded")),
     ("surplus", seen(life(0), life(1), life(2)), ("False", "Leaving", "digits-worker-2 leaves")),
-    (
-        "on its way out",
-        seen(life(0, terminating=True), life(1)),
-        ("False", "Leaving", "digits-worker-0 is on its way out and will be replaced"),
-    ),
-    (
-        "another resource",
-        seen(life(0), life(1), resource_=resource(nodes={"digits-worker-1": {"memory": "1Gi"}})),
-        ("False", "Resizing", "digits-worker-1 is given other resources"),
-    ),
-    (
-        "a resize that the kubelet has not carried out",
-        seen(life(0), life(1, unresized="the kubelet has not resized it: memory is in use")),
-        ("False", "Resizing", "digits-worker-1: the kubelet has not resized it: memory is in use"),
-    ),
-    (
-        "many",
-        seen(*(pending(n) for n in range(5)), resource_=resource({"worker": 5})),
-        (
-            "False",
-            "Starting",
-            "digits-worker-0 is starting; digits-worker-1 is starting; "
-            "digits-worker-2 is starting; and 2 more",
-        ),
-    ),
+    ("on its way out", seen(life(0, terminating=True), life(1)),
+     ("False", "Leaving", "digits-worker-0 is on its way out and will be replaced")),
+    ("another resource",
+     seen(life(0), life(1), resource_=resource(nodes={"digits-worker-1": {"memory": "1Gi"}})),
+     ("False", "Resizing", "digits-worker-1 is given other resources")),
+    ("a resize that the kubelet has not carried out",
+     seen(life(0), life(1, unresized="the kubelet has not resized it: memory is in use")),
+     ("False", "Resizing", "digits-worker-1: the kubelet has not resized it: memory is in use")),
+    ("many", seen(*(pending(n) for n in range(5)), resource_=resource({"worker": 5})),
+     ("False", "Starting",
+      "digits-worker-0 is starting; digits-worker-1 is starting; "
+      "digits-worker-2 is starting; and 2 more")),
     ("suspended", seen(resource_=resource(suspend=True)), ("False", "Suspended", "the job is suspended")),
-    (
-        "no job",
-        Seen(resource(), None),
-        ("False", "JobNotFound", "there is no ElasticJob digits that owns this object"),
-    ),
-]
+    ("no job", Seen(resource(), None),
+     ("False", "JobNotFound", "there is no ElasticJob digits that owns this object")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("case", "given", "expected"), READY, ids=[case[0] for case in READY])
@@ -120,8 +91,10 @@ def test_what_admission_changes_is_told_once() -> None:
         ("Ready", "True", "all nodes are ready"),
         ("ResourcesAltered", "True", told),
     ]
-    assert newly_altered(JobResourceStatus(), found) == Note("AdmissionChangedResources", told, warning=True)
+    assert alteration_event(JobResourceStatus(), found) == Note(
+        "AdmissionChangedResources", told, warning=True
+    )
     again = status(seen(*lives, resource_=resource(resources=specified, status=found.manifest())))
-    assert newly_altered(found, again) is None
+    assert alteration_event(found, again) is None
     cured = status(seen(life(0), life(1), resource_=resource(status=found.manifest())))
     assert [c.status for c in cured.conditions] == ["True", "False"]

@@ -15,7 +15,7 @@ from elasticjob.api.readings import number
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue import decide as rules
 from elasticjob.controllers.kueue.decide import PAUSED, Seen, decide, frees, grows
-from elasticjob.controllers.kueue.demand import FORM, LOWEST, Demand, domains
+from elasticjob.controllers.kueue.demand import FORM, LOWEST, QueueRequest, domains
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, market, usage
 from elasticjob.controllers.kueue.reclaim import JUDGED, Reclaim, Room
@@ -46,7 +46,7 @@ ONE, TWO = f"{BASE}-worker-1", f"{BASE}-worker-2"
 
 
 def seen(
-    given: Demand | None,
+    given: QueueRequest | None,
     *workloads: Workload,
     lives: tuple[Any, ...] = (),
     rooms: Room | None = None,
@@ -109,7 +109,7 @@ def classed(name: str, priority: int) -> Workload:
     return admitted(IMPORTANT.base, priority=priority, priorityClassRef=ref, slice_=False)
 
 
-def held(gates: str) -> Demand:
+def held(gates: str) -> QueueRequest:
     return demand(notes={GATED_BY: gates})
 
 
@@ -161,105 +161,65 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("the job is gone", seen(None, admitted()), ["base let go", "-base"]),
         ("a pod of it is left", seen(None, admitted(), lives=RUNS), []),
         ("it is being deleted", seen(None, admitted(deleted=True)), ["base let go"]),
-        (
-            "the job is in another queue",
-            seen(replace(demand(), queue="b"), admitted(), lives=(ended(workload=BASE),)),
-            ["base let go", "-base"],
-        ),
+        ("the job is in another queue",
+         seen(replace(demand(), queue="b"), admitted(), lives=(ended(workload=BASE),)),
+         ["base let go", "-base"]),
         ("the job asks for less", seen(demand(), admitted(PAIR.base, 2)), []),
         ("another has taken its place", seen(PAIR, admitted(), LARGER, lives=RUNS), ["base let go", "-base"]),
         ("one that waits is not needed any more", seen(demand(), admitted(), WAITS, lives=RUNS), LET_GO),
         ("and where the job leaves", seen(PAIR, admitted(true=EVICTED), WAITS, lives=RUNS), LET_GO),
     ],
     rules.be_for_what_is_wanted: [
-        (
-            "the job asks for less",
-            seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
-            ["base is for 1"],
-        ),
+        ("the job asks for less", seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
+         ["base is for 1"]),
         ("one too many leaves", seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),) * 2), []),
         ("it is to run as many", seen(demand(2), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)), []),
         ("it was made larger again, and waits", seen(PAIR, workload(PAIR.base)), ["base is for 2"]),
         ("Kueue lets nobody raise it", seen(PAIR, admitted(PAIR.base)), []),
     ],
     rules.finish_with_the_job: [
-        (
-            "all pods have ended",
-            seen(demand(ended=True), admitted(), admitted(ONE), lives=(ended(workload=BASE),)),
-            [
-                "slice 1 let go",
-                "-slice 1",
-                "base: QuotaReserved=True Admitted=True Finished=True",
-                "base let go",
-            ],
-        ),
+        ("all pods have ended",
+         seen(demand(ended=True), admitted(), admitted(ONE), lives=(ended(workload=BASE),)),
+         ["slice 1 let go", "-slice 1", "base: QuotaReserved=True Admitted=True Finished=True",
+          "base let go"]),
         ("a pod goes on", seen(demand(ended=True), admitted(), lives=RUNS), []),
-        (
-            "it has been told",
-            seen(demand(ended=False), admitted(true={"Finished": "Failed"}, finalizer=False)),
-            [],
-        ),
+        ("it has been told",
+         seen(demand(ended=False), admitted(true={"Finished": "Failed"}, finalizer=False)), []),
     ],
     rules.own_the_prebuilt_base: [
         ("MultiKueue made it", seen(demand(prebuilt="made"), admitted("made")), ["made is owned by job-1"]),
-        (
-            "it is owned",
-            seen(demand(prebuilt="made"), msgspec.structs.replace(admitted("made"), metadata=OWNED)),
-            [],
-        ),
+        ("it is owned",
+         seen(demand(prebuilt="made"), msgspec.structs.replace(admitted("made"), metadata=OWNED)), []),
         ("it is our own", seen(demand(), admitted()), []),
     ],
     rules.open_the_gates_of_the_base: [
-        (
-            "one of two is open",
-            seen(held("b/b"), workload(annotations={GATED_BY: "a/a,b/b"})),
-            [f"base {GATED_BY}"],
-        ),
+        ("one of two is open", seen(held("b/b"), workload(annotations={GATED_BY: "a/a,b/b"})),
+         [f"base {GATED_BY}"]),
         ("all are open", seen(demand(), workload(annotations={GATED_BY: "a/a"})), [f"base {GATED_BY}"]),
         ("none is open", seen(held("a/a"), workload(annotations={GATED_BY: "a/a"})), []),
         ("Kueue lets nobody close one", seen(held("a/a"), workload()), []),
     ],
     rules.have_the_priority_of_the_class: [
-        (
-            "another class",
-            seen(IMPORTANT, classed("low", 1), admitted(ONE, priority=0), priority=9),
-            ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"],
-        ),
-        (
-            "another class while it waits",
-            seen(IMPORTANT, REQUEUED_ONE, priority=9),
-            ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}"],
-        ),
+        ("another class", seen(IMPORTANT, classed("low", 1), admitted(ONE, priority=0), priority=9),
+         ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}", "slice 1{'priority': 8}"]),
+        ("another class while it waits", seen(IMPORTANT, REQUEUED_ONE, priority=9),
+         ["base{'priorityClassRef': {'name': 'high'}, 'priority': 9}"]),
         ("the same one", seen(IMPORTANT, classed("high", 9), admitted(ONE, priority=8), priority=9), []),
-        (
-            "the minimum was raised to what runs",
-            seen(PAIR, admitted(priority=0), admitted(ONE, priority=-1)),
-            [f"slice 1 {NEEDED}{{'priority': 0}}"],
-        ),
-        (
-            "it was lowered again",
-            seen(demand(2), admitted(priority=0), admitted(ONE, priority=0, annotations={NEEDED: "x"})),
-            [f"slice 1 {NEEDED}{{'priority': -1}}"],
-        ),
+        ("the minimum was raised to what runs", seen(PAIR, admitted(priority=0), admitted(ONE, priority=-1)),
+         [f"slice 1 {NEEDED}{{'priority': 0}}"]),
+        ("it was lowered again",
+         seen(demand(2), admitted(priority=0), admitted(ONE, priority=0, annotations={NEEDED: "x"})),
+         [f"slice 1 {NEEDED}{{'priority': -1}}"]),
         ("it had none: Kueue lets nobody add one", seen(IMPORTANT, admitted(priority=0), priority=9), []),
-        (
-            "there is no such class",
-            seen(IMPORTANT, classed("low", 1), unknown_class="WorkloadPriorityClass high"),
-            [],
-        ),
+        ("there is no such class",
+         seen(IMPORTANT, classed("low", 1), unknown_class="WorkloadPriorityClass high"), []),
     ],
     rules.pause_with_the_job: [
-        (
-            "its user suspends it",
-            seen(demand(suspended=True), admitted()),
-            [f"base {PAUSED}{{'active': False}}"],
-        ),
+        ("its user suspends it", seen(demand(suspended=True), admitted()),
+         [f"base {PAUSED}{{'active': False}}"]),
         ("pods are on their way out", seen(demand(suspended=True), admitted(), lives=RUNS), []),
-        (
-            "its user resumes it",
-            seen(demand(), workload(active=False, annotations={PAUSED: "suspend"})),
-            [f"base {PAUSED}{{'active': True}}"],
-        ),
+        ("its user resumes it", seen(demand(), workload(active=False, annotations={PAUSED: "suspend"})),
+         [f"base {PAUSED}{{'active': True}}"]),
         ("an administrator deactivated it", seen(demand(), workload(active=False)), []),
     ],
     rules.queue_the_base: [
@@ -267,92 +227,46 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("with a priority", seen(demand(), priority=5), ["+base 1 5"]),
         ("suspended by its user", seen(demand(suspended=True)), []),
         ("with a priority that there is not", seen(demand(), unknown_class="PriorityClass x"), []),
-        (
-            "deleted by somebody while its user suspends it",
-            seen(demand(suspended=True), workload(active=False, deleted=True)),
-            ["base let go"],
-        ),
+        ("deleted by somebody while its user suspends it",
+         seen(demand(suspended=True), workload(active=False, deleted=True)), ["base let go"]),
         ("it waits with another class", seen(IMPORTANT, REQUEUED_ONE, priority=9), []),
         ("finished by somebody", seen(demand(), admitted(true={"Finished": "x"})), ["base let go", "-base"]),
     ],
     rules.return_the_quota_of_an_evicted_base: [
-        (
-            "no pod is left",
-            seen(demand(), admitted(true=EVICTED)),
-            [f"base: {RETURNED} Requeued=True PodsReady=False admission"],
-        ),
-        (
-            "the queue was stopped",
-            seen(demand(), admitted(true={"Evicted": "ClusterQueueStopped"})),
-            [f"base: {RETURNED} Requeued=False PodsReady=False admission"],
-        ),
-        (
-            "a pod of a slice is left",
-            seen(
-                demand(),
-                admitted(true=EVICTED),
-                admitted(ONE, annotations={GIVEN_BACK: "x"}),
-                lives=(with_pod(ONE),),
-            ),
-            [],
-        ),
+        ("no pod is left", seen(demand(), admitted(true=EVICTED)),
+         [f"base: {RETURNED} Requeued=True PodsReady=False admission"]),
+        ("the queue was stopped", seen(demand(), admitted(true={"Evicted": "ClusterQueueStopped"})),
+         [f"base: {RETURNED} Requeued=False PodsReady=False admission"]),
+        ("a pod of a slice is left",
+         seen(demand(), admitted(true=EVICTED), admitted(ONE, annotations={GIVEN_BACK: "x"}),
+              lives=(with_pod(ONE),)), []),
     ],
     rules.return_slices: [
-        (
-            "evicted, its pod is gone",
-            seen(demand(), admitted(true=READY), admitted(ONE, true=EVICTED)),
-            [f"base {HELD}", "slice 1 let go", "-slice 1"],
-        ),
-        (
-            "evicted, since its pod was not ready in time",
-            seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE)),
-            [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1"],
-        ),
-        (
-            "two of them count once",
-            seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE), admitted(TWO, true=TOO_LATE)),
-            [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1", "slice 2 let go", "-slice 2"],
-        ),
-        (
-            "the same, of that try, later",
-            seen(demand(), HELD_BACK, admitted(ONE, true=TOO_LATE)),
-            ["slice 1 let go", "-slice 1"],
-        ),
-        (
-            "evicted, its pod leaves",
-            seen(
-                demand(),
-                admitted(true=READY),
-                admitted(ONE, true=EVICTED),
-                lives=BOTH,
-            ),
-            [],
-        ),
-        (
-            "the base is evicted",
-            seen(demand(), admitted(true=EVICTED), admitted(ONE), lives=(with_pod(ONE, 1),)),
-            [f"slice 1 {GIVEN_BACK}"],
-        ),
+        ("evicted, its pod is gone", seen(demand(), admitted(true=READY), admitted(ONE, true=EVICTED)),
+         [f"base {HELD}", "slice 1 let go", "-slice 1"]),
+        ("evicted, since its pod was not ready in time",
+         seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE)),
+         [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1"]),
+        ("two of them count once",
+         seen(demand(), admitted(true=READY), admitted(ONE, true=TOO_LATE), admitted(TWO, true=TOO_LATE)),
+         [f"base {HELD} {TRIES}", "slice 1 let go", "-slice 1", "slice 2 let go", "-slice 2"]),
+        ("the same, of that try, later", seen(demand(), HELD_BACK, admitted(ONE, true=TOO_LATE)),
+         ["slice 1 let go", "-slice 1"]),
+        ("evicted, its pod leaves",
+         seen(demand(), admitted(true=READY), admitted(ONE, true=EVICTED), lives=BOTH), []),
+        ("the base is evicted",
+         seen(demand(), admitted(true=EVICTED), admitted(ONE), lives=(with_pod(ONE, 1),)),
+         [f"slice 1 {GIVEN_BACK}"]),
     ],
     rules.give_back_for_others: [
-        (
-            "others wait",
-            seen(
-                demand(2),
-                admitted(true=READY),
-                admitted(ONE),
-                reclaim=Reclaim({("ml", ONE): "w/1"}),
-                lives=BOTH,
-            ),
-            [f"base {HELD}", f"slice 1 {GIVEN_BACK}"],
-        ),
+        ("others wait",
+         seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w/1"}),
+              lives=BOTH), [f"base {HELD}", f"slice 1 {GIVEN_BACK}"]),
     ],
     rules.remember_for_whom_slices_are_given_back: [
-        (
-            "others wait",
-            seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w"})),
-            [f"base {ROOM_FOR}"],
-        ),
+        ("others wait",
+         seen(demand(2), admitted(true=READY), admitted(ONE), reclaim=Reclaim({("ml", ONE): "w"})),
+         [f"base {ROOM_FOR}"]),
         ("its room is there, in vain", seen(demand(), SERVED, rooms=Room.FREE), [f"base {ROOM_FOR}"]),
         ("its room has been taken", seen(demand(), SERVED, rooms=Room.TAKEN), []),
         ("slices still leave", seen(demand(), SERVED, rooms=Room.COMING), [f"base {ROOM_FOR}"]),
@@ -368,164 +282,77 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("a slice has what it is for less", seen(PAIR, admitted(), admitted(ONE), lives=BOTH), []),
         ("and a part of it", seen(THREES, admitted(), admitted(ONE), lives=BOTH), [f"+{THREES.base} 2"]),
         ("one that is given back has not", seen(PAIR, admitted(), GIVEN, lives=BOTH), ["+base 2"]),
-        (
-            "pods are to have more",
-            seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),
-            [f"+{DOUBLED.base} 1", "+slice 1 1 -1"],
-        ),
-        (
-            "pods of a base that is for more than the minimum by now",
-            seen(DOUBLED, admitted(PAIR.base, 2), lives=RUNS),
-            [f"+{DOUBLED.base} 2"],
-        ),
+        ("pods are to have more", seen(DOUBLED, admitted(), admitted(ONE), lives=BOTH),
+         [f"+{DOUBLED.base} 1", "+slice 1 1 -1"]),
+        ("pods of a base that is for more than the minimum by now",
+         seen(DOUBLED, admitted(PAIR.base, 2), lives=RUNS), [f"+{DOUBLED.base} 2"]),
         ("not slices, where others wait", seen(DOUBLED, admitted(), admitted(ONE), crowded=True), ONLY_BASE),
         ("nor soon after", seen(DOUBLED, HELD_BACK, admitted(ONE), lives=BOTH), ONLY_BASE),
         ("it has admission checks", seen(PAIR, WITH_CHECKS, lives=RUNS), []),
     ],
     rules.withdraw_what_waited_too_long: [
-        (
-            "a slice waits too long",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
-            [f"base {HELD}", "slice 1 let go", "-slice 1"],
-        ),
-        (
-            "a slice waits",
-            seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS),
-            [],
-        ),
-        (
-            "a larger slice waits too long",
-            seen(DOUBLED, admitted(), admitted(ONE), WAITS_TOO, lives=BOTH),
-            [f"base {HELD}", "slice 1 let go", "-slice 1"],
-        ),
+        ("a slice waits too long", seen(demand(2), admitted(true=READY), workload(ONE, age=31), lives=RUNS),
+         [f"base {HELD}", "slice 1 let go", "-slice 1"]),
+        ("a slice waits", seen(demand(2), admitted(true=READY), workload(ONE, age=9), lives=RUNS), []),
+        ("a larger slice waits too long", seen(DOUBLED, admitted(), admitted(ONE), WAITS_TOO, lives=BOTH),
+         [f"base {HELD}", "slice 1 let go", "-slice 1"]),
     ],
     rules.ask_for_idle_quota: [
-        (
-            "all of it is idle",
-            seen(demand(3), admitted(true=READY), lives=RUNS),
-            ["+slice 1 1 -1", "+slice 2 1 -1"],
-        ),
-        (
-            "nothing is less important than the job",
-            seen(demand(2), admitted(true=READY, priority=LOWEST), lives=RUNS, priority=LOWEST),
-            [f"+slice 1 1 {LOWEST}"],
-        ),
-        (
-            "some of it is idle",
-            seen(demand(9, most=9), admitted(true=READY), lives=RUNS),
-            [f"+slice {n} 1 -1" for n in (1, 2, 3)],
-        ),
-        (
-            "what is idle is of another flavour than the base",
-            seen(
-                demand(3),
-                admitted(true=READY),
-                lives=RUNS,
-                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
-            ),
-            [],
-        ),
-        (
-            "some is of that of the base",
-            seen(
-                demand(4),
-                admitted(true=READY),
-                lives=RUNS,
-                cluster_queue=flavored("all", {"f": "2", "g": "4"}),
-            ),
-            ["+slice 1 1 -1"],
-        ),
-        (
-            "the job takes any flavour",
-            seen(
-                demand(3, mixed=True),
-                admitted(true=READY),
-                lives=RUNS,
-                cluster_queue=flavored("all", {"f": "1", "g": "4"}),
-            ),
-            ["+slice 1 1 -1", "+slice 2 1 -1"],
-        ),
+        ("all of it is idle", seen(demand(3), admitted(true=READY), lives=RUNS),
+         ["+slice 1 1 -1", "+slice 2 1 -1"]),
+        ("nothing is less important than the job",
+         seen(demand(2), admitted(true=READY, priority=LOWEST), lives=RUNS, priority=LOWEST),
+         [f"+slice 1 1 {LOWEST}"]),
+        ("some of it is idle", seen(demand(9, most=9), admitted(true=READY), lives=RUNS),
+         [f"+slice {n} 1 -1" for n in (1, 2, 3)]),
+        ("what is idle is of another flavour than the base",
+         seen(demand(3), admitted(true=READY), lives=RUNS,
+              cluster_queue=flavored("all", {"f": "1", "g": "4"})), []),
+        ("some is of that of the base",
+         seen(demand(4), admitted(true=READY), lives=RUNS,
+              cluster_queue=flavored("all", {"f": "2", "g": "4"})), ["+slice 1 1 -1"]),
+        ("the job takes any flavour",
+         seen(demand(3, mixed=True), admitted(true=READY), lives=RUNS,
+              cluster_queue=flavored("all", {"f": "1", "g": "4"})), ["+slice 1 1 -1", "+slice 2 1 -1"]),
         ("in units", seen(FOURS, admitted(FOURS.base, 2, true=READY)), ["+slice 1 2 -1"]),
         ("others wait", seen(demand(3), admitted(true=READY), lives=RUNS, crowded=True), []),
-        (
-            "it has grown too soon before",
-            seen(
-                demand(3),
-                HELD_BACK,
-                lives=RUNS,
-            ),
-            [],
-        ),
+        ("it has grown too soon before", seen(demand(3), HELD_BACK, lives=RUNS), []),
         ("all are ready", seen(demand(2), TRIED, admitted(ONE, true=READY)), [f"base {TRIES}"]),
         ("one is not", seen(demand(2), TRIED, admitted(ONE)), []),
         ("its own pods do not start", seen(demand(3), admitted(age=31)), []),
         ("not admitted itself", seen(demand(3), workload()), []),
     ],
     rules.give_up_the_surplus: [
-        (
-            "fewer are wanted, and the pod of a slice has room in the base",
-            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
-            [f"slice 1 {GIVEN_BACK}"],
-        ),
-        (
-            "fewer are wanted",
-            seen(
-                demand(2),
-                admitted(true=READY),
-                admitted(ONE, true=READY),
-                admitted(TWO, true=READY),
-                lives=(with_pod(BASE), with_pod(TWO, 1)),
-            ),
-            ["slice 1 elasticjob.dlrover/given-back"],
-        ),
-        (
-            "the node that is left is in a slice",
-            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
-            ["slice 1 elasticjob.dlrover/given-back"],
-        ),
-        (
-            "the others are still there",
-            seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=BOTH),
-            [],
-        ),
+        ("fewer are wanted, and the pod of a slice has room in the base",
+         seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
+         [f"slice 1 {GIVEN_BACK}"]),
+        ("fewer are wanted",
+         seen(demand(2), admitted(true=READY), admitted(ONE, true=READY), admitted(TWO, true=READY),
+              lives=(with_pod(BASE), with_pod(TWO, 1))), ["slice 1 elasticjob.dlrover/given-back"]),
+        ("the node that is left is in a slice",
+         seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=(with_pod(ONE, 1),)),
+         ["slice 1 elasticjob.dlrover/given-back"]),
+        ("the others are still there",
+         seen(demand(1), admitted(true=READY), admitted(ONE, true=READY), lives=BOTH), []),
     ],
     rules.renew_what_was_returned: [
         ("a pod has succeeded", seen(demand(), DONE, lives=(ended(code=0, workload=BASE),)), []),
         ("it is gone", seen(demand(), DONE), ["base let go", "-base"]),
         ("another runs", seen(demand(), DONE, lives=RUNS), []),
-        (
-            "the pod of a slice is gone",
-            seen(
-                demand(2), admitted(), msgspec.structs.replace(admitted(ONE), status=DONE.status), lives=RUNS
-            ),
-            ["slice 1 elasticjob.dlrover/given-back"],
-        ),
+        ("the pod of a slice is gone",
+         seen(demand(2), admitted(), msgspec.structs.replace(admitted(ONE), status=DONE.status), lives=RUNS),
+         ["slice 1 elasticjob.dlrover/given-back"]),
     ],
     rules.report: [
-        (
-            "pods are not ready",
-            seen(demand(), admitted()),
-            [f"base: {TRUE} PodsReady=False"],
-        ),
-        (
-            "pods are ready",
-            seen(demand(), admitted(), lives=RUNS),
-            [f"base: {TRUE} PodsReady=True"],
-        ),
-        (
-            "fewer are wanted than it is for",
-            seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
-            [f"base: {TRUE} PodsReady=True"],
-        ),
-        (
-            "a pod has done its work",
-            seen(
-                demand(2, 2),
-                admitted(demand(2, 2).base, 2, true=READY),
-                lives=(succeeded(workload=demand(2, 2).base), life(1, workload=demand(2, 2).base)),
-            ),
-            [f"base: {TRUE} PodsReady=True reclaimablePods"],
-        ),
+        ("pods are not ready", seen(demand(), admitted()), [f"base: {TRUE} PodsReady=False"]),
+        ("pods are ready", seen(demand(), admitted(), lives=RUNS), [f"base: {TRUE} PodsReady=True"]),
+        ("fewer are wanted than it is for",
+         seen(demand(), admitted(PAIR.base, 2), lives=(with_pod(PAIR.base),)),
+         [f"base: {TRUE} PodsReady=True"]),
+        ("a pod has done its work",
+         seen(demand(2, 2), admitted(demand(2, 2).base, 2, true=READY),
+              lives=(succeeded(workload=demand(2, 2).base), life(1, workload=demand(2, 2).base))),
+         [f"base: {TRUE} PodsReady=True reclaimablePods"]),
         (
             "another pod has the place of one that has done its work",
             seen(
@@ -541,7 +368,7 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
         ("it has been told", seen(demand(), admitted(true=READY), lives=RUNS), []),
         ("it runs elsewhere", seen(ELSEWHERE, admitted()), [f"base: {TRUE} PodsReady=True"]),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -597,11 +424,7 @@ def test_what_returns_quota_is_known(given: Seen, returned: bool) -> None:
 
 @pytest.mark.parametrize(
     ("before", "pods", "reason"),
-    [
-        ({}, (), "WaitForStart"),
-        ({}, RUNS, "Started"),
-        ({"PodsReady": "Started"}, (), "WaitForRecovery"),
-    ],
+    [({}, (), "WaitForStart"), ({}, RUNS, "Started"), ({"PodsReady": "Started"}, (), "WaitForRecovery")],
 )
 def test_kueue_is_told_whether_a_job_starts_or_recovers(
     before: dict[str, str], pods: tuple[Any, ...], reason: str

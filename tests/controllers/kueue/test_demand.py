@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JobResource
-from elasticjob.controllers.kueue.demand import Demand, Role
+from elasticjob.controllers.kueue.demand import PodSetRequest, QueueRequest
 from elasticjob.controllers.kueue.kinds.elasticjob import demand_of
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Manifest
@@ -19,7 +19,7 @@ QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
 
 def asked(
     found: JobResource | None = None, *, metadata: Manifest = QUEUED, master: str = "100m", **workers: Any
-) -> Demand:
+) -> QueueRequest:
     """A job whose master's container comes with the operator."""
     workers = {"replicas": 4, "minReplicas": 1, "maxReplicas": 8, **workers}
     made = job({"worker": {"template": template(), **workers}}, metadata=metadata)
@@ -68,7 +68,7 @@ IN_PAIRS = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}
 def test_slices_of_a_topology_are_asked_for_as_of_a_job(
     notes: dict[str, str], count: int, request_: Manifest | None
 ) -> None:
-    role = Role("worker", {"metadata": {"annotations": notes}, "spec": {}}, count, count)
+    role = PodSetRequest("worker", {"metadata": {"annotations": notes}, "spec": {}}, count, count)
     found = role.pod_set(count).get("topologyRequest", {})
     assert {k: v for k, v in found.items() if k != "podIndexLabel"} == (request_ or {})
 
@@ -104,7 +104,9 @@ def test_what_is_wanted_is_what_was_asked_for_last() -> None:
         (asked(metadata={**QUEUED, "uid": "job-2"}), True),
     ],
 )
-def test_another_base_is_needed_where_what_runs_at_least_changes(changed: Demand, another: bool) -> None:
+def test_another_base_is_needed_where_what_runs_at_least_changes(
+    changed: QueueRequest, another: bool
+) -> None:
     assert (changed.base != asked().base) is another
 
 

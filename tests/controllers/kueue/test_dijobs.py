@@ -25,7 +25,7 @@ from elasticjob.controllers.dijob.decide import Terms, decide
 from elasticjob.controllers.dijob.seen import Seen
 from elasticjob.controllers.dijob.status import status_of, step
 from elasticjob.controllers.kueue.grant import Grant, Place, places_of
-from elasticjob.controllers.kueue.kinds.dijob import asked_by, demand_of, life_of, opened, role_of
+from elasticjob.controllers.kueue.kinds.dijob import asked_by, demand_of, life_of, open_gate, role_of
 from elasticjob.controllers.kueue.workload import UNCONSTRAINED, Workload
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.kinds import Manifest
@@ -181,12 +181,7 @@ def test_a_base_is_for_the_coordinator_alone() -> None:
             (BASE,),
             ["- cartpole-coordinator", "- cartpole-collector-a", "- cartpole-collector-b"],
         ),
-        (
-            grant(),
-            (COORDINATOR, pod(**NO_GATE)),
-            (),
-            ["- cartpole-collector-a"],
-        ),  # outside of its quota
+        (grant(), (COORDINATOR, pod(**NO_GATE)), (), ["- cartpole-collector-a"]),  # outside of its quota
     ],
 )
 def test_what_is_written(
@@ -206,7 +201,7 @@ def test_pods_outlive_their_job_until_their_quota_is_taken_back(
 
 
 def test_a_pod_keeps_its_role_in_its_place_and_its_replacement_waits_for_another() -> None:
-    patch = opened(GATED, PLACED)
+    patch = open_gate(GATED, PLACED)
     assert patch["spec"]["schedulingGates"] is None
     before = raw(Role.COLLECTOR, "collector-a")
     about, annotated = before["metadata"], {"annotations": patch["metadata"]["annotations"]}
@@ -229,9 +224,9 @@ def test_a_pod_keeps_its_role_in_its_place_and_its_replacement_waits_for_another
 
 def test_the_gate_of_a_topology_stays_where_kueue_chooses_the_machine() -> None:
     place = Place(SLICE, COLLECTOR, 1, gates=(TOPOLOGY_GATE,))
-    assert opened(GATED, place)["spec"]["schedulingGates"] == [{"name": TOPOLOGY_GATE}]
+    assert open_gate(GATED, place)["spec"]["schedulingGates"] == [{"name": TOPOLOGY_GATE}]
     both: dict[str, Any] = {"spec/schedulingGates": [{"name": "theirs"}, {"name": QUOTA_GATE}]}
-    assert opened(pod(**both), None) == {"spec": {"schedulingGates": [{"name": "theirs"}]}}
+    assert open_gate(pod(**both), None) == {"spec": {"schedulingGates": [{"name": "theirs"}]}}
 
 
 def test_pods_of_a_job_in_no_queue_and_coordinators_have_no_gate() -> None:

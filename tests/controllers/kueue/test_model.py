@@ -14,7 +14,6 @@ import pytest
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
-from lab.chaos.quota import flavors, is_true
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue, why_missing
 from lab.clusters.plane.queues import (
@@ -27,6 +26,7 @@ from lab.clusters.plane.queues import (
     local_queue,
     workload,
 )
+from lab.truths.quota import flavors, is_true
 from lab.virtual.cluster import TOLERATION, World, spot_flavor
 from lab.virtual.kueue import condition, order
 from lab.virtual.loop import run

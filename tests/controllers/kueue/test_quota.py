@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from elasticjob.api.resources import Resources
 from elasticjob.controllers.kueue.quota import Market, market
-from elasticjob.controllers.kueue.reclaim import Room, attempts, claimed, crowds, reclaim, without_slices
+from elasticjob.controllers.kueue.reclaim import Room, attempts, crowds, reclaim, with_claims, without_slices
 from elasticjob.controllers.kueue.workload import (
     COHORT,
     FLAVOR,
@@ -185,7 +185,7 @@ def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None
 
 def test_quota_that_a_slice_waits_for_is_not_idle() -> None:
     every = [workload(ONE, 2)]
-    found = claimed(market([cluster_queue("all", "3")], every), every, in_all)
+    found = with_claims(market([cluster_queue("all", "3")], every), every, in_all)
     assert found.available("all", ("f", "cpu")) == 1
 
 

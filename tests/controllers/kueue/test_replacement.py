@@ -10,7 +10,7 @@ import pytest
 from elasticjob.api.resources import Resources
 from elasticjob.controllers.jobresource.decide import Seen as SeenOfNodes
 from elasticjob.controllers.jobresource.decide import decide as decide_nodes
-from elasticjob.controllers.kueue.demand import FORM, Demand
+from elasticjob.controllers.kueue.demand import FORM, QueueRequest
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.kueue.quota import market
 from elasticjob.controllers.kueue.replacement import Holdings, covers, never
@@ -43,7 +43,7 @@ CHECKED = msgspec.structs.replace(
     ],
 )
 def test_a_job_stays_in_the_base_that_holds_quota(
-    asked: Demand, every: list[Workload], base: str | None
+    asked: QueueRequest, every: list[Workload], base: str | None
 ) -> None:
     found = Holdings(asked, tuple(every)).base
     assert (found.metadata.name if found else None) == base
@@ -73,7 +73,7 @@ def test_a_base_covers_what_is_less() -> None:
         ),
     ],
 )
-def test_what_a_queue_could_never_give_is_known(asked: Demand, base: Workload | None, why: str) -> None:
+def test_what_a_queue_could_never_give_is_known(asked: QueueRequest, base: Workload | None, why: str) -> None:
     assert never(market([cluster_queue("all", "4")], ()), "all", asked, base) == why
 
 

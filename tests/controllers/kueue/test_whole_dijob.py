@@ -108,11 +108,7 @@ async def waits(client: Client) -> bool:
     status = (await client.get(DIJOB, "cartpole", TEAM)).status
     admitted = status.condition("Admitted")
     why = (admitted.status, admitted.reason, admitted.message[:29]) if admitted else ()
-    return status.phase is DIJobPhase.CREATED and why == (
-        "False",
-        "Queued",
-        "queue queue: after Preempted,",
-    )
+    return status.phase is DIJobPhase.CREATED and why == ("False", "Queued", "queue queue: after Preempted,")
 
 
 async def has_finished(client: Client) -> bool:

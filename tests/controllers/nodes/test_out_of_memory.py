@@ -68,47 +68,33 @@ CASES: dict[str, tuple[tuple[Life, Sizing], tuple[str, bool]]] = {
     "a plan gives the node more": ((KILLED, sizing(moved(), resource_=own())), ("", True)),
     "a plan names its pod": ((oom(0, 1), sizing(moved("digits-worker-0-1"), resource_=own())), ("", True)),
     "a plan gives another node more": (
-        (KILLED, sizing(moved("digits-worker-1"), resource_=own())),
-        ("1Gi", True),
-    ),
+        (KILLED, sizing(moved("digits-worker-1"), resource_=own())), ("1Gi", True)),
     "a user's plan moves it first": (
-        (KILLED, sizing(moved(cpu="1", manual=True), resource_=own())),
-        ("1Gi", False),
-    ),
+        (KILLED, sizing(moved(cpu="1", manual=True), resource_=own())), ("1Gi", False)),
     "its own plan failed": ((KILLED, sizing(moved(name=MINE, phase="Failed"), resource_=own())), ("", False)),
     "its own is more already": ((KILLED, sizing(resource_=own("1Gi"))), ("", False)),
     "its own is of another thing": (
-        (KILLED, sizing(resource_=resource(nodes={NODE: {"cpu": "1"}}))),
-        ("1Gi", True),
-    ),
+        (KILLED, sizing(resource_=resource(nodes={NODE: {"cpu": "1"}}))), ("1Gi", True)),
     "the others leave its own little room": (
-        (KILLED, sizing(job_=job(resourceLimits={"memory": "1200Mi"}), resource_=own())),
-        ("688Mi", True),
-    ),
+        (KILLED, sizing(job_=job(resourceLimits={"memory": "1200Mi"}), resource_=own())), ("688Mi", True)),
     "another's own leaves its role no room": (
-        (oom(1), sizing(job_=job(resourceLimits={"memory": "1536Mi"}), resource_=own("1Gi"))),
-        ("", False),
-    ),
+        (oom(1), sizing(job_=job(resourceLimits={"memory": "1536Mi"}), resource_=own("1Gi"))), ("", False)),
     "its user sizes it: mode manual": ((KILLED, sizing(job_=job(optimizeMode="manual"))), ("", False)),
     "its user sizes it: autoScale false": (
-        (KILLED, sizing(job_=job({"worker": role(2, autoScale=False)}))),
-        ("", False),
-    ),
+        (KILLED, sizing(job_=job({"worker": role(2, autoScale=False)}))), ("", False)),
     "there is no room": ((KILLED, sizing(job_=job(resourceLimits={"memory": "1Gi"}))), ("", False)),
     "the largest machine has less than twice as much": ((KILLED, sizing(largest="700Mi")), ("700Mi", True)),
     "the largest machine has no more": ((KILLED, sizing(largest="512Mi")), ("", False)),
     "the largest machine has less": ((oom(0, memory="1Gi"), sizing(largest="512Mi")), ("", False)),
     "a large machine allows more than 64Gi": ((oom(0, memory="64Gi"), sizing(largest="1Ti")), ("72Gi", True)),
     "limits and machine: the lower one counts": (
-        (KILLED, sizing(job_=job(resourceLimits={"memory": "2000Mi"}), largest="800Mi")),
-        ("800Mi", True),
-    ),
+        (KILLED, sizing(job_=job(resourceLimits={"memory": "2000Mi"}), largest="800Mi")), ("800Mi", True)),
     "it has 64Gi, and no machine is known": ((oom(0, memory="64Gi"), sizing()), ("", False)),
     "it had no limit": ((oom(0, memory=""), sizing()), ("", False)),
     "it was deleted as well": ((oom(0, terminating=True), sizing()), ("", False)),
     "it ended in another way": ((ended(0), sizing()), ("", False)),
     "it lives": ((life(0), sizing()), ("", False)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "asks_and_waits"), CASES.values(), ids=CASES)
@@ -151,7 +137,7 @@ GIVES_UP: dict[str, tuple[tuple[Life, Sizing], str]] = {
 @pytest.mark.parametrize(("given", "why"), GIVES_UP.values(), ids=GIVES_UP)
 def test_why_there_is_no_more(given: tuple[Life, Sizing], why: str) -> None:
     killed, known = given
-    assert known.exhausted(killed) == why
+    assert known.why_no_more(killed) == why
     assert not (why and known.growth(killed))
 
 

@@ -78,26 +78,14 @@ TOLD = NOW - timedelta(minutes=5)
         ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
         ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
         ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
-        (
-            "deleted after it had succeeded",
-            Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            Standing.DONE,
-        ),
-        (
-            "ended well within the second in which it was deleted",
-            Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            DUE,
-        ),
-        (
-            "ended well because it was deleted",
-            Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)),
-            ON_FAILURE,
-            DUE,
-        ),
+        ("deleted after it had succeeded", Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
+         ON_FAILURE, Standing.DONE),
+        ("ended well within the second in which it was deleted",
+         Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
+        ("ended well because it was deleted",
+         Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
     ],
-)
+)  # fmt: skip
 def test_what_a_node_achieved_outlives_its_pods(
     case: str, node: Node, restart: RestartPolicy, standing: Standing
 ) -> None:
@@ -169,27 +157,15 @@ RESIZES: list[tuple[str, Any, str]] = [
     ("none", {"observedGeneration": 3}, ""),
     ("servers that do not count", {}, ""),
     ("not seen yet", {"observedGeneration": 2}, "the kubelet has not resized it yet"),
-    (
-        "going on",
-        {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
-        "the kubelet has not resized it yet",
-    ),
+    ("going on", {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
+     "the kubelet has not resized it yet"),
     ("done", {"conditions": [{"type": "PodResizeInProgress", "status": "False", "message": "x"}]}, ""),
-    (
-        "in use",
-        {
-            "conditions": [
-                {"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}
-            ]
-        },
-        "the kubelet has not resized it: x",
-    ),
-    (
-        "no room",
-        {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
-        "the kubelet has not resized it: Deferred",
-    ),
-]
+    ("in use",
+     {"conditions": [{"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}]},
+     "the kubelet has not resized it: x"),
+    ("no room", {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
+     "the kubelet has not resized it: Deferred"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "why"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
@@ -272,8 +248,8 @@ def test_failures_before_a_long_life_are_forgiven(
     case: str, life: Life, remembered: int, charged: int, standing: Standing
 ) -> None:
     node = Node("worker", 0, (life,), remembered)
-    assert (node.charged(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
-    assert node.charged(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
+    assert (node.charges(FORGIVING), node.standing(FORGIVING, NOW)) == (charged, standing)
+    assert node.charges(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
 
 
 def test_restarts_are_the_larger_of_pods_and_status() -> None:
@@ -288,10 +264,10 @@ def test_the_next_life_follows_the_highest_number() -> None:
     assert Node("worker", 0).next_relaunch == 0
     assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
     assert Node("worker", 0, relaunch=3).next_relaunch == 3
-    assert Node("worker", 0, (life(relaunch=3),)).reached == 3
-    assert Node("worker", 0, (life(relaunch=3, lost=True),)).reached == 4
+    assert Node("worker", 0, (life(relaunch=3),)).next_number == 3
+    assert Node("worker", 0, (life(relaunch=3, lost=True),)).next_number == 4
     ends = (ended(relaunch=3, terminating=told) for told in (True, False))
-    assert [Node("worker", 0, (each,)).reached for each in ends] == [3, 4]
+    assert [Node("worker", 0, (each,)).next_number for each in ends] == [3, 4]
 
 
 def test_broken_hardware_is_avoided() -> None:
@@ -366,38 +342,18 @@ INITIALIZES = {"initContainerStatuses": [{"name": "fetch", "state": {"running": 
     [
         ({"nodeName": ""}, {}, "Unscheduled: no scheduler has placed it on a node"),
         ({"initContainers": [{"name": "fetch"}]}, INITIALIZES, "PodInitializing: init container fetch runs"),
-        (
-            {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]},
-            INITIALIZES,
-            "ContainerCreating: m1 has not started the pod; see the pod's events",
-        ),
-        (
-            {
-                "volumes": [
-                    {"name": "tmp", "emptyDir": {}},
-                    {"name": "settings", "configMap": {"name": "lr"}},
-                    {"name": "data", "persistentVolumeClaim": {"claimName": "images"}},
-                ]
-            },
-            {},
-            "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
-            "PersistentVolumeClaim images; see the pod's events",
-        ),
-        (
-            {
-                "volumes": [
-                    {"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
-                    {
-                        "name": "all",
-                        "projected": {"sources": [{"secret": {"name": "key"}}, {"downwardAPI": {}}]},
-                    },
-                ]
-            },
-            {},
-            "ContainerCreating: m1 has not started the pod, which needs Secret key; see the pod's events",
-        ),
+        ({"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]}, INITIALIZES,
+         "ContainerCreating: m1 has not started the pod; see the pod's events"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "settings", "configMap": {"name": "lr"}},
+                      {"name": "data", "persistentVolumeClaim": {"claimName": "images"}}]}, {},
+         "ContainerCreating: m1 has not started the pod, which needs ConfigMap lr, "
+         "PersistentVolumeClaim images; see the pod's events"),
+        ({"volumes": [{"name": "maybe", "configMap": {"name": "maybe", "optional": True}},
+                      {"name": "all",
+                       "projected": {"sources": [{"secret": {"name": "key"}}, {"downwardAPI": {}}]}}]}, {},
+         "ContainerCreating: m1 has not started the pod, which needs Secret key; see the pod's events"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_that_is_slow_to_start_tells_what_is_left(
     spec: dict[str, Any], status: dict[str, Any], sentence: str
 ) -> None:

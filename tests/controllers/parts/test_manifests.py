@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.placing import resources_of
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict, why_replaced
+from elasticjob.controllers.elasticjob.master import Provision, master_pod, verdict, why_anew
 from elasticjob.controllers.elasticjob.objects import foundation, job_resource, rights
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.kueue.grant import Grant, Place
@@ -26,7 +26,7 @@ from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.nodes.relaunch import Life, Node, life_of
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.environment import identity, tolerations
-from elasticjob.controllers.parts.owners import unfollowed
+from elasticjob.controllers.parts.owners import kinds_outside_caches
 from elasticjob.controllers.parts.placing import away_from
 from elasticjob.controllers.passes.plan import Outcome
 from elasticjob.devcluster.node.pod.decide import Probe, Stop
@@ -305,10 +305,7 @@ DEFAULTS = {
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {},
-            DEFAULTS | {"securityContext": OF_THE_CLUSTER},
-        ),
+        ({}, DEFAULTS | {"securityContext": OF_THE_CLUSTER}),
         ({"nodeSelector": {"mine": "1"}}, DEFAULTS | {"nodeSelector": {"mine": "1"}}),
         (
             {"imagePullSecrets": [{"name": "mine"}]},
@@ -358,7 +355,7 @@ def test_a_master_that_starts_slowly_is_left_alone_for_three_minutes() -> None:
     ],
 )
 def test_the_end_of_a_master_is_told(life: Life, words: str) -> None:
-    assert words in why_replaced(life)
+    assert words in why_anew(life)
 
 
 def test_a_masters_own_command_may_write_files() -> None:
@@ -372,10 +369,7 @@ def test_a_master_is_relaunched_under_the_next_name() -> None:
     node = Node("master", 0, (ended(0, 2, role="master", restarts_before=1),))
     made = master_pod(job(), node, PROVISION).manifest
     assert made["metadata"]["name"] == "digits-master-0-3"
-    assert made["metadata"]["annotations"] == {
-        MAIN_CONTAINER: "main",
-        "elasticjob.dlrover/restarts": "2",
-    }
+    assert made["metadata"]["annotations"] == {MAIN_CONTAINER: "main", "elasticjob.dlrover/restarts": "2"}
     taken = Node("master", 0, (ended(0, 2, 137, role="master", machine="m7"),))
     made = master_pod(job(), taken, PROVISION, repeats=4).manifest
     assert made["metadata"]["annotations"][names.REPEATS] == "4"
@@ -556,7 +550,7 @@ def lacks(wanted: set[Right]) -> set[Right]:
 
 def test_the_operator_may_delete_what_the_garbage_collector_has_missed() -> None:
     owner = OwnerReference(ELASTICJOB.api_version, ELASTICJOB.name, "digits", "job-1")
-    looked_at = {kind for kind, _ in unfollowed(owner)}
+    looked_at = {kind for kind, _ in kinds_outside_caches(owner)}
     followed: set[Kind[Any]] = {SERVICE, SCALEPLAN, JOBRESOURCE, POD}
     kinds, verbs = looked_at | followed, ("get", "delete")
     assert not lacks({Right(kind.group, kind.plural, verb, "") for kind in kinds for verb in verbs})

@@ -22,39 +22,19 @@ def at(role: str, *indices: int) -> list[str]:
 @pytest.mark.parametrize(
     ("roles", "node", "task", "cluster"),
     [
-        (
-            PLAIN,
-            ("worker", 0),
-            ("chief", 0),
-            {"chief": at("worker", 0), "ps": at("ps", 0, 1), "worker": at("worker", 1, 2)},
-        ),
-        (
-            PLAIN,
-            ("worker", 3),
-            ("worker", 2),
-            {"chief": at("worker", 0), "ps": at("ps", 0, 1), "worker": at("worker", 1, 2, 3)},
-        ),
-        (
-            PLAIN,
-            ("ps", 2),
-            ("ps", 2),
-            {"chief": at("worker", 0), "ps": at("ps", 0, 1, 2), "worker": at("worker", 1, 2)},
-        ),
-        (
-            {"chief": role(1), "evaluator": role(1), **PLAIN},
-            ("worker", 0),
-            ("worker", 0),
-            {"chief": at("chief", 0), "ps": at("ps", 0, 1), "worker": at("worker", 0, 1, 2)},
-        ),
-        (
-            {"evaluator": role(1), "ps": role(1), "worker": role(None, minReplicas=1)},
-            ("evaluator", 0),
-            ("evaluator", 0),
-            {"chief": at("worker", 0), "ps": at("ps", 0), "worker": []},
-        ),
+        (PLAIN, ("worker", 0), ("chief", 0),
+         {"chief": at("worker", 0), "ps": at("ps", 0, 1), "worker": at("worker", 1, 2)}),
+        (PLAIN, ("worker", 3), ("worker", 2),
+         {"chief": at("worker", 0), "ps": at("ps", 0, 1), "worker": at("worker", 1, 2, 3)}),
+        (PLAIN, ("ps", 2), ("ps", 2),
+         {"chief": at("worker", 0), "ps": at("ps", 0, 1, 2), "worker": at("worker", 1, 2)}),
+        ({"chief": role(1), "evaluator": role(1), **PLAIN}, ("worker", 0), ("worker", 0),
+         {"chief": at("chief", 0), "ps": at("ps", 0, 1), "worker": at("worker", 0, 1, 2)}),
+        ({"evaluator": role(1), "ps": role(1), "worker": role(None, minReplicas=1)}, ("evaluator", 0),
+         ("evaluator", 0), {"chief": at("worker", 0), "ps": at("ps", 0), "worker": []}),
     ],
     ids=["first worker", "worker of a later size", "server of a later size", "chief of its own", "evaluator"],
-)
+)  # fmt: skip
 def test_scripts_find_the_cluster_as_it_began(
     roles: dict[str, Any], node: tuple[str, int], task: tuple[str, int], cluster: dict[str, list[str]]
 ) -> None:

@@ -9,7 +9,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.observe import MOST_LIVES
-from elasticjob.controllers.passes.triggers import EACH_POD, job_of, settled
+from elasticjob.controllers.passes.triggers import EACH_POD, job_of, settling_time
 from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
@@ -53,10 +53,10 @@ def test_a_pod_is_a_life_of_its_controller_alone_whoever_asks_first() -> None:
 
 def test_a_pod_is_found_by_its_label_whoever_its_controller_is() -> None:
     found = caches((POD, pod(metadata={"resourceVersion": "1", "ownerReferences": []})))
-    (life,) = found.labelled(Key("ml", "digits"), NOW)
+    (life,) = found.by_labels(Key("ml", "digits"), NOW)
     assert found.lives("", NOW) == ()
     found.pods.take(Removed(pod(metadata={"resourceVersion": "2"})))
-    assert found.labelled(Key("ml", "digits"), NOW) == ()
+    assert found.by_labels(Key("ml", "digits"), NOW) == ()
     assert life.role == "worker"
 
 
@@ -65,8 +65,8 @@ def test_a_pod_whose_label_names_another_job_is_of_its_controllers() -> None:
     found = caches((POD, pod(labels={**names.pod_labels("digits", "worker", 0, 0), LABEL_JOB: "another"})))
     (item,) = found.pods.items()
     assert job_of(found.pods.view(item)) == [Key("ml", "digits")]
-    assert len(found.labelled(Key("ml", "digits"), NOW)) == 1
-    assert found.labelled(Key("ml", "another"), NOW) == ()
+    assert len(found.by_labels(Key("ml", "digits"), NOW)) == 1
+    assert found.by_labels(Key("ml", "another"), NOW) == ()
 
 
 def test_more_lives_than_are_remembered_are_all_found() -> None:
@@ -79,6 +79,6 @@ def test_more_lives_than_are_remembered_are_all_found() -> None:
 def test_changes_of_large_jobs_gather_for_longer() -> None:
     least, key = timedelta(milliseconds=50), Key("ml", "digits")
     shown = (JOBRESOURCE, raw(resource().manifest()))
-    wait = settled(least, caches(shown, *((POD, pod(index)) for index in range(20))))
+    wait = settling_time(least, caches(shown, *((POD, pod(index)) for index in range(20))))
     assert wait(key) == least + 20 * EACH_POD
     assert wait(Key("ml", "another")) == least

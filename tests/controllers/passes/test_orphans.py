@@ -16,19 +16,19 @@ from elasticjob.controllers.elasticjob.controller import JobReconciler
 from elasticjob.controllers.elasticjob.objects import foundation
 from elasticjob.controllers.jobresource.controller import NodesReconciler
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.owners import Owned, controlled_by, unfollowed
+from elasticjob.controllers.parts.owners import Ownership, controlled_by, kinds_outside_caches
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.orphans.decide import (
     PATIENCE,
     Answer,
-    Left,
+    Leftovers,
     Memory,
     Removal,
     Step,
     due,
+    remember_failures,
     removals,
-    unfinished,
 )
 from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.cache.cache import Cache
@@ -48,11 +48,11 @@ KEY = Key("ml", "digits")
 LOCAL: Manifest = {"distributionStrategy": "Local", "optimizeMode": "manual"}
 OLD_JOB = OwnerReference(ELASTICJOB.api_version, ELASTICJOB.name, "digits", "job-0")
 OLD_RESOURCE = OwnerReference(JOBRESOURCE.api_version, JOBRESOURCE.name, "digits", "res-0")
-MASTER = Owned(POD, "digits-master", "uid-1", "1", OLD_JOB)
-WORKER = Owned(POD, "digits-worker-0", "uid-2", "1", OLD_RESOURCE)
+MASTER = Ownership(POD, "digits-master", "uid-1", "1", OLD_JOB)
+WORKER = Ownership(POD, "digits-worker-0", "uid-2", "1", OLD_RESOURCE)
 NEWER = MASTER._replace(version="2")
-POLICY = Owned(NETWORK_POLICY, "digits", "uid-3", "1", OLD_JOB)
-BOTH, ONE = Left((MASTER, WORKER)), Left((WORKER,))
+POLICY = Ownership(NETWORK_POLICY, "digits", "uid-3", "1", OLD_JOB)
+BOTH, ONE = Leftovers((MASTER, WORKER)), Leftovers((WORKER,))
 SECOND = timedelta(seconds=1)
 
 
@@ -60,25 +60,25 @@ def memory(ago: timedelta, count: int, *owners: OwnerReference) -> Memory:
     return Memory(NOW - ago, count, frozenset(owners))
 
 
-BLOCKED, AGAIN = Left(BOTH.orphans, (MASTER,)), memory(SECOND, 0, OLD_JOB)
+BLOCKED, AGAIN = Leftovers(BOTH.orphans, (MASTER,)), memory(SECOND, 0, OLD_JOB)
 START = 0 * SECOND
 STILL = memory(PATIENCE, 0, OLD_JOB)
 DUE = [
-    ("no orphans", Left(), None, Step()),
-    ("the last has gone", Left(), memory(SECOND, 2), Step()),
+    ("no orphans", Leftovers(), None, Step()),
+    ("the last has gone", Leftovers(), memory(SECOND, 2), Step()),
     ("new ones", BOTH, None, Step((), memory(START, 2), PATIENCE)),
     ("still patient", BOTH, memory(SECOND, 2), Step((), memory(SECOND, 2), PATIENCE - SECOND)),
     ("one has gone", ONE, memory(PATIENCE, 2), Step((), memory(START, 1), PATIENCE)),
     ("none has gone", ONE, memory(PATIENCE, 1), Step((OLD_RESOURCE,), memory(START, 1), PATIENCE)),
     ("clock set back", BOTH, memory(-100 * SECOND, 2), Step((), memory(START, 2), PATIENCE)),
     ("one in the way", BLOCKED, memory(START, 2), Step((OLD_JOB,), memory(START, 2), PATIENCE)),
-    ("ask later", Left(), AGAIN, Step((), AGAIN, PATIENCE - SECOND)),
-    ("ask again", Left(), STILL, Step((OLD_JOB,), memory(START, 0, OLD_JOB), PATIENCE)),
+    ("ask later", Leftovers(), AGAIN, Step((), AGAIN, PATIENCE - SECOND)),
+    ("ask again", Leftovers(), STILL, Step((OLD_JOB,), memory(START, 0, OLD_JOB), PATIENCE)),
 ]
 
 
 @pytest.mark.parametrize(("left", "before", "step"), [row[1:] for row in DUE], ids=[row[0] for row in DUE])
-def test_owners_are_asked_about_when_it_is_time(left: Left, before: Memory | None, step: Step) -> None:
+def test_owners_are_asked_about_when_it_is_time(left: Leftovers, before: Memory | None, step: Step) -> None:
     assert due(left, before, NOW) == step
 
 
@@ -101,8 +101,8 @@ def test_only_objects_of_owners_that_are_gone_are_deleted(
 
 def test_owners_are_remembered_until_all_of_theirs_is_deleted() -> None:
     before = memory(SECOND, 2, OLD_JOB)
-    assert unfinished(before, [OLD_JOB, OLD_RESOURCE], [OLD_RESOURCE]).unfinished == {OLD_RESOURCE}
-    assert unfinished(before, [], []) == before
+    assert remember_failures(before, [OLD_JOB, OLD_RESOURCE], [OLD_RESOURCE]).unfinished == {OLD_RESOURCE}
+    assert remember_failures(before, [], []) == before
 
 
 @dataclass
@@ -246,14 +246,16 @@ async def test_all_that_a_job_has_left_goes_in_the_end() -> None:
     plan["metadata"] |= {"name": "start", "uid": "start-uid"}
     free = {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}}
     service = owned(SERVICE, "digits-old", spec={})
-    server = Server({(kind.name, name): owned(kind, name) for kind, name in unfollowed(OLD_JOB)})
+    server = Server({(kind.name, name): owned(kind, name) for kind, name in kinds_outside_caches(OLD_JOB)})
     server.objects[ROLE.name, "digits-master"] = owned(ROLE, "digits-master", "job-1")
     site = Site(server, caches((SCALEPLAN, raw(plan)), (SCALEPLAN, raw(free)), (SERVICE, raw(service))))
     assert await site.orphans.collect(KEY) == PATIENCE
     assert server.asked == 0
     site.now += PATIENCE
     await site.orphans.collect(KEY)
-    hidden = [f"{kind.name} {name} {name}-uid" for kind, name in unfollowed(OLD_JOB) if kind is not ROLE]
+    hidden = [
+        f"{kind.name} {name} {name}-uid" for kind, name in kinds_outside_caches(OLD_JOB) if kind is not ROLE
+    ]
     assert server.deleted == [*hidden, "Service digits-old digits-old-uid", "ScalePlan start start-uid"]
     for cache in (site.caches.plans, site.caches.services):
         for item in (raw(plan), raw(service)):
@@ -291,7 +293,7 @@ def test_every_object_of_a_job_is_cached_or_looked_for_by_name() -> None:
     made = foundation(job(networkPolicy=True), "token", (), b"key")
     cached = {cache.kind for cache in vars(caches()).values() if isinstance(cache, Cache)}
     uncached = {(make.kind, make.manifest["metadata"]["name"]) for make in made if make.kind not in cached}
-    assert {*unfollowed(OLD_JOB)} >= uncached
+    assert {*kinds_outside_caches(OLD_JOB)} >= uncached
 
 
 def test_plans_of_a_former_life_are_not_the_jobs() -> None:

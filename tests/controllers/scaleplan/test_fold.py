@@ -37,45 +37,27 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "a multiple of nodeUnit": (asked(3, of=job(ELASTIC, nodeUnit=2)), {"replicas": 2}),
     "memory": (asked(**MORE, has=3), {"replicas": 3, **GIB}, "worker memory of the template to 1Gi"),
     "a role that waited": (
-        asked(3, has=None, of=job({"worker": role(None)})),
-        {"replicas": 3},
-        "worker replicas 0 to 3",
-    ),
+        asked(3, has=None, of=job({"worker": role(None)})), {"replicas": 3}, "worker replicas 0 to 3"),
     "single pods count": (asked(createPods=[named(2)]), {"replicas": 3}, TWO_TO_THREE),
     "a node that is there is not created again": (asked(createPods=[named(1)]), {"replicas": 2}),
     "a node is created where its name says": (
-        asked(createPods=[named(3, type="Worker")]),
-        {"replicas": 3, "vacant": [2]},
-        TWO_TO_THREE,
-    ),
+        asked(createPods=[named(3, type="Worker")]), {"replicas": 3, "vacant": [2]}, TWO_TO_THREE),
     "or where its index says: the number in the name may be another": (
-        asked(createPods=[named(7, rankIndex=0)], has=1, vacant=[0]),
-        {"replicas": 2},
-        "worker replicas 1 to 2",
-    ),
+        asked(createPods=[named(7, rankIndex=0)], has=1, vacant=[0]), {"replicas": 2},
+        "worker replicas 1 to 2"),
     "of more nodes than are allowed those come that are named first": (
         asked(createPods=[named(5), named(6)], has=3),
         {"replicas": 4, "vacant": [3, 4]},
         "worker replicas 3 to 4 (5 was asked for, 1 to 4 is allowed)",
     ),
     "single pods leave": (
-        asked(removePods=[named(1)]),
-        {"replicas": 1},
-        "worker replicas 2 to 1",
-        "digits-worker-1 removed",
-    ),
+        asked(removePods=[named(1)]), {"replicas": 1}, "worker replicas 2 to 1", "digits-worker-1 removed"),
     "the named node leaves, not the last": (
-        asked(removePods=["digits-worker-0"]),
-        {"replicas": 1, "vacant": [0]},
-        "worker replicas 2 to 1",
-        "digits-worker-0 removed",
-    ),
+        asked(removePods=["digits-worker-0"]), {"replicas": 1, "vacant": [0]}, "worker replicas 2 to 1",
+        "digits-worker-0 removed"),
     "a pod's name means its node, and both names mean one": (
-        asked(removePods=["digits-worker-1-4", "digits-worker-1"], has=3),
-        {"replicas": 2, "vacant": [1]},
-        "worker replicas 3 to 2",
-        "digits-worker-1 removed",
-    ),
+        asked(removePods=["digits-worker-1-4", "digits-worker-1"], has=3), {"replicas": 2, "vacant": [1]},
+        "worker replicas 3 to 2", "digits-worker-1 removed"),
     "more leave than are named: the last too": (
         asked(removePods=["digits-worker-1"], has=4, of=job(ELASTIC, nodeUnit=2)),
         {"replicas": 2, "vacant": [1]},
@@ -83,26 +65,16 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "digits-worker-1 removed",
     ),
     "one leaves and another comes": (
-        asked(removePods=["digits-worker-0"], createPods=[named(2)]),
-        {"replicas": 2, "vacant": [0]},
-        "digits-worker-0 removed",
-    ),
+        asked(removePods=["digits-worker-0"], createPods=[named(2)]), {"replicas": 2, "vacant": [0]},
+        "digits-worker-0 removed"),
     "a role that shrinks further keeps the vacancies below its last node": (
-        asked(2, has=3, vacant=[1]),
-        {"replicas": 2, "vacant": [1]},
-        "worker replicas 3 to 2",
-    ),
+        asked(2, has=3, vacant=[1]), {"replicas": 2, "vacant": [1]}, "worker replicas 3 to 2"),
     "a role that grows fills vacancies first": (
-        asked(3, vacant=[0, 2]),
-        {"replicas": 3, "vacant": [2]},
-        TWO_TO_THREE,
-    ),
+        asked(3, vacant=[0, 2]), {"replicas": 3, "vacant": [2]}, TWO_TO_THREE),
     "memory alone fills none": (
-        asked(**MORE, has=1, vacant=[0]),
-        {"replicas": 1, **GIB, "vacant": [0]},
-        "worker memory of the template to 1Gi",
-    ),
-}
+        asked(**MORE, has=1, vacant=[0]), {"replicas": 1, **GIB, "vacant": [0]},
+        "worker memory of the template to 1Gi"),
+}  # fmt: skip
 """What is given, what is said of the workers then, and the changes that are told."""
 
 

@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.order import by_age
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import fold
-from elasticjob.controllers.scaleplan.queue import followed
+from elasticjob.controllers.scaleplan.queue import follow_queue
 from lab.build.jobs import job, life, plan, resource, template
 from lab.virtual.controllers.sizing import Sizing
 
@@ -123,7 +123,7 @@ def test_a_plan_and_the_queue_agree_on_which_nodes_stay(
     folded = fold(elastic, SIX, asked, KEPT, lives)
     assert folded.sizes["worker"].indices == left
     if not removed:
-        by_queue = followed(elastic, SIX, KEPT, lives)
+        by_queue = follow_queue(elastic, SIX, KEPT, lives)
         assert by_queue is not None
         assert by_queue.sizes["worker"].indices == left
 

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
 from elasticjob.controllers.passes.plan import Apply, Create, Patch, Plan
-from elasticjob.controllers.trainingjob.decide import Seen, decide, status_of, wanted
+from elasticjob.controllers.trainingjob.decide import Seen, decide, elasticjob_for, status_of
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
@@ -37,14 +37,14 @@ def child(
     phase: str | None = "Running", uid: str = "t", labels: dict[str, str] | None = None, **status: Any
 ) -> ElasticJob:
     """The ElasticJob of the TrainingJob with this uid."""
-    manifest = wanted(training())
+    manifest = elasticjob_for(training())
     manifest["metadata"]["ownerReferences"][0]["uid"] = uid
     manifest["metadata"]["labels"] = labels or {}
     return ElasticJob.model_validate({**manifest, "status": {"phase": phase, **status}})
 
 
 def test_its_elasticjob_is_in_its_queue() -> None:
-    assert wanted(training(**IN_A_QUEUE))["metadata"]["labels"] == QUEUED
+    assert elasticjob_for(training(**IN_A_QUEUE))["metadata"]["labels"] == QUEUED
 
 
 WAITS = [

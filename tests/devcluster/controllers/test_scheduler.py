@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.devcluster.controllers.scheduler import allocation, occupied, place, requests, tolerates
+from elasticjob.devcluster.controllers.scheduler import allocation, occupancy, place, requests, tolerates
 from elasticjob.devcluster.quantity import parse
 from elasticjob.kube.objects.views import NODE, POD, Node, Pod
 
@@ -31,7 +31,7 @@ def pod(name: str = "p", requests: dict[str, Any] | None = None, **spec: Any) ->
 
 
 def verdict(wants: Pod, *nodes: Node, on: tuple[Pod, ...] = ()) -> str:
-    found = place(wants, occupied(nodes, on, {}))
+    found = place(wants, occupancy(nodes, on, {}))
     return found.node or found.why
 
 
@@ -41,36 +41,21 @@ def verdict(wants: Pod, *nodes: Node, on: tuple[Pod, ...] = ()) -> str:
         (pod(), (node("a"),), "a"),
         (pod(), (), "no nodes available to schedule pods"),
         (pod(), (node("a", ready="False"),), "no nodes available to schedule pods"),
-        (
-            pod(requests={"nvidia.com/gpu": 1}),
-            (node("a"),),
-            "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-        ),
-        (
-            pod(requests={"cpu": "5", "memory": "9Gi"}),
-            (node("a"), node("b", capacity={"cpu": "8"})),
-            "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.",
-        ),
+        (pod(requests={"nvidia.com/gpu": 1}), (node("a"),),
+         "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
+        (pod(requests={"cpu": "5", "memory": "9Gi"}), (node("a"), node("b", capacity={"cpu": "8"})),
+         "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory."),
         (pod(), (node("a", unschedulable=True),), "0/1 nodes are available: 1 node(s) were unschedulable."),
-        (
-            pod(),
-            (node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),),
-            "0/1 nodes are available: 1 node(s) had untolerated taint {k: v}.",
-        ),
+        (pod(), (node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),),
+         "0/1 nodes are available: 1 node(s) had untolerated taint {k: v}."),
         (pod(), (node("a", taints=[{"key": "k", "effect": "PreferNoSchedule"}]),), "a"),
-        (
-            pod(tolerations=[{"key": "k", "operator": "Exists"}]),
-            (node("a", taints=[{"key": "k", "effect": "NoSchedule"}]),),
-            "a",
-        ),
+        (pod(tolerations=[{"key": "k", "operator": "Exists"}]),
+         (node("a", taints=[{"key": "k", "effect": "NoSchedule"}]),), "a"),
         (pod(nodeSelector={"zone": "x"}), (node("a"), node("b", labels={"zone": "x"})), "b"),
-        (
-            pod(nodeSelector={"zone": "x"}),
-            (node("a"),),
-            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
-        ),
+        (pod(nodeSelector={"zone": "x"}), (node("a"),),
+         "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
     ],
-)
+)  # fmt: skip
 def test_place(wants: Pod, nodes: tuple[Node, ...], answer: str) -> None:
     assert verdict(wants, *nodes) == answer
 
@@ -110,7 +95,7 @@ def test_full_nodes_take_no_more_pods() -> None:
 
 def test_assumed_pods_hold_their_room() -> None:
     other = pod("q", {"cpu": "3"})
-    found = place(pod(requests={"cpu": "2"}), occupied([node("a")], [other], {"q": "a"}))
+    found = place(pod(requests={"cpu": "2"}), occupancy([node("a")], [other], {"q": "a"}))
     assert found.why == "0/1 nodes are available: 1 Insufficient cpu."
 
 
@@ -160,14 +145,14 @@ def test_no_node_is_ever_overcommitted(sizes: list[int]) -> None:
     placed: list[Pod] = []
     for number, cpu in enumerate(sizes):
         wants = pod(f"p{number}", {"cpu": cpu})
-        found = place(wants, occupied(nodes, placed, {}))
+        found = place(wants, occupancy(nodes, placed, {}))
         if found.node:
             placed.append(pod(f"p{number}", {"cpu": cpu}, nodeName=found.node))
-    for each in occupied(nodes, placed, {}):
+    for each in occupancy(nodes, placed, {}):
         assert each.used.get("cpu", 0) <= each.allocatable["cpu"]
         assert 0 <= allocation(pod(), each) <= 2
 
 
 def test_allocation_is_exact() -> None:
-    (empty,) = occupied([node("a")], [], {})
+    (empty,) = occupancy([node("a")], [], {})
     assert allocation(pod(requests={"cpu": "1", "memory": "2Gi"}), empty) == parse("0.25")

@@ -18,7 +18,7 @@ from elasticjob.devcluster.controllers.endpoints import (
     endpoints,
     slices,
 )
-from elasticjob.devcluster.proxy import wanted
+from elasticjob.devcluster.proxy import listeners
 from elasticjob.kube.objects.views import POD, SERVICE, Pod, Service
 from lab.waiting import PATIENCE
 from tests.kit.devcluster.live import Live
@@ -199,7 +199,7 @@ def listened(service: Service, *pods: Pod) -> dict[tuple[str, int], list[tuple[s
     made: list[EndpointSlice] = [
         ENDPOINT_SLICE.convert(each) for each in slices(service, backends(service, pods))
     ]
-    return wanted(service, made)
+    return listeners(service, made)
 
 
 def test_only_ready_pods_are_forwarded_to() -> None:

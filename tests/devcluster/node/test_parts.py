@@ -27,7 +27,7 @@ from elasticjob.devcluster.node.container.environment import (
     rewritten,
 )
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write
-from elasticjob.devcluster.node.container.logs import Wanted, last_words, select
+from elasticjob.devcluster.node.container.logs import Selection, last_words, select
 from elasticjob.devcluster.node.container.mounts import Mount, rewrite
 from elasticjob.devcluster.node.images import Image, find
 from elasticjob.devcluster.server.kinds.services import RANGE
@@ -208,30 +208,18 @@ def made(volume: dict[str, Any]) -> volumes.Volume:
         ({"hostPath": {"path": "/x", "type": "Directory"}}, volumes.Host("/x", "Directory")),
         ({"persistentVolumeClaim": {"claimName": "q"}}, volumes.Claim("q")),
         ({"configMap": {"name": "c"}}, volumes.Files({"color": b"blue", "size": b"2"})),
-        (
-            {"configMap": {"name": "c", "items": [{"key": "color", "path": "a/b", "mode": 0o400}]}},
-            volumes.Files({"a/b": b"blue"}, modes={"a/b": 0o400}),
-        ),
+        ({"configMap": {"name": "c", "items": [{"key": "color", "path": "a/b", "mode": 0o400}]}},
+         volumes.Files({"a/b": b"blue"}, modes={"a/b": 0o400})),
         ({"secret": {"secretName": "s", "defaultMode": 0o400}}, volumes.Files({"word": b"hush"}, mode=0o400)),
         ({"secret": {"secretName": "gone", "optional": True}}, volumes.Files({})),
-        (
-            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
-            volumes.Files({"labels": b'app="x"'}),
-        ),
-        (
-            {
-                "projected": {
-                    "sources": [
-                        {"serviceAccountToken": {"path": "token"}},
-                        {"configMap": {"name": "kube-root-ca.crt"}},
-                        {"secret": {"name": "s", "items": [{"key": "word", "path": "w"}]}},
-                    ]
-                }
-            },
-            volumes.Files({"token": b"secret-token", "ca.crt": b"PEM", "w": b"hush"}),
-        ),
+        ({"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+         volumes.Files({"labels": b'app="x"'})),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}},
+                                    {"configMap": {"name": "kube-root-ca.crt"}},
+                                    {"secret": {"name": "s", "items": [{"key": "word", "path": "w"}]}}]}},
+         volumes.Files({"token": b"secret-token", "ca.crt": b"PEM", "w": b"hush"})),
     ],
-)
+)  # fmt: skip
 def test_volume(volume: dict[str, Any], content: volumes.Volume) -> None:
     assert made(volume) == content
 
@@ -360,7 +348,7 @@ LOG = b"""\
 )
 def test_selecting_of_a_log(query: dict[str, str], text: str) -> None:
     now = datetime(2026, 1, 1, 0, 0, 6, tzinfo=UTC)
-    assert select(LOG, Wanted.of(query, now)) == text.encode()
+    assert select(LOG, Selection.of(query, now)) == text.encode()
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=200))

@@ -10,7 +10,7 @@ import msgspec
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.controllers.kueue.demand import SLICE, Demand, Role
+from elasticjob.controllers.kueue.demand import SLICE, PodSetRequest, QueueRequest
 from elasticjob.controllers.kueue.workload import IN_USE, JOB_UID, ClusterQueue, Workload
 from elasticjob.kube.objects.kinds import Key, Manifest
 from lab.build.jobs import NOW, at
@@ -18,10 +18,10 @@ from lab.build.jobs import NOW, at
 POD: Manifest = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
 
 
-def demand(wanted: int = 1, least: int = 1, *, unit: int = 1, most: int = 8, **more: Any) -> Demand:
+def demand(wanted: int = 1, least: int = 1, *, unit: int = 1, most: int = 8, **more: Any) -> QueueRequest:
     """A job of workers that ask for one core each."""
-    roles = (Role("worker", POD, least, wanted, unit, most),)
-    return Demand(ELASTICJOB, Key("ml", "digits"), "job-1", {"uid": "job-1"}, "team", roles, **more)
+    roles = (PodSetRequest("worker", POD, least, wanted, unit, most),)
+    return QueueRequest(ELASTICJOB, Key("ml", "digits"), "job-1", {"uid": "job-1"}, "team", roles, **more)
 
 
 BASE = demand().base

@@ -12,7 +12,7 @@ from elasticjob.controllers.elasticjob.controller import JobReconciler
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.jobresource.controller import NodesReconciler
 from elasticjob.controllers.metrics import Counters
-from elasticjob.controllers.parts.gangs.served import Served
+from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
@@ -30,7 +30,7 @@ def of_jobs(
 ) -> JobReconciler:
     orphans, counters = orphans or Orphans(server, found, now), Counters(CollectorRegistry())
     made = found, writer(server, found), orphans, Provision(""), counters
-    return JobReconciler(*made, now, str, Served(server, now))
+    return JobReconciler(*made, now, str, GangApis(server, now))
 
 
 def of_nodes(

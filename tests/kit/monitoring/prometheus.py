@@ -32,12 +32,6 @@ class Prometheus:
         found: list[Series] = (await self._get("query", query=expr))["result"]
         return found
 
-    async def course(self, expr: str, start: float, end: float, step: float) -> list[Series]:
-        """Return the series of an expression between two timestamps."""
-        asked = {"start": start, "end": end, "step": step}
-        found: list[Series] = (await self._get("query_range", query=expr, **asked))["result"]
-        return found
-
     async def values(self, label: str, selector: str) -> list[str]:
         """Return the values of a label in the series of a selector."""
         found: list[str] = await self._get(f"label/{label}/values", **{"match[]": selector})

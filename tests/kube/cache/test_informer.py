@@ -272,9 +272,7 @@ async def test_a_right_that_is_missing_is_asked_for_less_often_each_time() -> No
         assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2 + 6.4)
 
 
-async def test_a_refusal_is_told_by_log_and_metric_and_asked_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_refusal_is_told_by_log_and_metric_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     refused = answer(403, status(403, "Forbidden", "not you"))
     async with following(refused, stream(bookmark(5, initial_done=True)), metrics=metrics) as it:

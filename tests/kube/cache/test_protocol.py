@@ -46,44 +46,24 @@ ON, ASK, WAIT = Then.READ_ON, Then.ASK_AGAIN, Then.BACK_OFF
 
 ROWS: list[tuple[str, State, Given, Turn]] = [
     ("a stream begins", Empty(), Changed(ADDED, A), Turn(Streaming(), (Restarted(), Listed((A,))), ON)),
-    (
-        "a stream of nothing",
-        Empty(),
-        Bookmark("9", initial_done=True),
-        Turn(Watching("9"), (Restarted(), Synced("9")), ON),
-    ),
+    ("a stream of nothing", Empty(), Bookmark("9", initial_done=True),
+     Turn(Watching("9"), (Restarted(), Synced("9")), ON)),
     ("a stream goes on", Streaming(), Changed(ADDED, B), Turn(Streaming(), (Listed((B,)),), ON)),
     ("gone while streaming", Streaming(), Changed(DELETED, B), Turn(Streaming(), (Unlisted(B),), ON)),
     ("a bookmark in between", Streaming(), Bookmark("7"), Turn(Streaming(), (), ON)),
-    (
-        "all initial events are in",
-        Streaming(),
-        Bookmark("9", initial_done=True),
-        Turn(Watching("9"), (Synced("9"),), ON),
-    ),
+    ("all initial events are in", Streaming(), Bookmark("9", initial_done=True),
+     Turn(Watching("9"), (Synced("9"),), ON)),
     ("streaming is refused", Empty(), Failed(INVALID), Turn(Empty(streaming=False), (), ASK)),
     ("streaming is not understood", Streaming(), Silent(), Turn(Empty(streaming=False), (), WAIT)),
     ("the stream ends too early", Streaming(), Ended(), Turn(Empty(streaming=False), (), WAIT)),
     ("the stream is cut", Streaming(), Failed(CUT), Turn(Empty(), (), WAIT)),
     ("the server is away", Empty(), Failed(CUT), Turn(Empty(), (), WAIT)),
-    (
-        "one page",
-        Empty(streaming=False),
-        Listing((A, B), "9"),
-        Turn(Watching("9"), (Restarted(), Listed((A, B)), Synced("9")), ASK),
-    ),
-    (
-        "the first of pages",
-        Empty(streaming=False),
-        Listing((A,), "9", "t"),
-        Turn(Paging("t"), (Restarted(), Listed((A,))), ASK),
-    ),
-    (
-        "the last of pages",
-        Paging("t"),
-        Listing((B,), "9"),
-        Turn(Watching("9"), (Listed((B,)), Synced("9")), ASK),
-    ),
+    ("one page", Empty(streaming=False), Listing((A, B), "9"),
+     Turn(Watching("9"), (Restarted(), Listed((A, B)), Synced("9")), ASK)),
+    ("the first of pages", Empty(streaming=False), Listing((A,), "9", "t"),
+     Turn(Paging("t"), (Restarted(), Listed((A,))), ASK)),
+    ("the last of pages", Paging("t"), Listing((B,), "9"),
+     Turn(Watching("9"), (Listed((B,)), Synced("9")), ASK)),
     ("a page is too old", Paging("t"), Failed(GONE), Turn(Empty(streaming=False), (), WAIT)),
     ("a page is unknown", Paging("t"), Failed(BAD), Turn(Empty(streaming=False), (), WAIT)),
     ("a page of the future", Paging("t"), Failed(FUTURE), Turn(Empty(streaming=False), (), WAIT)),
@@ -101,7 +81,7 @@ ROWS: list[tuple[str, State, Given, Turn]] = [
     ("the storage was restored", Doubting("4"), Failed(FUTURE), Turn(Empty(), (), WAIT)),
     ("nobody answers", Doubting("4"), Failed(CUT), Turn(Doubting("4"), (), WAIT)),
     ("we may not ask", Doubting("4"), Failed(FORBIDDEN), Turn(Watching("4"), (), WAIT)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("state", "given_", "turn"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])

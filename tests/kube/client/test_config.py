@@ -58,8 +58,7 @@ async def test_the_environment_names_the_kubeconfig_and_home_comes_second(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{}", "current-context: x\ncontexts: []\nclusters: []\nusers: []", "current-context: ["],
+    "text", ["{}", "current-context: x\ncontexts: []\nclusters: []\nusers: []", "current-context: ["]
 )
 async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"

@@ -124,9 +124,7 @@ async def test_objects_that_are_gone_are_forgotten() -> None:
     assert len(loop.passes._failures) < 150
 
 
-async def test_an_error_of_no_pass_is_counted_and_told_now_and_then(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_error_of_no_pass_is_counted_and_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
     for _ in range(1000):
         loop.passes.count("Watch", ZeroDivisionError())

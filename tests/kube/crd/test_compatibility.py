@@ -47,53 +47,24 @@ def changed(schema: Manifest, **more: Any) -> Manifest:
 
 
 ROWS: tuple[Row, ...] = (
-    Row(
-        "fields are pruned",
-        {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        {"type": "object", "properties": {"a": INT}},
-        "unknown fields are pruned now",
-        {"a": 1, "b": 2},
-        {"a": 1},
-        good={"a": 2},
-    ),
+    Row("fields are pruned", {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        {"type": "object", "properties": {"a": INT}}, "unknown fields are pruned now", {"a": 1, "b": 2},
+        {"a": 1}, good={"a": 2}),
     Row("a field is gone", TEXT, None, "the field is gone", "x", GONE),
     Row("another type", TEXT, INT, "string became integer", "x", bad="y", good=1),
     Row("a wider type", INT, {"x-kubernetes-int-or-string": True}, "", 3, good="50%"),
-    Row(
-        "a word less",
-        changed(TEXT, enum=["a", "b"]),
-        changed(TEXT, enum=["a"]),
-        "b not allowed any more",
-        "b",
-        bad="c",
-        good="a",
-    ),
+    Row("a word less", changed(TEXT, enum=["a", "b"]), changed(TEXT, enum=["a"]), "b not allowed any more",
+        "b", bad="c", good="a"),
     Row("a word more", changed(TEXT, enum=["a"]), changed(TEXT, enum=["a", "b"]), "", "a", good="b"),
     Row("only some words", TEXT, changed(TEXT, enum=["a"]), "only a are allowed", "b", bad="c", good="a"),
-    Row(
-        "a lower bound",
-        changed(TEXT, maxLength=9),
-        changed(TEXT, maxLength=3),
-        "maxLength 9 became 3",
-        "abcdef",
-        bad="abcdefg",
-        good="abc",
-    ),
+    Row("a lower bound", changed(TEXT, maxLength=9), changed(TEXT, maxLength=3), "maxLength 9 became 3",
+        "abcdef", bad="abcdefg", good="abc"),
     Row("a new bound", INT, changed(INT, minimum=5), "minimum none became 5", 1, bad=2, good=5),
     Row("a looser bound", changed(INT, minimum=5), changed(INT, minimum=1), "", 5, good=1),
     Row("a pattern", TEXT, changed(TEXT, pattern="^a"), "pattern none became ^a", "b", bad="c", good="a"),
-    Row(
-        "required",
-        TEXT,
-        TEXT,
-        "required now, without a default",
-        GONE,
-        GONE,
-        near=False,
-        good="x",
-        required=("it",),
-    ),
-)
+    Row("required", TEXT, TEXT, "required now, without a default", GONE, GONE, near=False, good="x",
+        required=("it",)),
+)  # fmt: skip
 
 
 def holder(it: Manifest | None, required: tuple[str, ...] = ()) -> Manifest:

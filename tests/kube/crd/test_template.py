@@ -66,37 +66,19 @@ NEVER, ALL_BUT_OPAQUE = (False, False, False), (True, True, False)
 ROWS = (
     Row("a pod", pod(restartPolicy="Never"), ..., ..., ..., NEVER),
     Row("labels", {"metadata": {"labels": {"a": "b"}}, **pod()}, ..., ..., ..., NEVER),
-    Row(
-        "a port without protocol",
-        pod(container={"ports": [{"containerPort": 80}]}),
-        "default",
-        "default",
-        ...,
-        NEVER,
-    ),
+    Row("a port without protocol", pod(container={"ports": [{"containerPort": 80}]}), "default", "default",
+        ..., NEVER),
     Row("a number for a text", pod(hostname=3), REFUSED, REFUSED, ..., ALL_BUT_OPAQUE),
     Row("a text for a list", {"spec": {"containers": "main"}}, REFUSED, REFUSED, ..., ALL_BUT_OPAQUE),
-    Row(
-        "a container without name",
-        {"spec": {"containers": [{"image": "a"}]}},
-        REFUSED,
-        REFUSED,
-        ...,
-        ALL_BUT_OPAQUE,
-    ),
+    Row("a container without name", {"spec": {"containers": [{"image": "a"}]}}, REFUSED, REFUSED, ...,
+        ALL_BUT_OPAQUE),
     Row("a field of a later pod", pod(futureField={"a": 1}), pod(), ..., ..., (True, False, False)),
     Row("a typo in the pod", pod(restartPolice="Never"), pod(), ..., ..., (True, False, False)),
     Row("a typo in a container", pod(container={"imagee": "a"}), pod(), pod(), ..., ALL_BUT_OPAQUE),
     Row("a quantity as a number", pod(container={"resources": {"limits": {"cpu": 2}}}), ..., ..., ..., NEVER),
-    Row(
-        "a quantity as a text",
-        pod(container={"resources": {"limits": {"cpu": "500m"}}}),
-        ...,
-        ...,
-        ...,
-        NEVER,
-    ),
-)
+    Row("a quantity as a text", pod(container={"resources": {"limits": {"cpu": "500m"}}}), ..., ..., ...,
+        NEVER),
+)  # fmt: skip
 DEFAULTED = pod(container={"ports": [{"containerPort": 80, "protocol": "TCP"}]})
 
 

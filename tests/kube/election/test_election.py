@@ -53,12 +53,18 @@ class Exits:
 
 @asynccontextmanager
 async def replica(
-    client: Client, namespace: str, me: str, *controllers: Controller, terms: Terms = TERMS, **more: Any
+    client: Client,
+    namespace: str,
+    me: str,
+    *controllers: Controller,
+    terms: Terms = TERMS,
+    probes: str | None = None,
+    **more: Any,
 ) -> AsyncIterator[tuple[Operator, asyncio.Task[None], Exits]]:
     """An operator that runs; it is told to stop at the end."""
     exits = Exits()
     election = Election(LEASE_NAME, namespace, identity=me, terms=terms, exit=exits)
-    operator = Operator(client, namespace, name=me, probes=None, signals=False, election=election, **more)
+    operator = Operator(client, namespace, name=me, probes=probes, signals=False, election=election, **more)
     for controller in controllers:
         operator.add(controller)
     running = asyncio.create_task(operator.run())
@@ -111,14 +117,17 @@ async def test_only_the_leader_runs_controllers_and_a_standby_is_ready(
         return works(note)
 
     await create_work(client, namespace)
-    async with replica(client, namespace, "a", noting("a")) as (a, _, _), aiohttp.ClientSession() as session:
+    async with replica(client, namespace, "a", noting("a")) as (a, _, _):
         await a.wait_leading()
-        async with replica(client, namespace, "b", noting("b")) as (b, _, _):
+        async with replica(client, namespace, "b", noting("b"), probes="127.0.0.1:0") as (b, _, _):
             await b.wait_started()
             assert b.cache(CONFIG_MAP).get(Key(namespace, "work")) is not None
             assert b.election is not None
             await until(lambda: b.election and b.election.standing() == "standby, a leads")
             assert (leads(a), leads(b)) == (1, 0)
+            async with aiohttp.ClientSession() as session, session.get(b.url + "/readyz") as response:
+                ready = "[+] started\n[+] caches\n[+] leader: standby, a leads\nok\n"
+                assert (response.status, await response.text()) == (200, ready)
             await until(lambda: runs)
         assert set(runs) == {"a"}
         assert a.election is not None
@@ -126,32 +135,12 @@ async def test_only_the_leader_runs_controllers_and_a_standby_is_ready(
         assert await holder(client, namespace) == "a"
     assert await holder(client, namespace) == ""
     assert leads(a) == 0
-    assert session.closed
 
 
-async def test_a_standby_is_ready_over_http(client: Client, namespace: str) -> None:
-    await client.create(
-        LEASE,
-        {
-            "metadata": {"name": LEASE_NAME, "namespace": namespace},
-            "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600},
-        },
-    )
-    election = Election(LEASE_NAME, namespace, terms=TERMS)
-    operator = Operator(client, namespace, probes="127.0.0.1:0", signals=False, election=election)
-    running = asyncio.create_task(operator.run())
-    await operator.wait_started()
-    await until(lambda: "other" in election.standing())
-    async with aiohttp.ClientSession() as session, session.get(operator.url + "/readyz") as response:
-        assert (response.status, await response.text()) == (
-            200,
-            "[+] started\n[+] caches\n[+] leader: standby, other leads\nok\n",
-        )
-    operator.stop()
-    await running
-
-
-async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Client, namespace: str) -> None:
+@pytest.mark.parametrize("stops", [False, True], ids=["works", "stops in order"])
+async def test_lost_leadership_ends_everything_at_once_and_is_raised(
+    client: Client, namespace: str, stops: bool
+) -> None:
     begun, ended = asyncio.Event(), list[str]()
 
     async def hold(_: Key) -> None:
@@ -165,10 +154,11 @@ async def test_lost_leadership_ends_everything_at_once_and_is_raised(client: Cli
     await create_work(client, namespace)
     async with replica(client, namespace, "a", works(hold), grace=3600) as (a, running, exits):
         await begun.wait()
+        if stops:
+            a.stop()
         await steal(client, namespace)
-        with pytest.raises(
-            LeadershipLost, match="a does not lead any more: the lease is held by 'thief' now"
-        ):
+        why = "a does not lead any more: the lease is held by 'thief' now"
+        with pytest.raises(LeadershipLost, match=why):
             await asyncio.wait_for(running, PATIENCE)
         assert ended == ["cancelled"]
         assert leads(a) == 0
@@ -197,25 +187,6 @@ async def test_what_is_lost_as_soon_as_it_was_won_starts_nothing(client: Client,
     with pytest.raises(LeadershipLost):
         await asyncio.wait_for(operator.run(), PATIENCE)
     assert runs == []
-
-
-async def test_leadership_that_is_lost_while_it_stops_in_order_is_not_waited_for(
-    client: Client, namespace: str
-) -> None:
-    begun = asyncio.Event()
-
-    async def hold(_: Key) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    await create_work(client, namespace)
-    async with replica(client, namespace, "a", works(hold), grace=3600) as (a, running, _):
-        await begun.wait()
-        a.stop()
-        await steal(client, namespace)
-        with pytest.raises(LeadershipLost):
-            await asyncio.wait_for(running, PATIENCE)
-    assert await holder(client, namespace) == "thief"
 
 
 async def test_a_process_that_does_not_stop_when_it_has_lost_is_ended(client: Client, namespace: str) -> None:
@@ -353,26 +324,17 @@ def stored(version: int) -> Callable[[web.Request], Any]:
     """The Lease as the request would have it."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        metadata = {"name": LEASE_NAME, "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
-        return web.json_response(
-            {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": metadata,
-                "spec": asked["spec"],
-            }
-        )
+        return web.json_response(lease((await request.json())["spec"], version))
 
     return respond
 
 
-HELD = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {"name": LEASE_NAME, "resourceVersion": "1"},
-    "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
-}
+def lease(spec: dict[str, Any], version: int = 1) -> dict[str, Any]:
+    metadata = {"name": LEASE_NAME, "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+HELD = lease({"holderIdentity": "me", "leaseDurationSeconds": 15})
 NOT_FOUND = answer(404, status(404, "NotFound"))
 EVENT_MADE = answer(
     201, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "resourceVersion": "1"}}

@@ -25,15 +25,77 @@ def lease(holder: str, version: int = 1, *, seconds: int | None = 15, renewed: d
     return LEASE.convert({"metadata": {"name": "l", "resourceVersion": str(version)}, "spec": spec})
 
 
+def candidate(look: Lease | None, at: float = 0) -> Candidate:
+    """Has looked once."""
+    return Candidate("me").looked(look, at, 0)
+
+
 def leader(at: float = 100.0) -> Candidate:
     """Has just won, with a write that began at that moment."""
-    return Candidate("me").looked(None, at, 0).wrote(lease("me"), at, at)
+    return candidate(None, at).wrote(lease("me"), at, at)
 
 
-def test_a_candidate_looks_first_and_makes_a_lease_where_there_is_none() -> None:
-    assert Candidate("me").next(0, WALL) == Look()
-    step = Candidate("me").looked(None, 0, 0).next(0, WALL)
-    assert step == Write(
+def beside(*looks: tuple[float, int, int]) -> Candidate:
+    """Has seen another's record: when, in which version, renewed how many seconds after WALL."""
+    seen = Candidate("me")
+    for at, version, renewed in looks:
+        seen = seen.looked(lease("other", version, renewed=WALL + timedelta(seconds=renewed)), at, 0)
+    return seen
+
+
+def conflicting() -> Candidate:
+    return leader().failed(102, 0, conflict=True)
+
+
+STEPS: dict[str, tuple[Candidate, float, Step | str]] = {
+    "looks first": (Candidate("me"), 0, Look()),
+    "takes a released lease at once": (candidate(lease("", 7)), 0, "7"),
+    "takes its own at once": (candidate(lease("me", 7)), 0, "7"),
+    "waits for another's": (beside((0, 1, 0)), 0, Wait(RETRY)),
+    "waits until its end": (beside((0, 1, 0), (14.9, 1, 0)), 14.9, Wait(0.1)),
+    "takes it at its end": (beside((0, 1, 0), (15, 1, 0)), 15, "1"),
+    "waits for one that was renewed": (beside((0, 1, 0), (14, 2, 1), (15, 2, 1)), 15, Wait(RETRY)),
+    "takes it when that has ended": (beside((0, 1, 0), (14, 2, 1), (29, 2, 1)), 29, "2"),
+    "takes the same record, annotated": (beside((0, 1, 0), (14, 2, 0), (15, 2, 0)), 15, "2"),
+    "sees a renewal by a clock that stepped back": (
+        beside((0, 1, 0), (14, 2, -3600), (15, 2, -3600)), 15, Wait(RETRY)),
+    "waits for a record that was deleted": (candidate(lease("other")).looked(None, 5, 0), 5, Wait(RETRY)),
+    "makes it anew at its end": (candidate(lease("other")).looked(None, 5, 0).looked(None, 15, 0), 15, ""),
+    "renews after a retry period": (leader(), 100.5, Wait(1.5)),
+    "renews upon its own last write": (leader(), 102, "1"),
+    "has not won by a late answer": (candidate(None, 100).wrote(lease("me"), 100, 110), 110, Look()),
+    "looks until its deadline": (leader().failed(102.1, 0), 109.9, Look()),
+    "has lost at its deadline": (
+        leader().failed(102.1, 0), 110, Lost("the lease could not be renewed within 10 s")),
+    "tries again at once what hung": (leader().failed(107, 0), 107, Look()),
+    "tries again after a while what was refused": (leader().failed(102, 0), 102, Wait(RETRY)),
+    "looks at once in conflict": (conflicting(), 102, Look()),
+    "goes on where it still holds it": (conflicting().looked(lease("me", 9), 102, 0), 102, "9"),
+    "has no hot loop": (
+        conflicting().looked(lease("me", 9), 102, 0).failed(102, 0, conflict=True), 102, Wait(RETRY)),
+    "has lost to another": (
+        leader().looked(lease("other", 9), 103, 0), 103, Lost("the lease is held by 'other' now")),
+    "has lost what was released": (
+        leader().looked(lease("", 9), 103, 0), 103, Lost("the lease was released")),
+    "makes a lease anew that was deleted": (leader().looked(None, 103, 0), 103, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", STEPS)
+def test_a_candidate(row: str) -> None:
+    """A string is the version of the Lease that it takes or renews."""
+    seen, now, then = STEPS[row]
+    step = seen.next(now, WALL)
+    if isinstance(step, Write):
+        assert (step.version, step.spec["holderIdentity"]) == (then, "me")
+    elif isinstance(step, Wait) and isinstance(then, Wait):
+        assert step.seconds == pytest.approx(then.seconds)
+    else:
+        assert step == then
+
+
+def test_a_candidate_makes_a_lease_where_there_is_none() -> None:
+    assert candidate(None).next(0, WALL) == Write(
         {
             "holderIdentity": "me",
             "leaseDurationSeconds": 15,
@@ -45,145 +107,51 @@ def test_a_candidate_looks_first_and_makes_a_lease_where_there_is_none() -> None
     )
 
 
-@pytest.mark.parametrize("holder", ["", "me"])
-def test_a_released_lease_and_my_own_are_taken_at_once(holder: str) -> None:
-    step = Candidate("me").looked(lease(holder, 7), 0, 0).next(0, WALL)
-    assert isinstance(step, Write)
-    assert (step.version, step.spec["holderIdentity"]) == ("7", "me")
-
-
 @pytest.mark.parametrize(("holder", "transitions"), [("other", 4), ("", 4), ("me", 3)])
 def test_transitions_count_changes_of_the_holder(holder: str, transitions: int) -> None:
-    seen = Candidate("me").looked(lease(holder), 0, 0)
-    step = seen.looked(lease(holder), 100, 0).next(100, WALL)
+    step = candidate(lease(holder)).looked(lease(holder), 100, 0).next(100, WALL)
     assert isinstance(step, Write)
-    assert step.spec["leaseTransitions"] == transitions
-
-
-@pytest.mark.parametrize(
-    ("looks", "then"),
-    [
-        # (when, version, renewed) …                                        what it does at the last of them
-        (((0, 1, 0),), Wait(RETRY)),
-        (((0, 1, 0), (14.9, 1, 0)), Wait(0.1)),
-        (((0, 1, 0), (15, 1, 0)), Write),
-        (((0, 1, 0), (14, 2, 1), (15, 2, 1)), Wait(RETRY)),
-        (((0, 1, 0), (14, 2, 1), (29, 2, 1)), Write),
-        (((0, 1, 0), (14, 2, 0), (15, 2, 0)), Write),  # another version of the same record: it was annotated
-        (((0, 1, 0), (14, 2, -3600), (15, 2, -3600)), Wait(RETRY)),  # renewed, by a clock that stepped back
-    ],
-)
-def test_a_record_expires_when_it_was_not_seen_to_change(
-    looks: tuple[tuple[float, int, int], ...], then: type[Write] | Wait
-) -> None:
-    candidate = Candidate("me")
-    for at, version, renewed in looks:
-        candidate = candidate.looked(
-            lease("other", version, renewed=WALL + timedelta(seconds=renewed)), at, 0
-        )
-    step = candidate.next(looks[-1][0], WALL)
-    assert step == then or (isinstance(then, type) and isinstance(step, then)) or _about(step, then)
-
-
-def _about(step: Step, then: object) -> bool:
-    return isinstance(step, Wait) and isinstance(then, Wait) and step.seconds == pytest.approx(then.seconds)
+    assert (step.spec["leaseTransitions"], step.spec["acquireTime"]) == (transitions, micro_time(WALL))
 
 
 @pytest.mark.parametrize("wall", [WALL - timedelta(hours=1), WALL, WALL + timedelta(days=400)])
 def test_the_holders_times_are_not_compared_with_the_clock_on_the_wall(wall: datetime) -> None:
-    candidate = Candidate("me").looked(lease("other"), 0, 0)
-    assert candidate.next(0, wall) == Wait(RETRY)
+    seen = candidate(lease("other"))
+    assert seen.next(0, wall) == Wait(RETRY)
     assert Candidate("me").looked(lease("other"), 0, 0.5).next(0, wall) == Wait(RETRY * 1.6)  # not together
-    assert isinstance(candidate.looked(lease("other"), 15, 0).next(15, wall), Write)
+    assert isinstance(seen.looked(lease("other"), 15, 0).next(15, wall), Write)
 
 
 @pytest.mark.parametrize(("seconds", "expires"), [(60, 60.0), (1, 1.0), (None, 15.0)])
 def test_a_records_own_duration_decides(seconds: int | None, expires: float) -> None:
-    assert Candidate("me").looked(lease("other", seconds=seconds), 0, 0).expires == expires
-
-
-def test_a_lease_that_was_deleted_is_not_free_before_its_record_has_expired() -> None:
-    candidate = Candidate("me").looked(lease("other"), 0, 0).looked(None, 5, 0)
-    assert candidate.next(5, WALL) == Wait(RETRY)
-    step = candidate.looked(None, 15, 0).next(15, WALL)
-    assert isinstance(step, Write)
-    assert step.version == ""
-
-
-def test_a_leader_renews_every_retry_period_upon_its_own_last_write() -> None:
-    assert leader(100).next(100.5, WALL) == Wait(1.5)
-    step = leader(100).next(102, WALL)
-    assert isinstance(step, Write)
-    assert step.version == "1"
-    assert (step.spec["acquireTime"], step.spec["leaseTransitions"]) == (micro_time(WALL), 3)
+    assert candidate(lease("other", seconds=seconds)).expires == expires
 
 
 @pytest.mark.parametrize("step_back", [timedelta(), timedelta(hours=1)])
 def test_no_record_is_ever_repeated(step_back: timedelta) -> None:
     """Whoever looks now and then would take it for one that was not renewed."""
-    candidate, seen = leader(100), {WALL}
+    leading, seen = leader(), {WALL}
     for turn in range(1, 5):
-        step = candidate.next(100 + RETRY * turn, WALL - step_back)
+        now = 100 + RETRY * turn
+        step = leading.next(now, WALL - step_back)
         assert isinstance(step, Write)
         renewed = datetime.fromisoformat(step.spec["renewTime"])
         assert renewed not in seen
         seen.add(renewed)
-        now = 100 + RETRY * turn
-        candidate = candidate.wrote(lease("me", turn + 1, renewed=renewed), now, now)
+        leading = leading.wrote(lease("me", turn + 1, renewed=renewed), now, now)
 
 
 def test_a_deadline_counts_from_the_start_of_the_write() -> None:
-    won = Candidate("me").looked(None, 100, 0).wrote(lease("me"), 100, 104)
-    assert won.deadline == 110
-
-
-def test_an_answer_that_comes_too_late_is_no_win() -> None:
-    late = Candidate("me").looked(None, 100, 0).wrote(lease("me"), 100, 110)
-    assert not late.leads
-    assert late.next(110, WALL) == Look()
-
-
-def test_a_leader_that_cannot_renew_has_lost_at_the_deadline() -> None:
-    candidate = leader(100).failed(102.1, 0)
-    assert candidate.next(109.9, WALL) == Look()
-    assert candidate.next(110, WALL) == Lost("the lease could not be renewed within 10 s")
+    assert candidate(None, 100).wrote(lease("me"), 100, 104).deadline == 110
+    assert not candidate(None, 100).wrote(lease("me"), 100, 110).leads
 
 
 def test_a_leader_waits_no_longer_than_its_deadline() -> None:
-    candidate = leader(100).failed(102, 0)
+    leading = leader().failed(102, 0)
     for _ in range(3):
-        candidate = candidate.failed(candidate.due, 0)
-    assert candidate.due == 110
-    candidate = candidate.failed(109.5, 0)
-    assert candidate.next(109.5, WALL) == Wait(0.5)
-
-
-def test_a_request_that_hung_is_tried_again_at_once_and_one_that_was_refused_after_a_while() -> None:
-    assert leader(100).failed(107, 0).next(107, WALL) == Look()
-    assert leader(100).failed(102, 0).next(102, WALL) == Wait(RETRY)
-
-
-def test_a_leader_in_conflict_looks_at_once_and_goes_on_where_it_still_holds_the_lease() -> None:
-    candidate = leader(100).failed(102, 0, conflict=True)
-    assert candidate.next(102, WALL) == Look()
-    step = candidate.looked(lease("me", 9), 102, 0).next(102, WALL)
-    assert isinstance(step, Write)
-    assert step.version == "9"
-    again = candidate.looked(lease("me", 9), 102, 0).failed(102, 0, conflict=True)
-    assert again.next(102, WALL) == Wait(RETRY)  # no hot loop
-
-
-@pytest.mark.parametrize(
-    ("holder", "why"), [("other", "the lease is held by 'other' now"), ("", "the lease was released")]
-)
-def test_a_leader_that_sees_another_holder_has_lost_at_once(holder: str, why: str) -> None:
-    assert leader(100).looked(lease(holder, 9), 103, 0).next(103, WALL) == Lost(why)
-
-
-def test_a_leader_whose_lease_was_deleted_makes_it_anew() -> None:
-    step = leader(100).looked(None, 103, 0).next(103, WALL)
-    assert isinstance(step, Write)
-    assert step.version == ""
+        leading = leading.failed(leading.due, 0)
+    assert leading.due == 110
+    assert leading.failed(109.5, 0).next(109.5, WALL) == Wait(0.5)
 
 
 def test_release_gives_the_lease_to_nobody_for_a_second() -> None:

@@ -17,12 +17,16 @@ import pytest
 from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
-from lab.chaos.life import faults, trainings, troubles
-from lab.chaos.life.cases import Begun, Case, Place, Stop, drawn, suits
-from lab.chaos.life.oracle import Lived, Outcome, Stored, distance, judged, lineage
-from lab.chaos.life.play import Player, stored
-from lab.chaos.life.report import Tried, counted, repeat
-from lab.jobs.training.warm import Warm, warm_process
+from lab.jobs.life import play, trainings
+from lab.jobs.life.cases import Begun, Case, Place, Stop, drawn, suits
+from lab.jobs.life.play import stored
+from lab.story import Length, Outcome, Story, tell
+from lab.troubles import faults
+from lab.troubles import ordinary as troubles
+from lab.truths import lives
+from lab.truths.lives import Ending, Lived, Stored, judged
+from lab.truths.model import distance
+from lab.truths.records import lineage
 
 SIZE, STEPS = 4, 4  # records of an epoch, each of two steps; two epochs
 
@@ -85,45 +89,45 @@ BOTH = [*lines(1, 2), *lines(3, life=2)]
 @pytest.mark.parametrize(
     ("lives", "said", "outcome", "why"),
     [
-        ([WELL], lines(), Outcome.EQUAL, ""),
-        ([STOPPED, SECOND], BOTH, Outcome.EQUAL, ""),
-        ([STOPPED, SECOND], [*lines(1, 3), *lines(3, life=2)], Outcome.EQUAL, ""),  # step 3 was made again
-        ([REFUSED], [], Outcome.REFUSED, "the place is away: mount it"),
-        ([replace(REFUSED, said=("TimeoutError",))], [], Outcome.WRONG, "without a sentence"),
-        ([replace(REFUSED, asks="")], [], Outcome.WRONG, "although nothing asked for it"),
-        ([replace(REFUSED, before=Stored(2, any=True))], [], Outcome.WRONG, "step 2 cannot be read any more"),
-        ([WELL], GHOST, Outcome.EQUAL, ""),
-        ([WELL], TWICE, Outcome.WRONG, "epoch 0: 1 records came twice, 0 never"),
+        ([WELL], lines(), Ending.EQUAL, ""),
+        ([STOPPED, SECOND], BOTH, Ending.EQUAL, ""),
+        ([STOPPED, SECOND], [*lines(1, 3), *lines(3, life=2)], Ending.EQUAL, ""),  # step 3 was made again
+        ([REFUSED], [], Ending.REFUSED, "the place is away: mount it"),
+        ([replace(REFUSED, said=("TimeoutError",))], [], Ending.WRONG, "without a sentence"),
+        ([replace(REFUSED, asks="")], [], Ending.WRONG, "although nothing asked for it"),
+        ([replace(REFUSED, before=Stored(2, any=True))], [], Ending.WRONG, "step 2 cannot be read any more"),
+        ([WELL], GHOST, Ending.EQUAL, ""),
+        ([WELL], TWICE, Ending.WRONG, "epoch 0: 1 records came twice, 0 never"),
         (
             [WELL],
             [x for x in lines() if x.get("records") != [1]],
-            Outcome.WRONG,
+            Ending.WRONG,
             "0 records came twice, 1 never",
         ),
-        ([WELL], [x for x in lines() if x.get("done") != 3], Outcome.WRONG, "steps [3] were never done"),
-        ([WELL], AGAIN, Outcome.WRONG, "began at step 0 after the last step was done"),
+        ([WELL], [x for x in lines() if x.get("done") != 3], Ending.WRONG, "steps [3] were never done"),
+        ([WELL], AGAIN, Ending.WRONG, "began at step 0 after the last step was done"),
         (
             [WELL],
             [*lines(), *ANEW, *lines(3, round=3)],
-            Outcome.EQUAL,
+            Ending.EQUAL,
             "",
         ),  # a lone worker was lost at the end
-        ([replace(WELL, after=Stored(2, any=True))], lines(), Outcome.WRONG, "step 2 of 4 is the newest"),
-        ([replace(WELL, before=Stored(2, any=True))], lines(), Outcome.WRONG, "although step 2 was stored"),
-        ([replace(WELL, before=Stored(0, any=True))], lines(), Outcome.WRONG, "all checkpoints are damaged"),
-        ([replace(WELL, left=("block slot-0",))], lines(), Outcome.WRONG, "left behind: block slot-0"),
-        ([replace(WELL, still=True)], lines(), Outcome.WRONG, "stood still"),
-        ([WELL], lines()[:-1], Outcome.WRONG, "no worker wrote its result"),
+        ([replace(WELL, after=Stored(2, any=True))], lines(), Ending.WRONG, "step 2 of 4 is the newest"),
+        ([replace(WELL, before=Stored(2, any=True))], lines(), Ending.WRONG, "although step 2 was stored"),
+        ([replace(WELL, before=Stored(0, any=True))], lines(), Ending.WRONG, "all checkpoints are damaged"),
+        ([replace(WELL, left=("block slot-0",))], lines(), Ending.WRONG, "left behind: block slot-0"),
+        ([replace(WELL, still=True)], lines(), Ending.WRONG, "stood still"),
+        ([WELL], lines()[:-1], Ending.WRONG, "no worker wrote its result"),
         (
             [replace(STOPPED, after=Stored()), replace(SECOND, before=Stored())],
             [*lines(1, 3), *lines(1, life=2)],
-            Outcome.WRONG,
+            Ending.WRONG,
             "stopped by SIGTERM after step 3, and step 0 is stored",
         ),
     ],
 )
 def test_the_oracle_names_what_was_lost_doubled_or_left(
-    lives: list[Lived], said: list[dict[str, Any]], outcome: Outcome, why: str
+    lives: list[Lived], said: list[dict[str, Any]], outcome: Ending, why: str
 ) -> None:
     found, sentences = judged(lives, said, STATE)
     assert found == outcome, sentences
@@ -133,9 +137,9 @@ def test_the_oracle_names_what_was_lost_doubled_or_left(
 def test_states_are_compared_bit_by_bit_unless_sums_may_have_another_order() -> None:
     told = lines()
     far = {"model": [0.5, 1.0 + 2**-52]}
-    assert judged([WELL], told, far)[0] == Outcome.WRONG
-    assert judged([WELL], told, far, near=1e-9)[0] == Outcome.EQUAL
-    assert judged([WELL], told, None)[0] == Outcome.EQUAL  # after other arguments
+    assert judged([WELL], told, far)[0] == Ending.WRONG
+    assert judged([WELL], told, far, near=1e-9)[0] == Ending.EQUAL
+    assert judged([WELL], told, None)[0] == Ending.EQUAL  # after other arguments
     assert distance([1, "a"], [1, "b"]) == distance([1], [1, 2]) == float("inf")
     assert distance([float("nan")], [float("nan")]) == 0
 
@@ -148,11 +152,11 @@ def test_steps_after_the_one_at_which_a_later_life_begins_do_not_count() -> None
 def test_of_two_leases_of_a_shard_the_larger_counts() -> None:
     told = [{"epoch": 0, "shard": 0, "lease": 1, "record": record, "life": 1} for record in (0, 1)]
     told += [{"epoch": 0, "shard": 0, "lease": 2, "record": record, "life": 1} for record in range(SIZE)]
-    assert judged([WELL], told, {}, shards=True) == (Outcome.EQUAL, [])
+    assert judged([WELL], told, {}, shards=True) == (Ending.EQUAL, [])
     assert judged([WELL], told[:-1], {}, shards=True)[1] == ["epoch 0: 0 records came twice, 1 never"]
     begun = [{"begins": 0, "life": 1, "at": 0.0}] * (WELL.nodes + 1)  # one was lost with what it had read
-    assert judged([WELL], [*begun, *told[:-1]], {}, shards=True, ahead=1)[0] == Outcome.EQUAL
-    assert judged([WELL], [*begun, *told[:-2]], {}, shards=True, ahead=1)[0] == Outcome.WRONG
+    assert judged([WELL], [*begun, *told[:-1]], {}, shards=True, ahead=1)[0] == Ending.EQUAL
+    assert judged([WELL], [*begun, *told[:-2]], {}, shards=True, ahead=1)[0] == Ending.WRONG
 
 
 @pytest.fixture
@@ -234,16 +238,6 @@ def test_a_damaged_checkpoint_is_one_that_the_library_refuses(tmp_path: Path) ->
     assert stored(tmp_path).lost
 
 
-def test_a_wrong_case_says_how_it_is_repeated_and_counts_for_each_trouble() -> None:
-    case = drawn(3, 17)
-    tried = [Tried(case, Outcome.WRONG, ("because",), 1.0), Tried(case, Outcome.EQUAL, (), 1.0)]
-    assert "because" in tried[0].line(3)
-    assert repeat(3, case) in tried[0].line(3)
-    assert repeat(3, case) not in tried[1].line(3)
-    assert counted(tried, "trouble").keys() == set(case.troubles)
-    assert counted(tried, "training")[case.training.name][Outcome.WRONG] == 1
-
-
 @pytest.mark.story
 async def test_two_lives_of_a_training_with_slow_storage_end_as_one(tmp_path: Path) -> None:
     training = trainings.NAMED["weights"]
@@ -251,6 +245,12 @@ async def test_two_lives_of_a_training_with_slow_storage_end_as_one(tmp_path: Pa
     stop = Stop(30, signal.SIGTERM)
     first = Begun(training.arguments, (), (slow,), stop)
     case = Case(0, training, (first, replace(first, stop=None)), Place.OBJECTS)
-    with warm_process("lab.chaos.life.installed") as line:
-        tried = await Player(Warm(line), 3, tmp_path).play(case)
-    assert tried.outcome == Outcome.EQUAL, tried.why
+    outcome = Outcome("life", 0)
+    story = Story(3, 0, Length(), print, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(play, "drawn", lambda *_: case)
+        async with play.nursery(tmp_path, play.JOBS[0]) as here:
+            await tell(play.JOBS[0], here, story, dict.fromkeys(troubles.TROUBLES, 1), lives.TRUTHS, outcome)
+    assert not outcome.wrong
+    assert outcome.troubles == {"storage-slow": 2}
+    assert outcome.figures["ending"] == Ending.EQUAL

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ from elasticjob.controllers.install import install
 from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, Pod
-from lab.chaos.soak.gauges import Sample, growth
-from lab.chaos.soak.players import job
-from lab.chaos.soak.run import Options, broken, leaks, soak
-from lab.chaos.soak.world import OWNED, World, leftovers, twins, unfinished
 from lab.clusters.served import Served
+from lab.jobs.crowd import JOBS, Plane, crowded, job
+from lab.jobs.gauges import Sample, growth
+from lab.story import Length, Outcome, Story, tell
+from lab.troubles import network
+from lab.truths import status
+from lab.truths.status import OWNED, World, broken, grown, leaks, leftovers, slow, twins, unfinished
 
 
 @pytest.mark.story
@@ -27,15 +31,15 @@ async def test_an_operator_outlives_bad_weather_and_holds_nothing_afterwards(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
     await install(client)
-    messages: list[str] = []
-    options = Options(minutes=0.08, jobs=6, seed=3, pace=0.3, faults=10)
-    outcome = await soak(served.config(), tmp_path, options, None, messages.append)
-    log = (tmp_path / "operator.log").read_text()
-    assert outcome.wrong == [], log[-4000:]
-    assert outcome.faults.total() - outcome.faults["passed"] >= options.faults
-    assert outcome.deeds.total() > 0
-    assert outcome.empty[1].jobs == 0
-    assert "all as specified" in messages[-1]
+    progress: list[str] = []
+    crowd = replace(JOBS[0], opens=partial(crowded, pace=0.3, faults=10))
+    story = Story(3, 0, Length(minutes=0.08, size=6), progress.append)
+    weights = {row: crowd.troubles[row.name] for row in network.TROUBLES}
+    outcome = Outcome("crowd", 0)
+    await tell(crowd, Plane(served.config(), tmp_path), story, weights, status.TRUTHS, outcome)
+    assert not outcome.wrong, (tmp_path / "operator.log").read_text()[-4000:]
+    assert outcome.troubles.total() == len(progress) > 0
+    assert "all jobs deleted, nothing left" in outcome.figures
 
 
 def job_named(name: str, workers: int, status: dict[str, Any], **spec: Any) -> ElasticJob:
@@ -105,5 +109,11 @@ def test_what_is_held_at_the_end_is_a_leak_unless_others_hold_it() -> None:
     assert leaks(sample(), sample(inbound=7)) == []
     assert leaks(sample(), sample(tasks=11)) == ["11 tasks at the end, 10 at the start"]
     assert growth([sample(mib) for mib in (10, 20, 30, 40, 50, 60, 70, 80, 90)]) == (50, 80)
+    assert not grown([sample(mib) for mib in (10, 90, 99)])
+    assert grown([sample(mib) for mib in (10, 90, 100)]) == [
+        "memory grew from 90 to 100 MiB in the last third"
+    ]
+    assert slow(5.0) == []
+    assert slow(5.1) == ["it took 5.1 s until all was as specified"]
     assert broken({"controller_runtime_reconcile_errors_total": 9}) == []
     assert broken({"controller_runtime_reconcile_panics_total": 1}) == ["1 runs broke unexpectedly"]

@@ -27,10 +27,7 @@ from lab.virtual.master import START, Played, finish, join, leave, played, repor
 
 def succeeded_by(old: Played, skew: timedelta = timedelta(0)) -> Played:
     """The same agents under a new master, whose clock is ahead by `skew`."""
-    game = Played()
-    game.now = old.now + skew
-    game.job = restore(snapshot(old.job, old.now), old.job.spec, game.now)
-    return game
+    return Played.of(snapshot(old.job, old.now), skew)
 
 
 async def test_a_file_keeps_the_last_whole_snapshot(tmp_path: Path) -> None:

@@ -22,19 +22,7 @@ from elasticjob.master.state.condition import Kind
 from elasticjob.master.state.errors import Refused, Stale
 from elasticjob.master.state.job import End
 from elasticjob.master.state.node import Phase
-from lab.virtual.master import (
-    Played,
-    failure,
-    finish,
-    join,
-    leave,
-    plain,
-    played,
-    pod,
-    ran,
-    report,
-    watch,
-)
+from lab.virtual.master import Played, failure, finish, join, leave, plain, played, pod, ran, report, watch
 
 ENDS = (Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED)
 

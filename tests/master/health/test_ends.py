@@ -47,42 +47,24 @@ RULE = Rule(action="Ignore", codes=(1,))
         pytest.param(TWO, TWICE[:3], {}, False, id="one of them once"),
         pytest.param(TWO, (*TWICE[:3], TWICE[2]), {}, False, id="a report that comes again is no other end"),
         pytest.param(TWO, tuple(end("00", n) for n in (1, 2, 3)), {}, False, id="one worker only"),
-        pytest.param(
-            TWO[:1],
-            tuple(end("03", n, workers=8) for n in (1, 2)),
-            {},
-            False,
-            id="one worker of a node with eight",
-        ),
-        pytest.param(
-            TWO[:1],
-            (end("00", workers=8), end("01", workers=8)),
-            {},
-            False,
-            id="two workers of a node in one start",
-        ),
-        pytest.param(
-            TWO[:1],
-            (end("00", workers=8), end("01", 2, workers=8)),
-            {},
-            True,
-            id="each start by another worker of the node",
-        ),
-        pytest.param(
-            TWO, (*TWICE[:3], end("10", 2, way="KeyError: #")), {}, False, id="different exceptions"
-        ),
-        pytest.param(
-            TWO, (*TWICE[:3], end("10", 2, way="ValueError: no # data.py:1")), {}, False, id="elsewhere"
-        ),
-        pytest.param(
-            TWO, tuple(msgspec.structs.replace(e, anywhere=False) for e in TWICE), {}, False, id="a machine's"
-        ),
+        pytest.param(TWO[:1], tuple(end("03", n, workers=8) for n in (1, 2)), {}, False,
+                     id="one worker of a node with eight"),
+        pytest.param(TWO[:1], (end("00", workers=8), end("01", workers=8)), {}, False,
+                     id="two workers of a node in one start"),
+        pytest.param(TWO[:1], (end("00", workers=8), end("01", 2, workers=8)), {}, True,
+                     id="each start by another worker of the node"),
+        pytest.param(TWO, (*TWICE[:3], end("10", 2, way="KeyError: #")), {}, False,
+                     id="different exceptions"),
+        pytest.param(TWO, (*TWICE[:3], end("10", 2, way="ValueError: no # data.py:1")), {}, False,
+                     id="elsewhere"),
+        pytest.param(TWO, tuple(msgspec.structs.replace(e, anywhere=False) for e in TWICE), {}, False,
+                     id="a machine's"),
         pytest.param(TWO, TWICE, {"replicas": None}, False, id="outside of a cluster"),
         pytest.param(TWO, TWICE, {"rules": (RULE,)}, False, id="the user has said what follows"),
         pytest.param(TWO, TWICE, {"minimum": 3}, False, id="a job of which others are yet to come"),
         pytest.param((*TWO, "node-2"), TWICE, {"spares": 1}, True, id="all but the spare"),
     ],
-)
+)  # fmt: skip
 def test_the_same_exception_from_all_workers_twice_ends_the_job(
     names: tuple[str, ...], ends: tuple[Failure, ...], more: dict[str, Any], *, over: bool
 ) -> None:

@@ -52,71 +52,45 @@ def before(seq: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("states", "sentence"),
     [
-        (
-            [WAITS, COMPUTES],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
-            "9.0 s while 1 other waits for it; its last step was 47",
-        ),
-        (
-            [WAITS, STOPPED, WAITS],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
-            "2 others wait for it; its last step was 47",
-        ),
-        (
-            [replace(WAITS, step=48), replace(WAITS, step=48), WAITS],
-            "rank 2 on c hangs: no step for 9.0 s (usual 1 s); it reduces for 9.0 s while 2 others wait for "
-            "it; its last step was 47",
-        ),
-        (
-            [WAITS, state(Doing.READING, 609.0), COMPUTES],
-            "rank 1 on b and 1 more hangs: no step for 9.0 s (usual 1 s); it waits for its records for "
-            "609.0 s while 1 other waits for it; its last step was 47",
-        ),
-        (
-            [replace(WAITS, idle=None, usual=0.0), replace(STOPPED, idle=None, usual=0.0, step=0)],
-            "rank 1 on b hangs: it is stopped (SIGSTOP) for 9.0 s while 1 other waits for it",
-        ),
-        (
-            [WAITS, replace(OUTSIDE, stopped=9.0)],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
-            "1 other waits for it; its last step was 47",
-        ),
-        (
-            [replace(WAITS, since=99.0, idle=99.0)] * 3,
-            "all 3 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
-            "others; rank 2 on c, the youngest, is restarted",
-        ),
-        (
-            [replace(COMPUTES, **inside(7)), replace(COMPUTES, **before(6))],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
-            "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
-        ),
-        (
-            [replace(COMPUTES, **inside(7)), replace(STOPPED, **before(7)), replace(WAITS, **inside(7))],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
-            "2 others wait for it in all_reduce of mesh_tp 1; its last step was 47",
-        ),
-        (
-            [replace(WAITS, **inside(7)), replace(WAITS, **before(6))],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
-            "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
-        ),
-        (
-            [replace(OUTSIDE, **inside(7)), replace(OUTSIDE, stopped=9.0)],
-            "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
-            "1 other waits for it in all_reduce of mesh_tp 1; its last step was 47",
-        ),
-        (
-            [replace(COMPUTES, **inside(7)), replace(WAITS, **inside(7, "all_gather", 0))],
-            "all 2 workers hang in a collective: no step for 9 s (usual 1 s), and rank 0 is in all_reduce "
-            "of 8 numbers and rank 1 in all_gather, each as number 7 of mesh_tp 1: the script makes them "
-            "differ, which no restart mends; rank 1 on b, the youngest, is restarted",
-        ),
-        (
-            [replace(WAITS, since=99.0, idle=99.0, cores=1.0, **inside(7, since=99.0))] * 2,
-            "all 2 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
-            "others in all_reduce of mesh_tp 1; rank 1 on b, the youngest, is restarted",
-        ),
+        ([WAITS, COMPUTES],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
+         "9.0 s while 1 other waits for it; its last step was 47"),
+        ([WAITS, STOPPED, WAITS],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+         "2 others wait for it; its last step was 47"),
+        ([replace(WAITS, step=48), replace(WAITS, step=48), WAITS],
+         "rank 2 on c hangs: no step for 9.0 s (usual 1 s); it reduces for 9.0 s while 2 others wait for "
+         "it; its last step was 47"),
+        ([WAITS, state(Doing.READING, 609.0), COMPUTES],
+         "rank 1 on b and 1 more hangs: no step for 9.0 s (usual 1 s); it waits for its records for "
+         "609.0 s while 1 other waits for it; its last step was 47"),
+        ([replace(WAITS, idle=None, usual=0.0), replace(STOPPED, idle=None, usual=0.0, step=0)],
+         "rank 1 on b hangs: it is stopped (SIGSTOP) for 9.0 s while 1 other waits for it"),
+        ([WAITS, replace(OUTSIDE, stopped=9.0)],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+         "1 other waits for it; its last step was 47"),
+        ([replace(WAITS, since=99.0, idle=99.0)] * 3,
+         "all 3 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
+         "others; rank 2 on c, the youngest, is restarted"),
+        ([replace(COMPUTES, **inside(7)), replace(COMPUTES, **before(6))],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
+         "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47"),
+        ([replace(COMPUTES, **inside(7)), replace(STOPPED, **before(7)), replace(WAITS, **inside(7))],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+         "2 others wait for it in all_reduce of mesh_tp 1; its last step was 47"),
+        ([replace(WAITS, **inside(7)), replace(WAITS, **before(6))],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it neither computes nor reads in its step for "
+         "9.0 s while 1 other waits for it in all_reduce of mesh_tp 1; its last step was 47"),
+        ([replace(OUTSIDE, **inside(7)), replace(OUTSIDE, stopped=9.0)],
+         "rank 1 on b hangs: no step for 9.0 s (usual 1 s); it is stopped (SIGSTOP) for 9.0 s while "
+         "1 other waits for it in all_reduce of mesh_tp 1; its last step was 47"),
+        ([replace(COMPUTES, **inside(7)), replace(WAITS, **inside(7, "all_gather", 0))],
+         "all 2 workers hang in a collective: no step for 9 s (usual 1 s), and rank 0 is in all_reduce "
+         "of 8 numbers and rank 1 in all_gather, each as number 7 of mesh_tp 1: the script makes them "
+         "differ, which no restart mends; rank 1 on b, the youngest, is restarted"),
+        ([replace(WAITS, since=99.0, idle=99.0, cores=1.0, **inside(7, since=99.0))] * 2,
+         "all 2 workers hang in a collective: no step for 99 s (usual 1 s), and each waits for the "
+         "others in all_reduce of mesh_tp 1; rank 1 on b, the youngest, is restarted"),
         ([replace(COMPUTES, **inside(7)), replace(COMPUTES, cores=1.0)], None),  # it may only be slow
         ([replace(OUTSIDE, **inside(7)), OUTSIDE], None),
         ([replace(COMPUTES, **inside(7)), replace(COMPUTES, **inside(3))], None),  # each waits for the other
@@ -137,7 +111,7 @@ def before(seq: int) -> dict[str, Any]:
         ([WAITS, state(Doing.STARTING, 9.0)], None),
         ([replace(WAITS, usual=0.0), replace(COMPUTES, usual=0.0)], None),
     ],
-)
+)  # fmt: skip
 def test_who_hangs(states: list[WorkerState], sentence: str | None) -> None:
     found = find(
         [Seen(name, rank, each) for rank, (name, each) in enumerate(zip("abcd", states, strict=False))],

@@ -275,29 +275,14 @@ HUNG: Final = {
 LATER: Final = {
     "records that never come": (one(Do(READING, END)), 600, "it waits for its records for "),
     "a file server that is gone": (one(Do(COMPUTING, END, "disk")), 600, "it waits for storage for "),
-    "a response that never comes": (
-        one(Do(COMPUTING, END, "data")),
-        600,
-        "it waits for data in its step",
-    ),
+    "a response that never comes": (one(Do(COMPUTING, END, "data")), 600, "it waits for data in its step"),
     "an endless loop in a divided model": (
-        met(COMPUTING, Do(COMPUTING, END, "cpu")),
-        600,
-        "it computes in its step for ",
-    ),
+        met(COMPUTING, Do(COMPUTING, END, "cpu")), 600, "it computes in its step for "),
     "an endless loop": (one(Do(COMPUTING, END, "cpu")), 600, "it computes in its step for "),
-    "an evaluation that stands still": (
-        one(Do(OUTSIDE, END)),
-        1800,
-        "nor reads between two steps",
-    ),
-    "a collective": (
-        both(Do(COMPUTING, 1, "cpu"), Do(REDUCING, END)),
-        60,
-        "hang in a collective",
-    ),
+    "an evaluation that stands still": (one(Do(OUTSIDE, END)), 1800, "nor reads between two steps"),
+    "a collective": (both(Do(COMPUTING, 1, "cpu"), Do(REDUCING, END)), 60, "hang in a collective"),
     "a collective that spins": (both(Do(REDUCING, END, "cpu")), 600, "hang in a collective"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("usual", [0.1, 2.0, 20.0])

@@ -97,40 +97,22 @@ PLAIN: Final = {"half": OF_DDP, "newcomer": RESTARTED, "repeated": REPEATS}
 
 LOOPS: Final = (
     Loop("elastic", "`Elastic`", "with_elastic.py", {}),
-    Loop(
-        "sharded",
-        "`Elastic` and `fully_shard`",
-        "with_elastic.py",
-        {"half": "gradients within a node are averaged by fully_shard, in the type of its policy"},
-        environment={"DIVIDED": "1"},
-    ),
+    Loop("sharded", "`Elastic` and `fully_shard`", "with_elastic.py",
+         {"half": "gradients within a node are averaged by fully_shard, in the type of its policy"},
+         environment={"DIVIDED": "1"}),
     Loop("checkpoint", "`Checkpoint`", "with_checkpoint.py", PLAIN, exact=True),
     Loop("huggingface", "Hugging Face", "with_huggingface.py", PLAIN, exact=True),
     Loop("lightning", "Lightning", "with_lightning.py", PLAIN, exact=True),
     Loop("accelerate", "accelerate", "with_accelerate.py", PLAIN, exact=True),
     Loop("jax", "JAX", "with_jax.py", {}, changes=("records", "seed", "batch", "shuffle")),
-    Loop(
-        "store",
-        "the store",
-        "with_store.py",
-        {"repeated": OF_SERVERS, "undisturbed": ASYNCHRONOUS},
-        serve="elasticjob.trainer.store.serve",
-        arguments=("--pace=0.1", "--within=0.002"),
-        changes=("records", "seed", "batch", "shuffle"),
-    ),
-    Loop(
-        "tensorflow",
-        "TensorFlow over servers",
-        "with_tensorflow.py",
-        {"repeated": OF_SERVERS, "undisturbed": ASYNCHRONOUS, "half": "TensorFlow's own sums"},
-        serve="elasticjob.trainer.tensorflow.serve",
-        state=SEEN,
-        doubles=8,
-        long=70.0,
-        arguments=("--pace=0.1", "--within=0.002"),
-        changes=("records", "seed", "batch", "shuffle"),
-    ),
-)
+    Loop("store", "the store", "with_store.py", {"repeated": OF_SERVERS, "undisturbed": ASYNCHRONOUS},
+         serve="elasticjob.trainer.store.serve", arguments=("--pace=0.1", "--within=0.002"),
+         changes=("records", "seed", "batch", "shuffle")),
+    Loop("tensorflow", "TensorFlow over servers", "with_tensorflow.py",
+         {"repeated": OF_SERVERS, "undisturbed": ASYNCHRONOUS, "half": "TensorFlow's own sums"},
+         serve="elasticjob.trainer.tensorflow.serve", state=SEEN, doubles=8, long=70.0,
+         arguments=("--pace=0.1", "--within=0.002"), changes=("records", "seed", "batch", "shuffle")),
+)  # fmt: skip
 
 
 def table() -> str:

@@ -26,7 +26,7 @@ from elasticjob.trainer.store.serve import Checkpointed
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS, Slab
 from elasticjob.trainer.store.wire import Partitions
-from tests.kit.archives import unpack
+from lab.archives import unpack
 
 SEEN, USERS = Table("seen", 1, SGD(1.0), Zeros()), Table("a/b", 3, Adam(0.1), seed=4)
 POSITIONS = (Position(dataset=Dataset(name="records", size=200, shard=50), next=2, applied=100),)

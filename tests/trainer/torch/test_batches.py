@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +14,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, Loader, Part, PerEpoch
+from tests.trainer.torch.training import steps
 
 X = torch.arange(12, dtype=torch.float32).view(6, 2)
-
-
-@pytest.fixture(autouse=True)
-def closed_group() -> Iterator[None]:
-    """Close the group that a training leaves open."""
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 class Pair(NamedTuple):
@@ -37,11 +30,9 @@ def linear(**more: Any) -> Elastic:
     return Elastic(model, **given)
 
 
-def train(elastic: Elastic, data: Loader, loss_of: Callable[[Any], Tensor], epochs: int = 5) -> None:
-    for step in elastic.steps(data, epochs=epochs):
-        with step:
-            for batch in step:
-                step.backward(loss_of(batch))
+def train(elastic: Elastic, data: Loader, loss_of: Callable[[Any], Tensor], **limits: int) -> None:
+    for _ in steps(elastic, data, loss_of, **(limits or {"epochs": 5})):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -101,10 +92,7 @@ def test_stream_without_an_end_is_taken_in_turn_from_its_partitions() -> None:
 
     elastic = linear()
     data = elastic.stream(read, records=None, shard=4, offsets=(100, 200), global_batch=6)
-    for step in elastic.steps(data, steps=2):
-        with step:
-            for batch in step:
-                step.backward(elastic.model(batch).mean())
+    train(elastic, data, lambda batch: elastic.model(batch).mean(), steps=2)
     assert asked[:4] == [Part(100, 104, 0), Part(200, 202, 1), Part(202, 204, 1), Part(104, 108, 0)]
     assert elastic.progress.samples == 12
 
@@ -248,10 +236,7 @@ def test_plateau_follows_the_score_of_each_epoch() -> None:
     def score(batch: Tensor) -> dict[str, float]:
         return {"score": next(values)}
 
-    for step in elastic.steps(data, epochs=4):
-        with step:
-            for batch in step:
-                step.backward(elastic.model(batch).mean())
+    for _ in steps(elastic, data, lambda batch: elastic.model(batch).mean(), epochs=4):
         elastic.evaluate(data, score)
     assert optimizer.param_groups[0]["lr"] == 0.25
 
@@ -317,10 +302,7 @@ def test_what_is_kept_travels_with_the_checkpoint(tmp_path: Path) -> None:
     ema = nn.Linear(2, 1)
     elastic = linear(checkpoint=tmp_path, keep={"ema": ema, "notes": notes})
     data = elastic.loader(list(X), global_batch=6)
-    for step in elastic.steps(data, epochs=3):
-        with step:
-            for batch in step:
-                step.backward(elastic.model(batch).mean())
+    for _ in steps(elastic, data, lambda batch: elastic.model(batch).mean(), epochs=3):
         notes["steps"] = notes.get("steps", 0) + 1
     dist.destroy_process_group()
     again: dict[str, Any] = {}

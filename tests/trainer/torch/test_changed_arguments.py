@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import SGD, Adam, Adamax, AdamW, Optimizer, RMSprop
 from torch.optim import lr_scheduler as of
@@ -21,6 +20,7 @@ from elasticjob.trainer.torch import Elastic, saved
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
 from elasticjob.trainer.torch.state import PerEpoch, State
+from tests.trainer.torch.training import steps
 
 Make = Callable[[Any], Optimizer]
 Schedule = Callable[[Any], Any]
@@ -29,11 +29,10 @@ PLAIN = "the checkpoint of step 7 in {} does not fit state['{}']"
 DATA = [(torch.ones(2) * each, torch.ones(2)) for each in range(4)]
 
 
-@pytest.fixture(autouse=True)
-def closed_group() -> Iterator[None]:
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
+def mse(elastic: Elastic, epochs: int) -> Iterator[Any]:
+    """Train epochs of a step each."""
+    loss = lambda batch: nn.functional.mse_loss(elastic.model(batch[0]), batch[1])  # noqa: E731
+    return steps(elastic, elastic.loader(DATA, global_batch=4), loss, epochs=epochs)
 
 
 def sgd(model: Any, **more: Any) -> Optimizer:
@@ -164,29 +163,17 @@ def of_linear(optimizer: Any) -> LRScheduler:
     [
         (sgd, sgd, ""),
         (sgd, lambda model: sgd(model, lr=0.01), "optimizer 0: lr 0.01 became the checkpoint's 0.05"),
-        (
-            sgd,
-            lambda model: sgd(model, lr=0.01, nesterov=True, weight_decay=0.1),
-            "optimizer 0: lr 0.01 became the checkpoint's 0.05; optimizer 0: weight_decay 0.1 became the "
-            "checkpoint's 0; optimizer 0: nesterov True became the checkpoint's False",
-        ),
-        (
-            adam,
-            lambda model: adam(model, betas=(0.8, 0.9)),
-            "optimizer 0: betas (0.8, 0.9) became the checkpoint's (0.9, 0.999)",
-        ),
-        (
-            two_groups,
-            lambda model: two_groups(model, (0.3, 0.0)),
-            "optimizer 0: group 0: weight_decay 0.3 became the checkpoint's 0.1",
-        ),
-        (
-            lambda model: adam(model, lr=torch.tensor(0.5)),
-            lambda model: adam(model, lr=torch.tensor(0.25)),
-            "optimizer 0: lr 0.25 became the checkpoint's 0.5",
-        ),
+        (sgd, lambda model: sgd(model, lr=0.01, nesterov=True, weight_decay=0.1),
+         "optimizer 0: lr 0.01 became the checkpoint's 0.05; optimizer 0: weight_decay 0.1 became the "
+         "checkpoint's 0; optimizer 0: nesterov True became the checkpoint's False"),
+        (adam, lambda model: adam(model, betas=(0.8, 0.9)),
+         "optimizer 0: betas (0.8, 0.9) became the checkpoint's (0.9, 0.999)"),
+        (two_groups, lambda model: two_groups(model, (0.3, 0.0)),
+         "optimizer 0: group 0: weight_decay 0.3 became the checkpoint's 0.1"),
+        (lambda model: adam(model, lr=torch.tensor(0.5)), lambda model: adam(model, lr=torch.tensor(0.25)),
+         "optimizer 0: lr 0.25 became the checkpoint's 0.5"),
     ],
-)
+)  # fmt: skip
 def test_arguments_of_the_optimizer_that_the_checkpoint_has_otherwise_are_told(
     before: Make, now: Make, changes: str
 ) -> None:
@@ -217,43 +204,25 @@ def in_turn(optimizer: Any, cosine: int = 5, begin: int = 3) -> LRScheduler:
         (one_cycle, one_cycle, ""),
         (in_turn, in_turn, ""),
         (lambda o: of.CyclicLR(o, 0.01, 0.1), lambda o: of.CyclicLR(o, 0.01, 0.1), ""),
-        (
-            lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
-            lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
-            "",
-        ),
+        (lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2), lambda o: of.CosineAnnealingWarmRestarts(o, 1, 2),
+         ""),
         (lambda o: of.LambdaLR(o, lambda n: 1 / (n + 1)), lambda o: of.LambdaLR(o, lambda n: 1.0), ""),
         (lambda o: of.ReduceLROnPlateau(o, patience=0), lambda o: of.ReduceLROnPlateau(o, patience=0), ""),
-        (
-            lambda o: of.ReduceLROnPlateau(o, patience=0),
-            lambda o: of.ReduceLROnPlateau(o, patience=2),
-            "scheduler 0: patience 2 became the checkpoint's 0",
-        ),
-        (
-            lambda o: of.CosineAnnealingLR(o, 4),
-            lambda o: of.CosineAnnealingLR(o, 8, 0.1),
-            "scheduler 0: T_max 8 became the checkpoint's 4; scheduler 0: eta_min 0.1 became the "
-            "checkpoint's 0.0",
-        ),
-        (
-            lambda o: of.MultiStepLR(o, [2, 4]),
-            lambda o: of.MultiStepLR(o, [9]),
-            "scheduler 0: milestones (9,) became the checkpoint's (2, 4)",
-        ),
-        (
-            one_cycle,
-            lambda o: one_cycle(o, 0.5, 20),
-            "optimizer 0: lr 0.02 became the checkpoint's 0.004; optimizer 0: max_lr 0.5 became the "
-            "checkpoint's 0.1; scheduler 0: total_steps 20 became the checkpoint's 10",
-        ),
-        (
-            in_turn,
-            lambda o: in_turn(o, 7, 2),
-            "scheduler 0: milestones (2,) became the checkpoint's (3,); scheduler 0: T_max 7 became the "
-            "checkpoint's 5",
-        ),
+        (lambda o: of.ReduceLROnPlateau(o, patience=0), lambda o: of.ReduceLROnPlateau(o, patience=2),
+         "scheduler 0: patience 2 became the checkpoint's 0"),
+        (lambda o: of.CosineAnnealingLR(o, 4), lambda o: of.CosineAnnealingLR(o, 8, 0.1),
+         "scheduler 0: T_max 8 became the checkpoint's 4; scheduler 0: eta_min 0.1 became the "
+         "checkpoint's 0.0"),
+        (lambda o: of.MultiStepLR(o, [2, 4]), lambda o: of.MultiStepLR(o, [9]),
+         "scheduler 0: milestones (9,) became the checkpoint's (2, 4)"),
+        (one_cycle, lambda o: one_cycle(o, 0.5, 20),
+         "optimizer 0: lr 0.02 became the checkpoint's 0.004; optimizer 0: max_lr 0.5 became the "
+         "checkpoint's 0.1; scheduler 0: total_steps 20 became the checkpoint's 10"),
+        (in_turn, lambda o: in_turn(o, 7, 2),
+         "scheduler 0: milestones (2,) became the checkpoint's (3,); scheduler 0: T_max 7 became the "
+         "checkpoint's 5"),
     ],
-)
+)  # fmt: skip
 def test_arguments_of_schedulers_are_told_and_their_progress_is_not(
     before: Schedule, now: Schedule, changes: str
 ) -> None:
@@ -350,13 +319,7 @@ def life(
     elastic = Elastic(model, optimizer, scheduler=scheduler or (), checkpoint=place)
     if after is not None:
         after(optimizer, scheduler)
-    rates = []
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=epochs):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
-        rates.append(optimizer.param_groups[0]["lr"])
-    return rates
+    return [optimizer.param_groups[0]["lr"] for _ in mse(elastic, epochs)]
 
 
 def set_again(optimizer: Any, _: Any) -> None:
@@ -391,10 +354,7 @@ def test_a_rate_with_a_schedule_is_set_again_by_its_beginning(tmp_path: Path) ->
     model = nn.Linear(2, 2)
     optimizer = sgd(model, lr=1.0)
     elastic = Elastic(model, optimizer, scheduler=of.ExponentialLR(optimizer, 0.5), checkpoint=tmp_path)
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=2):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
+    assert len(list(mse(elastic, 2))) == 2
     assert optimizer.param_groups[0]["lr"] == 0.25
     assert life(tmp_path, 4, 0.25, scaled) == [0.25 / 8, 0.25 / 16]
     assert life(tmp_path, 5, 0.25, scaled) == [0.25 / 32]  # set again, to the same
@@ -412,10 +372,7 @@ def test_a_new_folder_begins_with_the_old_model_and_moments_and_the_scripts_rate
     elastic = Elastic(model, optimizer, scheduler=scheduler, checkpoint=tmp_path / "new")
     moments = before["optimizers"][0]["state"][0]["momentum_buffer"]
     assert torch.equal(optimizer.state[model.weight]["momentum_buffer"], moments)
-    for step in elastic.steps(elastic.loader(DATA, global_batch=4), epochs=1):
-        with step:
-            for x, y in step:
-                step.backward(nn.functional.mse_loss(elastic.model(x), y))
+    assert len(list(mse(elastic, 1))) == 1
     assert optimizer.param_groups[0]["lr"] == 0.005
 
 

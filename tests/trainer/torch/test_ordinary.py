@@ -7,7 +7,7 @@ import math
 import multiprocessing
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp import GradScaler
@@ -30,17 +29,11 @@ from elasticjob.trainer.torch import Elastic, PerEpoch
 from elasticjob.trainer.torch.records.randomness import seed_torch
 from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
 from lab.jobs.training.device import DEVICE
+from tests.trainer.torch.training import steps
 
 X = torch.arange(24, dtype=torch.float64).view(12, 2) / 24
 Y = (X.sum(dim=1) > 1).long()
 DATA = list(zip(X, Y, strict=True))
-
-
-@pytest.fixture(autouse=True)
-def closed_group() -> Iterator[None]:
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def model_of(seed: int = 0) -> nn.Sequential:
@@ -146,13 +139,7 @@ def test_other_data_within_an_epoch_are_refused(
 
 
 def trained(elastic: Elastic, data: Any, loss_of: Callable[[Any], Tensor], **limit: int) -> list[Any]:
-    steps = []
-    for step in elastic.steps(data, **limit):
-        with step:
-            for batch in step:
-                step.backward(loss_of(batch))
-        steps.append(step)
-    return steps
+    return list(steps(elastic, data, loss_of, **limit))
 
 
 def simple(**more: Any) -> tuple[Elastic, nn.Sequential]:
@@ -209,10 +196,7 @@ def test_steps_without_epochs_are_as_many_as_asked_for() -> None:
 def test_two_trainings_in_one_process() -> None:
     for _ in range(2):
         elastic, _ = simple()
-        for step in elastic.steps(elastic.loader(DATA, global_batch=4)):
-            with step:
-                for x, _ in step:
-                    step.backward(elastic.model(x).mean())
+        trained(elastic, elastic.loader(DATA, global_batch=4), lambda batch: elastic.model(batch[0]).mean())  # noqa: B023
         assert elastic.progress.step == 3
 
 
@@ -295,10 +279,7 @@ def test_buffers_may_be_of_types_that_gloo_does_not_know(ddp: dict[str, Any]) ->
     for name, kind in (("scale", torch.float8_e4m3fn), ("seen", torch.int16), ("code", torch.uint16)):
         model.register_buffer(name, torch.ones(3).to(kind))
     elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), ddp=ddp)
-    for step in elastic.steps(elastic.loader(torch.ones(8, 1), global_batch=4)):
-        with step:
-            for batch in step:
-                step.backward(elastic.model(batch).mean())
+    trained(elastic, elastic.loader(torch.ones(8, 1), global_batch=4), lambda x: elastic.model(x).mean())
     assert elastic.evaluate(elastic.loader(torch.ones(8, 1), global_batch=4), lambda _: {"x": 1.0}) == {
         "x": 1
     }
@@ -353,10 +334,8 @@ def test_gradients_that_overflow_count_once_the_scale_cannot_be_the_cause() -> N
     scales, before = list[float](), [each.clone() for each in model.parameters()]
 
     def train() -> None:
-        for step in elastic.steps(elastic.loader(DATA, global_batch=1), epochs=9):
-            with step:
-                for x, _ in step:
-                    step.backward((elastic.model(x).mean() * 0.0).sqrt())
+        loss = lambda batch: (elastic.model(batch[0]).mean() * 0.0).sqrt()  # noqa: E731
+        for _ in steps(elastic, elastic.loader(DATA, global_batch=1), loss, epochs=9):
             scales.append(scaler.get_scale())
             assert all(torch.equal(*pair) for pair in zip(model.parameters(), before, strict=True))
 
@@ -402,10 +381,7 @@ def test_the_scripts_random_numbers_are_its_own() -> None:
     found = [drawn()]
     for _ in elastic.evaluate(data, lambda batch: {"mean": elastic.model(batch[0]).mean()}):
         found.append(drawn())
-    for step in elastic.steps(data):
-        with step:
-            for x, y in step:
-                step.backward(F.cross_entropy(elastic.model(x), y))
+    for _ in steps(elastic, data, lambda batch: F.cross_entropy(elastic.model(batch[0]), batch[1])):
         found.append(drawn())
     assert found == expected
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.jobresource.pods import Birth, pod_manifest
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.gangs.apis import APIS, api_of, kept
-from elasticjob.controllers.parts.gangs.choice import absence, chosen, followed, gang_of
+from elasticjob.controllers.parts.gangs.apis import APIS, api_of, gang_from
+from elasticjob.controllers.parts.gangs.choice import absence, chosen, follow, gang_of
 from elasticjob.controllers.parts.gangs.gang import Gang, written
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import job, resource, role
@@ -44,67 +44,27 @@ TEMPLATE = {"name": "nodes", "schedulingPolicy": POLICY}
 CONTROLLER = {"apiGroup": "elastic.iml.github.io", "kind": "ElasticJob", "name": "digits"}
 SINGLE: Manifest = {"disruptionMode": {"single": {}}}
 OBJECTS: list[tuple[str, dict[str, Any], list[tuple[str, Manifest]]]] = [
-    (
-        KUBERNETES,
-        {"priorityClassName": "gold"},
-        [
-            (
-                "Workload",
-                {
-                    "controllerRef": CONTROLLER,
-                    "podGroupTemplates": [{**TEMPLATE, **SINGLE, "priorityClassName": "gold"}],
-                },
-            ),
-            (
-                "PodGroup",
-                {
-                    "workloadRef": {"workloadName": "digits", "templateName": "nodes"},
-                    "schedulingPolicy": POLICY,
-                    **SINGLE,
-                    "priorityClassName": "gold",
-                },
-            ),
-        ],
-    ),
-    (
-        KUBERNETES_1_36,
-        {},
-        [
-            ("Workload", {"controllerRef": CONTROLLER, "podGroupTemplates": [TEMPLATE]}),
-            (
-                "PodGroup",
-                {
-                    "podGroupTemplateRef": {
-                        "workload": {"workloadName": "digits", "podGroupTemplateName": "nodes"}
-                    },
-                    "schedulingPolicy": POLICY,
-                },
-            ),
-        ],
-    ),
-    (
-        KUBERNETES_1_35,
-        {},
-        [("Workload", {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]})],
-    ),
+    (KUBERNETES, {"priorityClassName": "gold"},
+     [("Workload",
+       {"controllerRef": CONTROLLER,
+        "podGroupTemplates": [{**TEMPLATE, **SINGLE, "priorityClassName": "gold"}]}),
+      ("PodGroup",
+       {"workloadRef": {"workloadName": "digits", "templateName": "nodes"}, "schedulingPolicy": POLICY,
+        **SINGLE, "priorityClassName": "gold"})]),
+    (KUBERNETES_1_36, {},
+     [("Workload", {"controllerRef": CONTROLLER, "podGroupTemplates": [TEMPLATE]}),
+      ("PodGroup",
+       {"podGroupTemplateRef": {"workload": {"workloadName": "digits", "podGroupTemplateName": "nodes"}},
+        "schedulingPolicy": POLICY})]),
+    (KUBERNETES_1_35, {},
+     [("Workload", {"controllerRef": CONTROLLER, "podGroups": [{"name": "nodes", "policy": POLICY}]})]),
     (COSCHEDULING, {"timeoutSeconds": 90}, [("PodGroup", {"minMember": 3, "scheduleTimeoutSeconds": 90})]),
-    (
-        VOLCANO,
-        {"queue": "lab", "priorityClassName": "gold"},
-        [
-            (
-                "PodGroup",
-                {
-                    "minMember": 3,
-                    "minTaskMember": {"ps": 2, "worker": 1},
-                    "queue": "lab",
-                    "priorityClassName": "gold",
-                },
-            )
-        ],
-    ),
+    (VOLCANO, {"queue": "lab", "priorityClassName": "gold"},
+     [("PodGroup",
+       {"minMember": 3, "minTaskMember": {"ps": 2, "worker": 1}, "queue": "lab",
+        "priorityClassName": "gold"})]),
     (VOLCANO, {"minAvailable": 4}, [("PodGroup", {"minMember": 4})]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "scheduling", "expected"), OBJECTS)
@@ -227,7 +187,7 @@ def test_least(case: str, scheduling: dict[str, Any], sizes: dict[str, int], lea
 )
 def test_the_least_number_follows_the_job_where_it_may(api: str, least: int) -> None:
     now = together(minAvailable=5, priorityClassName="gold")
-    found = followed(made(api), now, SIZES)
+    found = follow(made(api), now, SIZES)
     assert found.least == least
     assert found.priority_class_name == ("" if api == KUBERNETES else "gold")
 
@@ -247,9 +207,9 @@ def test_no_gang_waits_for_more_than_there_is(servers: int, workers: int, availa
 
 def test_a_gang_is_kept_in_an_annotation() -> None:
     gang = made(VOLCANO, queue="lab")
-    assert kept({names.GANG: written(gang)}) == gang
+    assert gang_from({names.GANG: written(gang)}) == gang
     assert api_of(gang).name == VOLCANO
-    assert kept({}) is kept({names.GANG: ""}) is None
+    assert gang_from({}) is gang_from({names.GANG: ""}) is None
 
 
 @pytest.mark.parametrize("verb", ["get", "create", "patch", "delete"])

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from elasticjob.controllers.parts.gangs.apis import APIS
-from elasticjob.controllers.parts.gangs.served import MISSED, STALE, Served
+from elasticjob.controllers.parts.gangs.served import MISSED, STALE, GangApis
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, Unreachable
 from lab.build.jobs import NOW
@@ -43,8 +43,8 @@ class Server:
             raise NotFound(404, "NotFound", path)
         return msgspec.json.encode({"resources": [{"name": plural} for plural in plurals]})
 
-    def served(self) -> Served:
-        return Served(cast(Client, self), lambda: self.now)
+    def served(self) -> GangApis:
+        return GangApis(cast(Client, self), lambda: self.now)
 
 
 @pytest.mark.parametrize(

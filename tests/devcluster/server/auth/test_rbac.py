@@ -40,42 +40,22 @@ def test_rules_permit(rule_: dict[str, Any], attributes: RequestAttributes, allo
     [
         ("GET", "/api/v1/pods", {}, RequestAttributes("list", "", "pods")),
         ("GET", "/api/v1/pods", {"watch": ""}, RequestAttributes("watch", "", "pods")),
-        (
-            "GET",
-            "/api/v1/pods",
-            {"fieldSelector": "a=b,metadata.name=x"},
-            RequestAttributes("list", "", "pods", name="x"),
-        ),
+        ("GET", "/api/v1/pods", {"fieldSelector": "a=b,metadata.name=x"},
+         RequestAttributes("list", "", "pods", name="x")),
         ("GET", "/api/v1/pods", {"fieldSelector": "metadata.name!=x"}, RequestAttributes("list", "", "pods")),
-        (
-            "DELETE",
-            "/apis/a.b/v1/namespaces/n/jobs",
-            {},
-            RequestAttributes("deletecollection", "a.b", "jobs", "", "n"),
-        ),
-        (
-            "PATCH",
-            "/apis/a.b/v1/namespaces/n/jobs/x/s",
-            {},
-            RequestAttributes("patch", "a.b", "jobs", "s", "n", "x"),
-        ),
-        (
-            "PUT",
-            "/api/v1/namespaces/n/status",
-            {},
-            RequestAttributes("update", "", "namespaces", "status", "n", "n"),
-        ),
+        ("DELETE", "/apis/a.b/v1/namespaces/n/jobs", {},
+         RequestAttributes("deletecollection", "a.b", "jobs", "", "n")),
+        ("PATCH", "/apis/a.b/v1/namespaces/n/jobs/x/s", {},
+         RequestAttributes("patch", "a.b", "jobs", "s", "n", "x")),
+        ("PUT", "/api/v1/namespaces/n/status", {},
+         RequestAttributes("update", "", "namespaces", "status", "n", "n")),
         ("GET", "/api/v1/namespaces/n", {}, RequestAttributes("get", "", "namespaces", "", "n", "n")),
-        (
-            "GET",
-            "/api/v1/watch/namespaces/n/pods/p",
-            {},
-            RequestAttributes("watch", "", "pods", "", "n", "p"),
-        ),
+        ("GET", "/api/v1/watch/namespaces/n/pods/p", {},
+         RequestAttributes("watch", "", "pods", "", "n", "p")),
         ("GET", "/api/v1", {}, RequestAttributes("get", path="/api/v1")),
         ("POST", "/healthz", {}, RequestAttributes("post", path="/healthz")),
     ],
-)
+)  # fmt: skip
 def test_a_request_wants(
     method: str, path: str, query: dict[str, str], attributes: RequestAttributes
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server import ApiServer
-from elasticjob.devcluster.server.controllers.establishing import Used, next_status
+from elasticjob.devcluster.server.controllers.establishing import OtherNames, next_status
 from tests.kit.devcluster.api import CRDS, THINGS, Api, client, definition, thing
 
 NOW = "2026-01-01T00:00:00Z"
@@ -18,7 +18,7 @@ NAMES = {
     "listKind": "ThingList",
     "shortNames": ["th"],
 }
-FREE = Used(frozenset(), frozenset())
+FREE = OtherNames(frozenset(), frozenset())
 
 
 def crd(status: Any = None, **names: Any) -> dict[str, Any]:
@@ -32,14 +32,14 @@ def reasons(status: Any) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(
     ("used", "reason", "missing"),
     [
-        (Used(frozenset({"things"}), frozenset()), "PluralConflict", "plural"),
-        (Used(frozenset({"thing"}), frozenset()), "SingularConflict", "singular"),
-        (Used(frozenset({"th"}), frozenset()), "ShortNamesConflict", "shortNames"),
-        (Used(frozenset(), frozenset({"Thing"})), "KindConflict", "kind"),
-        (Used(frozenset(), frozenset({"ThingList"})), "ListKindConflict", "listKind"),
+        (OtherNames(frozenset({"things"}), frozenset()), "PluralConflict", "plural"),
+        (OtherNames(frozenset({"thing"}), frozenset()), "SingularConflict", "singular"),
+        (OtherNames(frozenset({"th"}), frozenset()), "ShortNamesConflict", "shortNames"),
+        (OtherNames(frozenset(), frozenset({"Thing"})), "KindConflict", "kind"),
+        (OtherNames(frozenset(), frozenset({"ThingList"})), "ListKindConflict", "listKind"),
     ],
 )
-def test_a_name_that_another_has_is_not_accepted(used: Used, reason: str, missing: str) -> None:
+def test_a_name_that_another_has_is_not_accepted(used: OtherNames, reason: str, missing: str) -> None:
     status = next_status(crd(), used, NOW)
     assert status is not None
     assert reasons(status) == {"NamesAccepted": ("False", reason), "Established": ("False", "NotAccepted")}
@@ -62,7 +62,7 @@ def test_free_names_are_accepted_and_then_the_definition_is_established() -> Non
 def test_an_established_definition_keeps_its_names_where_a_new_one_is_taken() -> None:
     first = next_status(crd(), FREE, NOW)
     established = next_status(crd(first), FREE, NOW)
-    taken = Used(frozenset({"tt"}), frozenset())
+    taken = OtherNames(frozenset({"tt"}), frozenset())
     status = next_status(crd(established, shortNames=["tt"]), taken, "2026-01-02T00:00:00Z")
     assert status is not None
     assert reasons(status) == {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
-from elasticjob.devcluster.server.schema.expressions import NotCompiled
+from elasticjob.devcluster.server.schema.expressions import CompileError
 from elasticjob.devcluster.server.schema.rules import expression_problems
 
 RULES = "x-kubernetes-validations"
@@ -182,5 +182,5 @@ def test_old_values_need_items_with_keys() -> None:
 
 
 def test_a_definition_that_skipped_the_check_does_not_compile_either() -> None:
-    with pytest.raises(NotCompiled):
+    with pytest.raises(CompileError):
         rules_of(ruled("self >"))

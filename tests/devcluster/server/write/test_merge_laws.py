@@ -19,7 +19,7 @@ from elasticjob.devcluster.server.write.fields import (
     nodes,
     to_fields_v1,
 )
-from elasticjob.devcluster.server.write.managed import Writer, apply, updated
+from elasticjob.devcluster.server.write.managed import Writer, apply, fields_of_update
 from tests.kit.devcluster.api import THING_SCHEMA
 
 SCHEMA = custom_schema(THING_SCHEMA)
@@ -108,7 +108,7 @@ def test_without_force_nobody_loses_a_value(first: dict[str, Any], second: dict[
 def test_an_update_owns_exactly_what_it_changed(first: dict[str, Any], second: dict[str, Any]) -> None:
     live = applied(EMPTY, first, "one")
     new = manifest(second) | {"metadata": live["metadata"]}
-    entries = updated(live, new, SCHEMA, writer("two"))
+    entries = fields_of_update(live, new, SCHEMA, writer("two"))
     owned = {entry["manager"]: from_fields_v1(entry["fieldsV1"]) for entry in entries}
     before, after = nodes(live, SCHEMA), nodes(new, SCHEMA)
     changed = {path for path, value in after.items() if path not in before or not alike(before[path], value)}

@@ -231,13 +231,7 @@ async def killed(node: Node) -> None:
 )
 @pytest.mark.parametrize(
     ("arguments", "blow", "code"),
-    [
-        ((), killed, -9),
-        ((), parent_dies, -9),
-        ((), nursery_dies, -9),
-        (("3",), None, 3),
-        (("0",), None, 0),
-    ],
+    [((), killed, -9), ((), parent_dies, -9), ((), nursery_dies, -9), (("3",), None, 3), (("0",), None, 0)],
     ids=["killed", "its parent killed", "the warm process killed", "failed", "ended well, after its grace"],
 )
 async def test_nothing_of_a_worker_outlives_it(

@@ -108,44 +108,23 @@ def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
     ("group", "joined", "now", "sentence"),
     [
         (TRAINING, None, 102.0, None),
-        (
-            TRAINING,
-            None,
-            104.0,
-            "the master at 10.0.0.9:29400 has not answered for 4 s (Connection refused); "
-            "the workers train on; this node gives up in 896 s",
-        ),
-        (
-            WAITING,
-            None,
-            130.0,
-            "the master at 10.0.0.9:29400 has not answered for 30 s (Connection refused); the workers wait; "
-            "this node gives up in 870 s",
-        ),
-        (
-            dataclasses.replace(
-                WAITING,
-                orders=Orders(version=1, order=Order.TRAIN, round=0, reason="1 of at least 2 nodes joined"),
-            ),
-            90.0,
-            101.0,
-            "joined 10.0.0.9:29400; 1 of at least 2 nodes joined",
-        ),
-        (
-            WAITING,
-            70.0,
-            101.0,
-            "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined",
-        ),
-        (
-            dataclasses.replace(TRAINING, workers={}),
-            90.0,
-            101.0,
-            "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined",
-        ),
+        (TRAINING, None, 104.0,
+         "the master at 10.0.0.9:29400 has not answered for 4 s (Connection refused); "
+         "the workers train on; this node gives up in 896 s"),
+        (WAITING, None, 130.0,
+         "the master at 10.0.0.9:29400 has not answered for 30 s (Connection refused); the workers wait; "
+         "this node gives up in 870 s"),
+        (dataclasses.replace(WAITING,
+                             orders=Orders(version=1, order=Order.TRAIN, round=0,
+                                           reason="1 of at least 2 nodes joined")), 90.0, 101.0,
+         "joined 10.0.0.9:29400; 1 of at least 2 nodes joined"),
+        (WAITING, 70.0, 101.0,
+         "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined"),
+        (dataclasses.replace(TRAINING, workers={}), 90.0, 101.0,
+         "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined"),
     ],
     ids=["heard", "trains on", "waits", "joined", "nodes", "lost its world"],
-)
+)  # fmt: skip
 def test_agent_says_what_it_waits_for(
     group: Group, joined: float | None, now: float, sentence: str | None
 ) -> None:

@@ -1,0 +1,174 @@
+"""`python -m lab`: stories of jobs in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import typer
+from rich.console import Console
+
+from lab.clusters.choice import CLUSTERS
+from lab.jobs import bare, crowd, digits, queued, tenancy
+from lab.jobs.life import play as life
+from lab.programs.programs import end_on_sigterm
+from lab.story import Job, Outcome, Trouble, Truth, play, report
+from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage, tenant
+from lab.truths import lives, model, pods, programs, quota, records, saves, status, training
+
+Row = TypeVar("Row", Job, Trouble, Truth)
+GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
+    "kills": kills.TROUBLES,
+    "machines": machines.TROUBLES,
+    "network": network.TROUBLES,
+    "queues": queues.TROUBLES,
+    "ordinary": ordinary.TROUBLES,
+    "tenant": tenant.TROUBLES,
+    "sizes": sizes.TROUBLES,
+    "storage": storage.TROUBLES,
+}
+
+
+def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
+    """Return rows by their names."""
+    return {row.name: row for group in rows for row in group}
+
+
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS)
+TROUBLES: Final = by_name(*GROUPS.values())
+JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs)
+TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """The test bench: jobs, troubles that befall them, and truths that hold all the same."""
+
+
+ABOUT_JOBS: Final = "Of " + "; ".join(f"{job.name}: {job.about}" for job in JOBS.values())
+ABOUT_TROUBLES: Final = "Rows or groups: " + "; ".join(
+    f"{name}: {', '.join(row.name for row in rows)}" for name, rows in GROUPS.items()
+)
+
+
+@app.command()
+def chaos(
+    jobs: Annotated[str, typer.Option(help=ABOUT_JOBS)],
+    cluster: Annotated[str, typer.Option(help=f"Of {', '.join(CLUSTERS)}; else the job's own.")] = "",
+    troubles: Annotated[str, typer.Option(help=f"{ABOUT_TROUBLES}; else the job's own.")] = "",
+    truths: Annotated[str, typer.Option(help=f"Of {', '.join(TRUTHS)}; else the job's own.")] = "",
+    seed: Annotated[int | None, typer.Option(help="Of all that is drawn.")] = None,
+    stories: Annotated[int, typer.Option(help="How many; 0: the job's own length.")] = 0,
+    times: Annotated[int, typer.Option(help="How many troubles in a story.")] = 0,
+    minutes: Annotated[float, typer.Option(help="No story, and no trouble, begins later.")] = 0.0,
+    size: Annotated[int, typer.Option(help="How many jobs, of those that are many.")] = 0,
+    first: Annotated[int, typer.Option(help="The number of the first story or trouble.")] = 0,
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for what shows a fault, and for a log; else chaos-evidence.")
+    ] = None,
+) -> None:
+    """Play stories of jobs; ends with 1 if one did not end as it should, and says how it is played again."""
+    end_on_sigterm()
+    if keep is None:
+        logging.disable()  # what befalls those who look on is no news
+        keep = Path("chaos-evidence")
+    else:
+        keep.mkdir(parents=True, exist_ok=True)
+        form = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(filename=keep / "lab.log", level=logging.INFO, format=form)
+    seed = random.SystemRandom().randrange(10_000) if seed is None else seed
+    to = Console(width=None if Console().is_terminal else 200)
+    code = 0
+    for job in chosen("--jobs", jobs, JOBS):
+        if cluster and cluster not in job.clusters:
+            where = ", ".join(job.clusters)
+            raise typer.BadParameter(f"{job.name} runs on {where}: give one of these", param_hint="--cluster")
+        own = job.length
+        length = replace(
+            own,
+            stories=stories or own.stories,
+            troubles=times or own.troubles,
+            minutes=minutes or own.minutes,
+            size=size or own.size,
+            first=first,
+        )
+        weights = weighted(job, troubles)
+        kept = chosen("--truths", truths or ",".join(job.truths), TRUTHS)
+        to.print(f"{job.name}: --seed {seed}", highlight=False)
+
+        def say(text: str) -> None:
+            to.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+        def again(outcome: Outcome) -> str:
+            words = {"jobs": outcome.job, "seed": seed, "first": outcome.number, "stories": 1, "times": times}
+            rows = {"cluster": cluster, "troubles": troubles, "truths": truths}
+            flags = (f"--{name} {value}" for name, value in {**words, **rows}.items() if value not in ("", 0))
+            return " ".join(("python -m lab chaos", *flags))
+
+        place = CLUSTERS[cluster or job.clusters[0]]
+        outcomes = asyncio.run(play(seed, place, job, weights, kept, length, say, keep))
+        code |= report(outcomes, again, keep, to)
+    raise typer.Exit(code)
+
+
+@app.command()
+def fuzz(
+    requests: Annotated[int, typer.Option(help="How many to each listener.")] = 100_000,
+    seed: Annotated[str, typer.Option(help="Of all that is drawn.")] = "1",
+    listener: Annotated[str, typer.Option(help="One of the listeners alone.")] = "",
+    only: Annotated[int | None, typer.Option(help="The number of the one request to send.")] = None,
+) -> None:
+    """Send random requests to every listener of ours; ends with 1 if one brings a fault, named by its number.
+
+    A fault is a response from 500 on, a traceback in the log, a broken rule of the master's state, a file
+    descriptor that stays open, or a client of the store that is no longer served.
+    """
+    from lab.fuzz import store
+    from lab.fuzz.listeners import LISTENERS
+    from lab.fuzz.play import play
+
+    numbers, failed = range(requests) if only is None else range(only, only + 1), False
+    rows = {each.name: each for each in LISTENERS}
+    if listener not in ("", store.NAME, *rows):
+        raise typer.BadParameter(f"give one of {', '.join((*rows, store.NAME))}", param_hint="--listener")
+    for name in (*rows, store.NAME):
+        if listener in ("", name):
+            found = (
+                asyncio.run(play(rows[name], numbers, seed)) if name in rows else store.play(numbers, seed)
+            )
+            failed |= bool(found.wrong)
+            print(found, *found.wrong[:20], sep="\n  ", flush=True)
+    raise typer.Exit(failed)
+
+
+def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:
+    """Return the rows of these names. BadParameter if one is none of them."""
+    names = words.split(",")
+    if unknown := set(names) - rows.keys():
+        raise typer.BadParameter(
+            f"{','.join(sorted(unknown))}: give some of {', '.join(rows)}", param_hint=option
+        )
+    return [rows[name] for name in names]
+
+
+def weighted(job: Job, words: str) -> dict[Trouble, int]:
+    """Return the troubles of a job, or others that it can have, with their weights."""
+    names = [row.name for word in words.split(",") for row in GROUPS.get(word, ())] if words else job.troubles
+    names = [*names, *(word for word in words.split(",") if word and word not in GROUPS)]
+    rows = chosen("--troubles", ",".join(names), TROUBLES)
+    if unfit := [row.name for row in rows if not issubclass(job.scene, row.needs)]:
+        fit = ", ".join(row.name for row in TROUBLES.values() if issubclass(job.scene, row.needs))
+        raise typer.BadParameter(
+            f"{','.join(unfit)} cannot befall {job.name}: give some of {fit}", param_hint="--troubles"
+        )
+    return {row: job.troubles.get(row.name, 1) for row in rows}
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,369 @@
+"""A master and what it leads as processes of this machine, without Kubernetes; what ends is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import ClassVar, Final
+
+import psutil
+
+from elasticjob.api.rpc import environment as names
+from elasticjob.cli.laptop.ports import free_port
+from elasticjob.trainer.checkpoint.storage import Storage
+from lab.paths import SCRIPTS
+from lab.programs.processes import MASTER, Processes
+from lab.story import Draws, Job, Length, Scene, Story, Weights
+from lab.truths.model import lineage_alone, sharded_alone
+from lab.truths.records import Line
+from lab.truths.steps import Steps
+
+LEAST: Final = 0.2  # seconds between two kills
+AWAY: Final = 1.0  # seconds at most until what was hit is started again
+STOPPED: Final = 8.0  # seconds at most for which a worker is stopped: it is lost after 5
+END: Final = 300.0  # seconds for the rest of the training after the last kill
+TRAINS: Final = 6  # steps between two kills around saves, at least
+AIM: Final = 0.02  # seconds at most from the first byte of a save in storage to an aimed kill
+
+
+@dataclass
+class Bare(Processes, Scene):
+    """A training, hit at random moments."""
+
+    lines: list[Line] = field(default_factory=list)
+    nodes: ClassVar[tuple[str, ...]]
+    usual: ClassVar[float] = 0.8
+    """Seconds between two kills beyond the least, on average."""
+
+    def __post_init__(self) -> None:
+        self.chance, self.evidence = Random(self.story.seed), (self.folder,)
+        self.written.mkdir(parents=True)
+        (self.folder / "token").write_text("chaos")
+
+    @property
+    def written(self) -> Path:
+        """Where workers write lines."""
+        return self.folder / "lines"
+
+    @property
+    def trained(self) -> bool:
+        """Whether the training has begun."""
+        return any(self.written.glob("*.jsonl"))
+
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master or of a node."""
+        if name == MASTER:
+            return self.master(len(self.nodes))
+        return ["-m", "elasticjob.cli", "run", "--max-restarts", "100000", *self.script()]
+
+    def script(self) -> list[str]:
+        """Return the script of the workers, and its arguments."""
+        raise NotImplementedError
+
+    def variables(self, name: str) -> Mapping[str, str]:
+        """Return where workers write, and the identity of a node."""
+        lines = {"LINEAGE": str(self.written)}
+        if name == MASTER:
+            return lines
+        end = {names.TERMINATION_LOG: str(self.folder / f"{name}.end")}
+        return {**lines, **end, names.JOB: "chaos", names.ROLE: "worker"}
+
+    async def draws(self, troubles: Weights) -> Draws:
+        """Yield as many troubles as are wanted, by their weights."""
+        for name in (MASTER, *self.nodes):
+            await self.start(name)
+        while not self.trained:  # noqa: ASYNC110  # of other processes
+            await asyncio.sleep(0.1)
+        began = time.monotonic()
+        while self.blows.total() < self.story.length.troubles:
+            await self.pause()
+            (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
+            yield trouble
+        self.figures["seconds of kills"] = f"{time.monotonic() - began:.0f}"
+
+    async def pause(self) -> None:
+        """Wait for the next kill."""
+        await asyncio.sleep(LEAST + self.chance.expovariate(1 / self.usual))
+
+    async def kill(self, role: str) -> str:
+        """Kill a process of the training; "" if there is none of this role now."""
+        nodes = [name for name in self.running if name != MASTER]
+        name = MASTER if role == MASTER else self.chance.choice(nodes) if nodes else ""
+        process = self.running.get(name)
+        if process is None or process.returncode is not None:
+            return ""
+        match role:
+            case "worker":
+                workers = workers_of(process.pid)
+                if not workers:
+                    return ""
+                self.chance.choice(workers).kill()
+            case "node":
+                agent = psutil.Process(process.pid)
+                for each in (*agent.children(recursive=True), agent):
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
+            case "leave":
+                process.send_signal(signal.SIGTERM)
+            case _:
+                process.kill()
+        self.blows[role] += 1
+        if role != "worker":
+            self.come_back(name, self.chance.uniform(0, AWAY))
+        return f"{self.blows.total()}: hit {role} of {name}"
+
+    async def release(self) -> None:
+        """Let the training come to its end."""
+
+    @property
+    def ending(self) -> Sequence[str]:
+        """The processes that end with the training."""
+        return [*self.running]
+
+    async def finish(self) -> None:
+        """Bring the training to its end, and read what was written. RuntimeError if a process failed."""
+        async with asyncio.timeout(END):
+            await asyncio.gather(*self.coming_back)
+            await self.release()
+            codes = {name: await self.running[name].wait() for name in self.ending}
+        if any(codes.values()):
+            raise RuntimeError(f"exit codes {codes}: see {self.folder}/*.log")
+        self.lines = self.read()
+        rounds = max((line["round"] for line in self.lines if "done" in line), default=0)
+        self.figures |= {"kills": self.blows.total(), "rounds": rounds}
+
+    def read(self) -> list[Line]:
+        """Return all lines that workers wrote, the oldest first where they have a time."""
+        texts = [file.read_text() for file in sorted(self.written.glob("*.jsonl"))]
+        lines = [json.loads(line) for text in texts for line in text.splitlines()]
+        return sorted(lines, key=lambda line: float(line.get("at", 0)))
+
+    async def stop(self) -> None:
+        """End everything."""
+        for task in self.coming_back:
+            task.cancel()
+        for process in self.running.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.gather(*(process.wait() for process in self.running.values()))
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Return the training processes below an agent: they have the script's file of lines open."""
+    workers = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if any(file.path.endswith(".jsonl") for file in process.open_files()):
+                workers.append(process)
+    return workers
+
+
+@dataclass
+class Lineage(Bare):
+    """Four nodes that write which records each attempt of a step takes."""
+
+    nodes = tuple(f"chaos-worker-{index}" for index in range(4))
+    size: ClassVar[int] = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.epochs = max(40, self.story.length.troubles * 5 // 6)  # a node that comes back still joins
+        self.steps = self.epochs * 63
+        self.alone = lambda end: lineage_alone(self.epochs)
+        (self.written / "slowly").touch()
+
+    def script(self) -> list[str]:
+        """Return the script, for some epochs."""
+        return [str(SCRIPTS / "lineage.py"), str(self.epochs), str(self.folder / "saved")]
+
+    async def release(self) -> None:
+        """Let steps be fast."""
+        (self.written / "slowly").unlink()
+
+
+@dataclass(frozen=True)
+class Blow:
+    """A kill: when, of whom, and the newest steps in storage and in the memory of all nodes before it."""
+
+    at: float
+    victim: str
+    committed: int
+    in_memory: int
+
+
+@dataclass
+class Sharded(Bare):
+    """Two nodes that train a divided model, copied to memory every 2 steps, and saved every 4.
+
+    Each second kill is aimed at a save that begins to appear in storage: its parts are written, told and
+    committed around it.
+    """
+
+    nodes = tuple(f"chaos-worker-{index}" for index in range(2))
+    hits: list[Blow] = field(default_factory=list)
+    last: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.saved.mkdir()
+        self.alone = lambda end: sharded_alone(end["steps"])
+
+    @property
+    def saved(self) -> Path:
+        """Where checkpoints are."""
+        return self.folder / "saved"
+
+    def script(self) -> list[str]:
+        """Return the script, which trains until it is stopped."""
+        return [str(SCRIPTS / "sharded.py"), str(self.saved)]
+
+    async def pause(self) -> None:
+        """Wait until the nodes have trained for some steps, and each second time for a save."""
+        async with asyncio.timeout(END):
+            while self.steps_since(self.last) < TRAINS:  # noqa: ASYNC110  # of other processes
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(self.chance.uniform(0, 0.5))
+        if len(self.hits) % 2:
+            known = set(self.saved.iterdir())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    while set(self.saved.iterdir()) <= known:  # noqa: ASYNC110  # of other processes
+                        await asyncio.sleep(0.001)
+            await asyncio.sleep(self.chance.uniform(0, AIM))
+
+    async def kill(self, role: str) -> str:
+        """Kill, and note what was saved just before."""
+        newest = max(Storage(str(self.saved)).steps(), default=0)
+        blow = Blow(time.time(), role, newest, in_memory(self.read(), self.last))
+        if sentence := await super().kill(role):
+            self.hits.append(blow)
+            self.last = time.time()
+        return sentence
+
+    def steps_since(self, since: float) -> int:
+        """Return how many steps the workers have made since a moment, each counted for each of them."""
+        return sum("step" in line and line["at"] > since for line in self.read())
+
+    def is_whole(self) -> bool:
+        """Whether all nodes train together since the last kill."""
+        many = len(self.nodes)
+        worlds = [line["world"] for line in self.read() if "begins" in line and line["at"] > self.last]
+        return worlds[-many:] == [many] * many
+
+    async def release(self) -> None:
+        """Stop the training once all nodes train together."""
+        while not self.is_whole():  # noqa: ASYNC110  # of other processes
+            await asyncio.sleep(0.1)
+        (self.written / "stop").touch()
+
+
+def in_memory(lines: Sequence[Line], since: float) -> int:
+    """Return the newest step that all ranks of the present world have copied after the last kill, or 0."""
+    begun = [line for line in lines if "begins" in line and line["at"] > since]
+    if not begun:
+        return 0
+    newest: dict[int, int] = defaultdict(int)
+    for line in lines:
+        if "saved" in line and line["at"] > since:
+            newest[line["rank"]] = max(newest[line["rank"]], line["saved"])
+    return min((newest[rank] for rank in range(begun[-1]["world"])), default=0)
+
+
+@dataclass
+class Stored(Bare):
+    """Servers and workers of a store: each record has a row, which a gradient of -1 raises by one."""
+
+    nodes = tuple(f"chaos-{role}-{index}" for role in ("ps", "worker") for index in range(3))
+    usual = 1.3
+    counts: Mapping[int, int] = field(default_factory=dict)
+
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master, a server or a worker."""
+        if "ps" in name:
+            return ["-m", "elasticjob.trainer.store.serve", str(self.folder / "kept")]
+        return super().command(name) if name == MASTER else self.script()
+
+    def script(self) -> list[str]:
+        """Return the script of the workers, for 500 records a kill."""
+        records = str(500 * self.story.length.troubles)
+        return [str(SCRIPTS / "e2e" / "seen.py"), records, str(self.folder)]
+
+    def variables(self, name: str) -> Mapping[str, str]:
+        """Return no more than all processes have."""
+        return {}
+
+    @property
+    def trained(self) -> bool:
+        """Whether there was a batch."""
+        return bool(Steps(self.folder).lines())
+
+    async def kill(self, role: str) -> str:
+        """Kill processes of a role, or stop a worker until the others have gone on without it."""
+        kind = {"servers": "ps", "server": "ps", "stopped": "worker"}.get(role, role)
+        there = [name for name, each in self.running.items() if kind in name and each.returncode is None]
+        hit = self.chance.sample(there, min(2 if role == "servers" else 1, len(there)))
+        for name in hit:
+            if role == "stopped":
+                process = self.running.pop(name)
+                process.send_signal(signal.SIGSTOP)
+                self.later(self._go_on(name, process, self.chance.uniform(0, STOPPED)))
+            else:
+                self.running[name].kill()
+                self.come_back(name, self.chance.uniform(0, AWAY))
+        self.blows[role] += bool(hit)
+        return f"{self.blows.total()}: hit {', '.join(hit)}" if hit else ""
+
+    async def _go_on(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
+        try:
+            await asyncio.sleep(after)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            self.running[name] = process
+
+    async def release(self) -> None:
+        """Let the last shards go."""
+        (self.folder / "gate").touch()
+
+    @property
+    def ending(self) -> Sequence[str]:
+        """The workers: servers serve on."""
+        return [name for name in self.nodes if "worker" in name]
+
+    async def finish(self) -> None:
+        """Read how often each record was counted."""
+        await super().finish()
+        self.counts = Counter(json.loads((self.folder / "counts").read_text()))
+        self.figures |= {"batches": len(Steps(self.folder).lines()), "counted once": self.counts[1]}
+
+
+@asynccontextmanager
+async def opened(of: type[Bare], folder: Path, story: Story) -> AsyncIterator[Bare]:
+    """Begin a training; afterwards none of its processes is left."""
+    scene = of(folder / str(story.number), free_port(), story=story)
+    try:
+        yield scene
+    finally:
+        await scene.stop()
+
+
+def bare(name: str, of: type[Bare], truths: tuple[str, ...], times: int, **troubles: int) -> Job:
+    """Return a job without Kubernetes; its first line says what it is."""
+    about, opens = (of.__doc__ or "").splitlines()[0], partial(opened, of)
+    return Job(name, about, ("processes",), opens, of, troubles, truths, Length(troubles=times))
+
+
+JOBS: Final = (
+    bare("lineage", Lineage, ("records", "model"), 300, worker=45, agent=15, node=15, leave=15, master=10),
+    bare("sharded", Sharded, ("newest-save", "one-loss", "model"), 60, worker=50, agent=20, node=30),
+    bare("store", Stored, ("counts",), 200, worker=40, server=30, servers=5, stopped=10, master=15),
+)

@@ -1,0 +1,29 @@
+"""Never two live pods of one index of a job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from lab.jobs.digits import Digits
+from lab.story import Truth
+
+
+def twins(alive: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a sentence for each place that several live pods hold; given are places and names of pods."""
+    holders: dict[str, list[str]] = defaultdict(list)
+    for place, name in alive:
+        holders[place].append(name)
+    return [
+        f"{place} is held by {len(names)} live pods at once: {', '.join(sorted(names))}"
+        for place, names in holders.items()
+        if len(names) > 1
+    ]
+
+
+def _twins(scene: Digits) -> list[str]:
+    return twins((pod.place, pod.name) for pod in scene.seen.pods if pod.alive)
+
+
+TRUTHS: Final = (Truth("no-twins", moments=_twins),)
