@@ -27,8 +27,7 @@ def _rows(page: str) -> Iterator[tuple[str, ...]]:
     said = dict(re.findall(r"^\| (`[\w-]+`) \| .* \| (.*) \|$", page, re.M))
     for row in ALGORITHMS:
         by = "both" if len(row.by) > 1 else DECIDERS[min(row.by)]
-        events = (
-            "all" if len(row.events) == len(Event) else ", ".join(e.value for e in Event if e in row.events)
-        )
+        events = [event.value for event in Event if event in row.events]
+        when = "all" if len(events) == len(Event) else ", ".join(events)
         first = (inspect.getdoc(row.propose) or "").partition("\n")[0]
         yield f"`{row.name}`", by, when, said.get(f"`{row.name}`", cell(first))
