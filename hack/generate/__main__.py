@@ -36,6 +36,7 @@ from hack.generate.example import example_job
 from hack.generate.pages import api as api_docs
 from hack.generate.pages.alerts import PAGE as ALERTS
 from hack.generate.pages.alerts import alert_docs
+from hack.generate.pages.algorithms import algorithms
 from hack.generate.pages.architecture import architecture
 from hack.generate.pages.cli import cli_docs
 from hack.generate.pages.concepts import concepts
@@ -45,6 +46,7 @@ from lab.paths import ROOT
 
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
 CONCEPTS = ROOT / "docs" / "concepts.md"
+BRAIN = ROOT / "docs" / "brain.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 CLI = ROOT / "docs" / "cli.md"
@@ -57,6 +59,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ROOT / "api" / "core" / "models.py": core_models,
         **{folder / "job.yaml": partial(example_job, folder) for folder in EXAMPLES},
         CONCEPTS: partial(concepts, CONCEPTS),
+        BRAIN: partial(algorithms, BRAIN),
         ARCHITECTURE: partial(architecture, ARCHITECTURE),
         CONTRIBUTING: partial(architecture, CONTRIBUTING),
         METRICS: metrics_docs,
