@@ -49,7 +49,15 @@ from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Verdict
 from elasticjob.trainer.agent.actions import Step
 from elasticjob.trainer.agent.decide import decide
-from elasticjob.trainer.agent.group import AskedToLeave, Ended, Group, Ordered, Said, WarmReady, observe
+from elasticjob.trainer.agent.group import (
+    AskedToLeave,
+    Group,
+    MasterOrders,
+    Message,
+    ProcessEnd,
+    WarmReady,
+    observe,
+)
 from elasticjob.trainer.link.channel import Advance, Behind, Boundary, Broken, Hello, Ready
 from lab.build.jobs import NOW
 from lab.virtual.master import START, Played, failure, finish, join, leave, plain, pod, report, watch
@@ -147,17 +155,17 @@ def groups(chance: Random) -> Iterator[Group]:
         )
         ordered = orders(version, chance.choice(list(Order)), round_, "b").orders
         events: list[Any] = [
-            Said(slot, Hello()),
-            Said(slot, Ready(port=5000)),
-            Said(
+            Message(slot, Hello()),
+            Message(slot, Ready(port=5000)),
+            Message(
                 slot, Advance(round=round_, progress=Progress(step=version), seconds=0.1, ended=version > 9)
             ),
-            Said(slot, Boundary(round=round_, port=5001)),
-            Said(slot, Broken(round=round_, port=5002)),
-            Said(slot, Behind(round=round_, reason="left behind")),
-            Ended(slot, chance.choice([0, 1, 137])),
-            Ordered(ordered),
-            Ordered(msgspec.structs.replace(ordered, hang=hang)),
+            Message(slot, Boundary(round=round_, port=5001)),
+            Message(slot, Broken(round=round_, port=5002)),
+            Message(slot, Behind(round=round_, reason="left behind")),
+            ProcessEnd(slot, chance.choice([0, 1, 137])),
+            MasterOrders(ordered),
+            MasterOrders(msgspec.structs.replace(ordered, hang=hang)),
             formed(group.round + 1, "a", "b", slots=2),
             AskedToLeave("Left"),
             WarmReady(),

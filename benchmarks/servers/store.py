@@ -24,7 +24,7 @@ from elasticjob.trainer.store import Adagrad, Table, places
 from elasticjob.trainer.store.counted import Key
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS
-from elasticjob.trainer.store.wire import Connection, Gradients, Hello, Pull, Push, Request, connected
+from elasticjob.trainer.store.wire import Connection, Gradients, Hello, Pull, Push, Request, connect
 
 ROWS: Final = 1_000
 TABLE: Final = Table("rows", 64, Adagrad(0.05))
@@ -55,7 +55,7 @@ def servers(number: int) -> Iterator[list[Connection]]:
         pipe.send_bytes(b" ".join(addresses))
     for pipe in pipes:
         pipe.recv_bytes()
-    connections = [connected(each.decode(), "secret", 30.0) for each in addresses]
+    connections = [connect(each.decode(), "secret", 30.0) for each in addresses]
     try:
         for connection in connections:
             connection.send(Hello((TABLE,)))

@@ -34,7 +34,7 @@ from elasticjob.trainer.store.wire import (
     Rows,
     Taken,
     WireError,
-    connected,
+    connect,
 )
 
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
@@ -127,7 +127,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
         asked.append(address)
         if address == lost.address:
             raise TimeoutError("timed out")
-        return connected(address, token, timeout)
+        return connect(address, token, timeout)
 
     cluster = Cluster(3, tmp_path)
     with cluster.stack:
@@ -211,8 +211,8 @@ def test_a_stranger_and_nonsense_are_turned_away(tmp_path: Path) -> None:
     cluster = Cluster(1, tmp_path)
     with cluster.stack:
         with pytest.raises(WireError, match="another job's token"):
-            connected(cluster.servers[0].address, "guessed", 5.0)
-        known = connected(cluster.servers[0].address, TOKEN, 5.0)
+            connect(cluster.servers[0].address, "guessed", 5.0)
+        known = connect(cluster.servers[0].address, TOKEN, 5.0)
         known.send(Hello((SEEN,)))
         assert known.answer() == Taken()
         known._sock.sendall((1 << 31).to_bytes(4))
@@ -229,12 +229,12 @@ def test_frames_of_nonsense_are_answered_or_end_their_connection_only(frame: lis
             msgspec.msgpack.encode(frame),
             b"".join(each for each in frame if isinstance(each, bytes)),
         ):
-            known = connected(server.address, TOKEN, 5.0)
+            known = connect(server.address, TOKEN, 5.0)
             known._sock.sendall(len(body).to_bytes(4) + body)
             with suppress(ConnectionError):
                 assert isinstance(known.answer(), Refused)
             known.close()
-        known = connected(server.address, TOKEN, 5.0)
+        known = connect(server.address, TOKEN, 5.0)
         known.send(Hello((SEEN,)))
         assert known.answer() == Taken()
         known.close()

@@ -37,7 +37,7 @@ class Output:
             hostname=hostname(),
         )
 
-    def shown(self, slot: int, stream: str) -> bool:
+    def shows(self, slot: int, stream: str) -> bool:
         """Whether lines of a worker are part of this program's output."""
         shown, redirected = self._settings.shown, self._settings.redirects.has(slot, stream)
         return not redirected and (shown is None or slot in shown)
