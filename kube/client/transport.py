@@ -44,8 +44,8 @@ from elasticjob.kube.errors import (
     error_of,
     is_too_large_resource_version,
 )
+from elasticjob.kube.http.messages import in_words
 from elasticjob.kube.http.sockets import kept_alive
-from elasticjob.kube.http.words import in_words
 from elasticjob.kube.metrics import Metrics, RequestMeter
 
 Params = Mapping[str, str]

@@ -15,7 +15,7 @@ import numpy as np
 
 from elasticjob.trainer.parameters import Move
 from elasticjob.trainer.store import SGD, Adagrad, Adam, Table, Zeros
-from elasticjob.trainer.store.counted import Done, Key
+from elasticjob.trainer.store.applied_updates import Done, Key
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.wire import (
     LARGEST,

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise, takewhile
 
 from elasticjob.api.rpc.rendezvous import Recovery
 from elasticjob.trainer.agent.group import Group, WorkerFailure
-from elasticjob.trainer.agent.words import CANNOT_START, OUT_OF_MEMORY
+from elasticjob.trainer.agent.termination import CANNOT_START, OUT_OF_MEMORY
 
 ECHOES = 3  # failures allowed per restart in the budget, including those caused by other nodes
 SURE = re.compile(

@@ -18,7 +18,7 @@ import msgspec
 from elasticjob.api.rpc.parameters import Kept
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.part import Damaged
-from elasticjob.trainer.store.counted import AppliedUpdates
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.tables import PARTITIONS, Part
 from elasticjob.trainer.store.wire import Partitions
 

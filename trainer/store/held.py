@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from elasticjob.trainer.store import places
-from elasticjob.trainer.store.counted import AppliedUpdates
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.optimizers import Rows as Matrix
+from elasticjob.trainer.store.partitions import copies_of, partitions_of
 from elasticjob.trainer.store.tables import PARTITIONS, Change, Ids, Slab, Table, among, ids_in, matrix
 from elasticjob.trainer.store.wire import (
     ROOM,
@@ -30,8 +30,8 @@ class PartitionSet:
 
     def __init__(self, version: int = 0, place: int = 0, servers: int = 0) -> None:
         self.version, self.frozen = version, False
-        self.owned = frozenset(places.partitions_of(place, servers) if servers else ())
-        self.copied = frozenset(places.copies_of(place, servers) if servers else ())
+        self.owned = frozenset(partitions_of(place, servers) if servers else ())
+        self.copied = frozenset(copies_of(place, servers) if servers else ())
         self.slabs: dict[str, Slab] = {}
         self.counted = {each: AppliedUpdates() for each in self.owned | self.copied}
 

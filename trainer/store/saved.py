@@ -29,7 +29,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
 from elasticjob.trainer.checkpoint.sources import InStorage
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, printable
 from elasticjob.trainer.checkpoint.storage import Part as File
-from elasticjob.trainer.store.counted import AppliedUpdates
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.earlier import Earlier
 from elasticjob.trainer.store.optimizers import Rows
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part, Table, ids_in, matrix

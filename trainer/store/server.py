@@ -22,8 +22,8 @@ import msgspec
 
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.servers.serving import Gone, Move
-from elasticjob.trainer.store import places
 from elasticjob.trainer.store.held import PartitionSet
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.saved import Commits, Files
 from elasticjob.trainer.store.wire import (
     Answer,
@@ -202,7 +202,7 @@ class Server:
 
     def _fetched(self, found: PartitionSet, move: Move) -> None:
         wanted, servers = found.owned | found.copied, len(move.before)
-        owner = places.owners(servers)
+        owner = owners(servers)
         away = set[str]()
         for place in sorted({owner[each] for each in wanted}):
             partitions = tuple(sorted(each for each in wanted if owner[each] == place))

@@ -30,10 +30,10 @@ from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.servers.link import way_of
 from elasticjob.trainer.servers.visits import Visit, Visits
 from elasticjob.trainer.shards import Dataset, Shard
-from elasticjob.trainer.store import places
-from elasticjob.trainer.store.counted import Done, Key
+from elasticjob.trainer.store.applied_updates import Done, Key
 from elasticjob.trainer.store.given import StoreError, ids_of, sum_rows
 from elasticjob.trainer.store.optimizers import Rows
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table, matrix
 from elasticjob.trainer.store.wire import (
     MOST_TABLES,
@@ -181,7 +181,7 @@ class Store:
         def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
             parts = (Done(self.dataset.name, done),) if done else ()
             asked = np.unique(owner).tolist() if not done else range(len(self._following.addresses))
-            of = places.owners(len(self._following.addresses))
+            of = owners(len(self._following.addresses))
             asks: dict[int, Request] = {}
             for place in asked:
                 chosen = [
@@ -224,7 +224,7 @@ class Store:
             if restored is not None and self._following.restored != restored:
                 return np.zeros(0, np.int64), {}
             servers = self._following.addresses
-            owner = np.asarray(places.owners(len(servers)), np.int64)[ids % PARTITIONS]
+            owner = np.asarray(owners(len(servers)), np.int64)[ids % PARTITIONS]
             try:
                 answers = self._exchange(servers, ask(owner, self._following.version))
             except OSError as error:

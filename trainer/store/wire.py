@@ -16,7 +16,7 @@ from elasticjob.api.numbers import Count
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.storage import PART
 from elasticjob.trainer.checkpoint.storage import Part as File
-from elasticjob.trainer.store.counted import AppliedUpdates, Done, Key
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Done, Key
 from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
 
 LARGEST: Final = 1 << 30

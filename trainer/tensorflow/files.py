@@ -18,7 +18,7 @@ import msgspec
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.parameters import Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.tensorflow.place import Manifest
+from elasticjob.trainer.tensorflow.partitions import Manifest
 
 STEM: Final = "model-"
 

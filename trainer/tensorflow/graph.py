@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.trainer.tensorflow.compat import container, task, tf, v1
-from elasticjob.trainer.tensorflow.place import PART, Entry, parts, server_of, split
+from elasticjob.trainer.tensorflow.partitions import PART, Entry, parts, server_of, split
 from elasticjob.trainer.tensorflow.server import MANIFEST, assign_if
 
 COUNTED: Final = "elasticjob/counted"

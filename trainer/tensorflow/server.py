@@ -31,7 +31,15 @@ from elasticjob.trainer.tensorflow.compat import (
     tf,
     v1,
 )
-from elasticjob.trainer.tensorflow.place import Entry, Part, decode, encode, of_server, pieces, slice_spec
+from elasticjob.trainer.tensorflow.partitions import (
+    Entry,
+    Part,
+    decode,
+    encode,
+    of_server,
+    pieces,
+    slice_spec,
+)
 from elasticjob.trainer.tensorflow.threads import Threads
 
 log = logging.getLogger("elasticjob.tensorflow")

@@ -39,7 +39,7 @@ from elasticjob.trainer.tensorflow.graph import (
     draw,
     with_settings,
 )
-from elasticjob.trainer.tensorflow.place import decode, encode
+from elasticjob.trainer.tensorflow.partitions import decode, encode
 from elasticjob.trainer.tensorflow.threads import LeftBehind, Threads
 
 log = logging.getLogger("elasticjob.tensorflow")

@@ -19,8 +19,9 @@ from elasticjob.cli.commands.checkpoint import export, show
 from elasticjob.cli.errors import Exit
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
-from elasticjob.trainer.store import SGD, Adam, Table, Zeros, places, read
-from elasticjob.trainer.store.counted import AppliedUpdates, Key
+from elasticjob.trainer.store import SGD, Adam, Table, Zeros, read
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Key
+from elasticjob.trainer.store.partitions import partitions_of
 from elasticjob.trainer.store.saved import Commits, Files
 from elasticjob.trainer.store.serve import ServerCheckpoints
 from elasticjob.trainer.store.server import Server
@@ -48,8 +49,7 @@ def save(files: Files, number: int, servers: int = 2) -> bool:
     """Save as so many servers do; return whether all of them were told that the checkpoint exists."""
     commits, why = Commits(files), list[str]()
     written = [
-        files.write(number, of(places.partitions_of(place, servers), number), POSITIONS)
-        for place in range(servers)
+        files.write(number, of(partitions_of(place, servers), number), POSITIONS) for place in range(servers)
     ]
     for each in (*written, *written[:-1]):
         why.append(commits.add(number, each))
@@ -219,11 +219,9 @@ def test_storage_that_cannot_be_read_at_the_start_is_waited_for(
 def test_a_part_that_the_committer_does_not_see_is_told(tmp_path: Path) -> None:
     here, there = Files(tmp_path / "here"), Files(tmp_path / "there")
     commits = Commits(here)
-    assert commits.add(5, here.write(5, of(places.partitions_of(0, 2), 5), POSITIONS)).startswith(
-        "32 of its 64"
-    )
+    assert commits.add(5, here.write(5, of(partitions_of(0, 2), 5), POSITIONS)).startswith("32 of its 64")
     with pytest.raises(Trouble, match=r"part-00032-of-00064.*No such file"):
-        commits.add(5, there.write(5, of(places.partitions_of(1, 2), 5), POSITIONS))
+        commits.add(5, there.write(5, of(partitions_of(1, 2), 5), POSITIONS))
     assert here.newest() is None
 
 
@@ -231,7 +229,7 @@ def test_only_the_last_two_that_count_stay(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for number in (1, 2, 3, 4):
         assert save(files, number)
-    files.write(3 + 2, of(places.partitions_of(0, 2), 5), POSITIONS)
+    files.write(3 + 2, of(partitions_of(0, 2), 5), POSITIONS)
     files.keep(3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"step-00000000{each}" for each in (2, 3, 4, 5)

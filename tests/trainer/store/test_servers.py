@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.trainer.parameters import Gone, Move
-from elasticjob.trainer.store import SGD, Adagrad, Table, Zeros, places
-from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store import SGD, Adagrad, Table, Zeros
+from elasticjob.trainer.store.applied_updates import Key
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS, WIDEST
@@ -79,7 +80,7 @@ class Cluster:
         return self.owner(record).answer(Push(version or self.version, key, (gradients,)))
 
     def owner(self, row: int) -> Server:
-        return self.servers[places.owners(len(self.servers))[row % PARTITIONS]]
+        return self.servers[owners(len(self.servers))[row % PARTITIONS]]
 
     def counts(self) -> list[int]:
         """Return how often each record is counted."""

@@ -16,7 +16,7 @@ from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve, store
-from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store.applied_updates import Key
 from elasticjob.trainer.store.given import StoreError
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.serve import ServerCheckpoints

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api.rpc.shards import Shard
-from elasticjob.trainer.store.counted import AppliedUpdates, Done, Key, Overlap
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Done, Key, Overlap
 from elasticjob.trainer.store.store import cuts
 
 
