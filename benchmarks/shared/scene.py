@@ -37,7 +37,7 @@ PATIENCE: Final = 120.0
 
 
 class Refused(Exception):
-    """The system does not do what was asked; the message is its own, or says what did not come."""
+    """The system refused or timed out; the message is its own, or names what was awaited."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ class Noted:
     def use(self, version: int, servers: tuple[str, ...]) -> None:
         self.uses.append(version)
 
-    def found(self) -> Kept | None:
+    def newest(self) -> Kept | None:
         return None
 
     def copy(self, number: int) -> None:
@@ -163,15 +163,15 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 worker.save()
                 wait_until(lambda: worker.changing)
                 assert not worker.at_boundary(PATIENCE)
-                wait_until(lambda: worker.kept > 0)
+                wait_until(lambda: worker.last_checkpoint > 0)
                 assert not abandoned.is_set()
-                assert first.written == second.written == {worker.kept: 10}
+                assert first.written == second.written == {worker.last_checkpoint: 10}
                 assert worker.is_chief
-                kept = worker.kept
+                kept = worker.last_checkpoint
                 assert worker.is_saved(worker.restored, attend, lambda: False)
-                assert worker.kept == kept
+                assert worker.last_checkpoint == kept
                 assert worker.is_saved(worker.restored, attend, lambda: True)
-                assert worker.kept > kept
+                assert worker.last_checkpoint > kept
                 again = shards.next()
                 assert again
                 shards.done(again)
@@ -181,7 +181,7 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
             before = worker.restored
             assert worker.at_boundary(PATIENCE)
             assert worker.restored > before
-            assert first.moves[-1].restores == worker.kept
+            assert first.moves[-1].restores == worker.last_checkpoint
             wait_until(lambda: first.uses[-1] == worker.version)
             assert job.status()["datasets"][0]["records"] == 10
             job.kill_master()
