@@ -428,7 +428,7 @@ def renew_what_was_returned(seen: Seen, now: datetime) -> Iterator[Step]:
         return
     for each in (*((seen.base,) if seen.base else ()), *seen.slices):
         lost = any(one.count > _succeeded(each, seen.lives)[one.name] for one in each.status.reclaimable_pods)
-        if lost and each.admitted and not seen.users(each):
+        if lost and each.is_admitted and not seen.users(each):
             yield Step(((_mark(each, "the job"),),) if is_slice(each) else _gone(each))
 
 
@@ -585,7 +585,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     if demand is None or demand.ended is not None:
         return
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
-        if not workload.admitted or workload.metadata.name in seen.to_reclaim:
+        if not workload.is_admitted or workload.metadata.name in seen.to_reclaim:
             continue
         ready = demand.ready if demand.elsewhere else _ready(demand, workload, seen.lives)
         repeat = {role.name for role in demand.roles if role.repeats}

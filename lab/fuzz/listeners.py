@@ -166,7 +166,7 @@ async def di_server() -> AsyncIterator[Open]:
     table, limits = Table(), Limits()
 
     def check() -> list[str]:
-        count = len(table.pods) - 1
+        count = len(table.others())
         wrong = [f"{count} pods are more than {limits.per_job}"] if count > limits.per_job else []
         table.empty()
         return wrong

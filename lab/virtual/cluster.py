@@ -24,13 +24,14 @@ from elasticjob.controllers.kueue.workload import (
     WORKLOAD,
     WORKLOAD_PRIORITY_CLASS,
 )
-from elasticjob.kube.objects.conditions import timestamp
+from elasticjob.kube.errors import KubeError, NotFound, ServerError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from lab.clusters.plane import queues
 from lab.truths import quota
 from lab.truths.quota import is_true
 from lab.virtual import kueue as kueues
+from lab.virtual import pods as kubelet
 from lab.virtual.kueue import Kueue
 from lab.virtual.loop import LoopClock
 from lab.virtual.operator import KUEUES, Operator, Watch
@@ -59,6 +60,9 @@ class World:
     excused: dict[str, str] = field(default_factory=dict)
     """By what their pods name: the Workloads that somebody has deactivated, until they hold nothing."""
     verbose: bool = False
+    webhook_away: bool = False
+    uninstalled: bool = False
+    """Whether the definitions of Kueue are deleted."""
     _due: bool = False
     _checks: bool = False
     _settings: list[tuple[Kind[Any], Manifest]] = field(default_factory=list)
@@ -67,6 +71,7 @@ class World:
         self.server = Server(LoopClock(), self.chance)
         self.kueue = Kueue(self.server)
         self.server.listen(self._heard)
+        self.server.fault = self._fault
         for name in ("n1", "n2", "n3"):
             self.server.put(NODE, node(name))
         self.server.put(FLAVOR, queues.flavor())
@@ -95,6 +100,19 @@ class World:
         if chance.random() < 0.2:  # as Kueue has it where a queue says nothing
             spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
         return made
+
+    def _fault(self, verb: str, kind: Kind[Any], name: str) -> KubeError | None:
+        """What follows from Kueue's absence: of its webhook, or of its definitions."""
+        if kind.resource == WORKLOAD.resource and verb in ("create", "apply", "patch"):
+            if self.webhook_away:
+                return ServerError(500, "InternalError", 'failed calling webhook "vworkload.kb.io"')
+            if self.uninstalled and verb == "create":
+                return NotFound(404, "NotFound", "the server could not find the requested resource")
+        return None
+
+    async def has_workloads(self) -> bool:
+        """Return whether the definition of Workloads is there."""
+        return not self.uninstalled
 
     # what follows from each change
 
@@ -165,10 +183,10 @@ class World:
             self._later(0.5, 1, self._wake_kueue)
 
     def kueue_stops(self) -> None:
-        self.kueue.up, self.server.webhook_away = False, True
+        self.kueue.up, self.webhook_away = False, True
 
     def kueue_starts(self) -> None:
-        self.kueue.up, self.server.webhook_away = True, False
+        self.kueue.up, self.webhook_away = True, False
         self._wake_kueue()
 
     async def uninstall_kueue(self, told: bool = True, by_force: bool = False) -> None:
@@ -177,7 +195,7 @@ class World:
         `told`: whether a watch asks while they are away, and is told that the server has no such kind;
         `by_force`: whether somebody takes our finalizers as well, so that they go without notice.
         """
-        self.kueue.up, self.server.uninstalled, self._checks = False, True, False
+        self.kueue.up, self.uninstalled, self._checks = False, True, False
         self._settings = [(kind, each) for kind in SETTINGS for each in self.server.every(kind)]
         for each in self.server.every(WORKLOAD) if by_force else self.foreign():
             self.server.change(WORKLOAD, each, metadata={**each["metadata"], "finalizers": []})
@@ -190,7 +208,7 @@ class World:
 
     def install_kueue(self) -> None:
         """Kueue comes back, with the queues that it had."""
-        self.server.uninstalled = False
+        self.uninstalled = False
         for kind, each in self._settings:
             self.server.put(kind, each)
         for watch in self._kueue_watches():
@@ -251,14 +269,7 @@ class World:
         if not machines:
             self._later(1, 2, self._starts, name, uid)
             return
-        machine = self.chance.choice(machines)["metadata"]["name"]
-        state = {"name": "main", "ready": True, "state": {"running": {"startedAt": self._time()}}}
-        status = {
-            "phase": "Running",
-            "containerStatuses": [state],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        self.server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
+        kubelet.start(self.server, pod, self.chance.choice(machines)["metadata"]["name"])
 
     def _leaves(self, name: str, uid: str) -> None:
         pod = self._pod(name, uid)
@@ -266,25 +277,14 @@ class World:
             return
         there = self.server.found(NODE, pod["spec"].get("nodeName", ""))
         if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
-            pod = self._ended(pod, 143)
+            pod = kubelet.end(self.server, pod, 143)
         if there is not None or not pod["spec"].get("nodeName"):
             self.server.remove(POD, pod, grace=0)
-
-    def _ended(self, pod: Manifest, code: int) -> Manifest:
-        ended = {"exitCode": code, "reason": "Error", "finishedAt": self._time(), "startedAt": self._time()}
-        status = {
-            "phase": "Failed" if code else "Succeeded",
-            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
-        }
-        return self.server.change(POD, pod, status=status)
-
-    def _time(self) -> str:
-        return timestamp(self.server.clock.now())
 
     # what happens
 
     def start(self) -> None:
-        self.operator = Operator(self.server, self.chance)
+        self.operator = Operator(self.server, self.chance, self.has_workloads)
 
     async def kill(self) -> None:
         operator, self.operator = self.operator, None
@@ -419,7 +419,7 @@ class World:
     def end_pod(self, name: str, code: int) -> None:
         pod = self.server.found(POD, name, TEAM)
         if pod and pod["status"]["phase"] == "Running":
-            self._ended(pod, code)
+            kubelet.end(self.server, pod, code)
 
     def delete_pod(self, name: str) -> None:
         if pod := self.server.found(POD, name, TEAM):

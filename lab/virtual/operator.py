@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import cache
 from random import Random
 from typing import Any, Final, cast
@@ -45,11 +46,13 @@ from elasticjob.kube.controller.controller import Controller, Runner
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
-from lab.virtual.controllers.shelf import Nobody
+from lab.build.caches import Nobody
 from lab.virtual.server import Server
 
 KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
 KUEUES: Final[tuple[Kind[Any], ...]] = (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR, COHORT)
+Stays = Callable[[], Awaitable[bool]]
+"""Whether the server itself has the definition of Workloads."""
 USUAL: Final = (0.001, 0.005, 0.02, 0.1)
 """Seconds after which a watch tells of a change."""
 
@@ -108,7 +111,7 @@ class Watch:
 class Operator:
     """One process: from its start until it is killed, in the middle of whatever it does."""
 
-    def __init__(self, server: Server, chance: Random) -> None:
+    def __init__(self, server: Server, chance: Random, has_workloads: Stays) -> None:
         self._server = server
         made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, DIJOB, *KUEUES)}
         self.watches = {name: Watch(found, chance) for name, found in made.items()}
@@ -116,7 +119,7 @@ class Operator:
         clock, metrics = server.clock, metrics_of_all()
         self.runners = [
             Runner(each, made, clock=clock, metrics=metrics, chance=chance.random)
-            for each in controllers(server, caches, made)
+            for each in controllers(server, caches, made, has_workloads)
         ]
         server.listen(self._heard)
         for name, watch in self.watches.items():
@@ -136,7 +139,9 @@ class Operator:
         await asyncio.wait(self._tasks)
 
 
-def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> list[Controller]:
+def controllers(
+    server: Server, caches: Caches, made: dict[str, Cache[Any]], has_workloads: Stays
+) -> list[Controller]:
     """The controllers that jobs in queues need, put together as `controllers/main.py` does."""
     client, now = cast(Client, server), server.clock.now
 
@@ -150,7 +155,7 @@ def controllers(server: Server, caches: Caches, made: dict[str, Cache[Any]]) -> 
         return spec
 
     workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
-    queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=server.has_workloads)
+    queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads)
     admission = Admission(queues, ElasticJobs(caches, master))
     counters = Counters(CollectorRegistry())
     served = GangApis(client, now)

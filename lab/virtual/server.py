@@ -1,9 +1,14 @@
-"""An API server in a dict: what the operator's client does, with delays and errors, in the loop's time."""
+"""An API server in a dict, for tests in virtual time: the verbs of the client, with delays and errors.
+
+It knows no schemas, and by server-side apply all lists are atomic; `tests/lab/test_server.py` compares it
+with devcluster's.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from random import Random
 from typing import Any, Final
@@ -12,47 +17,55 @@ import msgspec
 
 from elasticjob.api.resources import Amount
 from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.kube.cache.cache import Cache
+from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.client import writes
-from elasticjob.kube.clock import Clock
+from elasticjob.kube.client.transport import Call
+from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, ServerError, Unreachable
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE
+from lab.build.objects import as_item, bookmark, event
 
-Heard = Callable[[str, Manifest | None, Manifest | None], None]
-"""Told of each change: the resource, and the object before and after."""
-PARTS: Final = ("status",)
+Listener = Callable[[str, Manifest | None, Manifest | None], None]
+"""Called with each change: the resource, and the object before and after."""
+OF_SERVER: Final = frozenset(
+    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
+)
+"""Fields of metadata that no client decides."""
 
 
 class Server:
-    """All objects. What is stored is never changed in place, so that a reference is a snapshot."""
+    """All objects. What is stored is never changed in place, so that a reference is a snapshot.
 
-    def __init__(self, clock: Clock, chance: Random) -> None:
-        self.clock, self.chance = clock, chance
+    Without `chance` it answers at once; `fault` may return the error of a request: verb, kind and name.
+    """
+
+    def __init__(self, clock: Clock | None = None, chance: Random | None = None) -> None:
+        self.clock, self.chance = clock or SystemClock(), chance
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.version = 0
-        self.writes = 0
+        self.requests: list[tuple[str, str, str]] = []
+        """The verb, the kind and the name of each request."""
+        self.fault: Callable[[str, Kind[Any], str], Exception | None] = lambda *_: None
         self.away = False
-        self.webhook_away = False
         self.halves = False
         """Whether a webhook of others halves what pods ask for."""
-        self.uninstalled = False
-        """Whether the definition of Workloads is deleted."""
         self.trouble = 0.0
         """How likely a request fails."""
         self._born = 0
         self._kinds: dict[str, Kind[Any]] = {}
-        self._heard: list[Heard] = []
+        self._listeners: list[Listener] = []
+        self._history: list[tuple[str, Manifest | None, Manifest | None]] = []
+        """The changes, by their resourceVersions from 1."""
         self._applied: dict[tuple[str, str, str], Manifest] = {}
 
-    async def has_workloads(self) -> bool:
-        return not self.uninstalled
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
 
-    def listen(self, heard: Heard) -> None:
-        self._heard.append(heard)
-
-    def deafen(self, heard: Heard) -> None:
-        self._heard.remove(heard)
+    def deafen(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
 
     def every(self, kind: Kind[Any]) -> list[Manifest]:
         return list(self.objects.get(kind.resource, {}).values())
@@ -60,29 +73,42 @@ class Server:
     def found(self, kind: Kind[Any], name: str, namespace: str = "") -> Manifest | None:
         return self.objects.get(kind.resource, {}).get(Key(namespace, name))
 
+    def lookup(self, kind: Kind[Any], name: str, namespace: str = "") -> Manifest:
+        """Return an object. Raises NotFound."""
+        found = self.found(kind, name, namespace if kind.namespaced else "")
+        if found is None:
+            raise NotFound(
+                404, "NotFound", f"{kind.name} {name} not found", {"name": name, "kind": kind.plural}
+            )
+        return found
+
+    @property
+    def writes(self) -> list[tuple[str, str, str]]:
+        """The requests that may change something."""
+        return [each for each in self.requests if each[0] not in ("get", "list")]
+
     # what others do, without delay
 
     def put(self, kind: Kind[Any], made: Manifest) -> Manifest:
-        """Create an object."""
+        """Create an object, with a uid and a time of its own unless it says which."""
         self._born += 1
         about = {
             "generation": 1,
-            **deepcopy(made["metadata"]),
             "uid": f"uid-{self._born}",
             "creationTimestamp": timestamp(self.clock.now()),
+            **deepcopy(made["metadata"]),
         }
         stored = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
-        if kind is SERVICE or kind.resource == SERVICE.resource:
+        if kind.resource == SERVICE.resource:
             stored["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **stored.get("spec", {})}
         if kind.resource == POD.resource:
-            stored["status"] = {"phase": "Pending"}
+            stored.setdefault("status", {"phase": "Pending"})
             stored["spec"] = _halved(stored["spec"]) if self.halves else stored["spec"]
         return self._store(kind, None, stored)
 
-    def change(self, kind: Kind[Any], old: Manifest, part: str = "", **fields: Any) -> Manifest:
+    def change(self, kind: Kind[Any], old: Manifest, **fields: Any) -> Manifest:
         """Replace fields of an object: spec, status, or metadata."""
-        new = {**old, **fields}
-        return self._update(kind, old, new)
+        return self._update(kind, old, {**old, **fields})
 
     def remove(self, kind: Kind[Any], old: Manifest, grace: int | None = None) -> Manifest | None:
         """Delete an object: it stays while it has finalizers, and a pod while it runs."""
@@ -96,6 +122,7 @@ class Server:
         if "deletionTimestamp" in about:
             return old
         gone = {**about, "deletionTimestamp": timestamp(self.clock.now())}
+        gone["generation"] = about["generation"] + (kind.resource != POD.resource)
         return self._update(kind, old, {**old, "metadata": gone})
 
     def collect(self) -> None:
@@ -114,9 +141,8 @@ class Server:
         found = self.objects.setdefault(kind.resource, {})
         if new is None:
             assert old is not None
-            new_about = {**old["metadata"], "resourceVersion": str(self.version)}
+            gone = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.version)}}
             del found[_key(old)]
-            gone = {**old, "metadata": new_about}
             self._tell(kind, gone, None)
             return gone
         stored = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.version)}}
@@ -125,45 +151,57 @@ class Server:
         return stored
 
     def _tell(self, kind: Kind[Any], old: Manifest | None, new: Manifest | None) -> None:
-        for heard in tuple(self._heard):
-            heard(kind.resource, old, new)
+        self._history.append((kind.resource, old, new))
+        for listener in tuple(self._listeners):
+            listener(kind.resource, old, new)
 
     def _update(self, kind: Kind[Any], old: Manifest, new: Manifest) -> Manifest:
         if new == old:
             return old
-        about = dict(new["metadata"])
+        about = {name: value for name, value in new["metadata"].items() if value not in ([], {})}
         if new.get("spec") != old.get("spec"):
             about["generation"] = old["metadata"].get("generation", 1) + 1
         if "deletionTimestamp" in about and not about.get("finalizers") and kind.resource != POD.resource:
-            return self._store(kind, old, None)
+            self._store(kind, {**new, "metadata": about}, None)
+            return {**new, "metadata": about}
         return self._store(kind, old, {**new, "metadata": about})
 
-    # what the operator's client does
+    def apply_now(self, kind: Kind[Any], manifest: Manifest, manager: str, subresource: str = "") -> Manifest:
+        """Server-side apply: `manager` owns exactly these fields from now on, unless others change them."""
+        about, parts = manifest["metadata"], manifest.keys() - {"apiVersion", "kind", "status"}
+        given = {part: manifest[part] for part in ([subresource] if subresource else parts)}
+        old = self.found(kind, about["name"], about.get("namespace", ""))
+        if old is None and subresource:
+            self.lookup(kind, about["name"], about.get("namespace", ""))
+        if old is None and about.get("uid"):
+            raise Conflict(409, "Conflict", f"{kind.name} {about['name']} is gone")
+        if old:
+            _check_preconditions(old, about)
+            mark = (old["metadata"]["uid"], manager, subresource)
+            new = self._update(kind, old, _merged(_without(old, self._applied.get(mark, {}), given), given))
+        else:
+            new = self.put(kind, {**given, "metadata": _own(about)})
+            mark = (new["metadata"]["uid"], manager, subresource)
+        self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
+        return new
+
+    # what the client does
 
     async def create(
         self, kind: Kind[Any], manifest: Manifest, namespace: str | None = None, *, dry_run: bool = False
     ) -> Any:
-        await self._asked(kind, "create")
         about = manifest["metadata"]
+        await self._asked(kind, "create", about["name"])
         if self.found(kind, about["name"], about.get("namespace", "")):
             raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
-        return await self._answered(kind, self.put(kind, manifest))
+        rest = {name: value for name, value in manifest.items() if name != "status"}
+        return await self._answered(kind, self.put(kind, {**rest, "metadata": _own(about)}))
 
     async def apply(
         self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str = "", **_: Any
     ) -> Any:
-        await self._asked(kind, "apply")
-        about = manifest["metadata"]
-        old = self._one(kind, about["name"], about.get("namespace", ""))
-        if old["metadata"]["uid"] != about["uid"]:
-            raise Conflict(409, "Conflict", "another object by now")
-        given = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind")}
-        if subresource:
-            given = {subresource: given[subresource]}
-        mark = (about["uid"], manager, subresource)
-        new = _without(old, self._applied.get(mark, {}), given)
-        self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
-        return await self._answered(kind, self._update(kind, old, _merged(new, given)))
+        await self._asked(kind, "apply", manifest["metadata"]["name"])
+        return await self._answered(kind, self.apply_now(kind, manifest, manager, subresource))
 
     async def merge_patch(
         self,
@@ -175,12 +213,10 @@ class Server:
         subresource: str = "",
         strategic: bool = False,
     ) -> Any:
-        await self._asked(kind, "patch")
-        old = self._one(kind, name, namespace or "")
+        await self._asked(kind, "patch", name)
+        old = self.lookup(kind, name, namespace or "")
         about = patch.get("metadata", {})
-        for field in ("uid", "resourceVersion"):
-            if about.get(field, old["metadata"][field]) != old["metadata"][field]:
-                raise Conflict(409, "Conflict", f"{field} differs")
+        _check_preconditions(old, about)
         if subresource == "resize":
             raise NotFound(404, "NotFound", "the server has no such subresource")
         given = {subresource: patch[subresource]} if subresource else {**patch}
@@ -204,7 +240,7 @@ class Server:
         grace: int | None = None,
         propagation: str = "Background",
     ) -> None:
-        await self._asked(kind, "delete")
+        await self._asked(kind, "delete", name)
         key = Key((namespace or "") if kind.namespaced else "", name)
         old = self.found(kind, *reversed(key))
         if old is None:
@@ -212,10 +248,7 @@ class Server:
                 writes.note(writes.Written(kind, key, gone=uid))
             return
         about = old["metadata"]
-        if (uid or about["uid"]) != about["uid"] or (version or about["resourceVersion"]) != about[
-            "resourceVersion"
-        ]:
-            raise Conflict(409, "Conflict", "another object, or version, by now")
+        _check_preconditions(old, {"uid": uid, "resourceVersion": version})
         left = self.remove(kind, old, grace)
         if left is None:
             writes.note(writes.Written(kind, key, gone=about["uid"]))
@@ -224,8 +257,8 @@ class Server:
             await self._answered(kind, left)
 
     async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
-        await self._asked(kind, "get")
-        return _read(kind, self._one(kind, name, namespace or ""))
+        await self._asked(kind, "get", name)
+        return _read(kind, self.lookup(kind, name, namespace or ""))
 
     async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
         try:
@@ -236,34 +269,67 @@ class Server:
     async def list(
         self, kind: Kind[Any], namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Any]:
-        await self._asked(kind, "list")
+        await self._asked(kind, "list", "")
         wanted = dict(term.split("=") for term in labels.split(",") if term)
         found = [
             _read(kind, each)
             for each in self.every(kind)
             if wanted.items() <= (each["metadata"].get("labels") or {}).items()
+            and namespace in ("", None, each["metadata"].get("namespace", ""))
         ]
         await self._pause()
         return found
 
+    @asynccontextmanager
+    async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A watch of all objects, or of one by its name, in one namespace or in all of them."""
+        lines = asyncio.Queue[bytes]()
+        _, _, only = call.params.get("fieldSelector", "").partition("metadata.name=")
+
+        def tell(resource: str, old: Manifest | None, new: Manifest | None) -> None:
+            one = new or old or {}
+            kind, about = self._kinds[resource], one["metadata"]
+            of = call.path in (kind.path(), kind.path(about.get("namespace", "")))
+            if of and only in ("", about["name"]):
+                type_ = "DELETED" if new is None else "ADDED" if old is None else "MODIFIED"
+                lines.put_nowait(event(type_, one))
+
+        if since := call.params.get("resourceVersion"):
+            for change in self._history[int(since) :]:
+                tell(*change)
+        else:
+            for resource, objects in self.objects.items():
+                for each in objects.values():
+                    tell(resource, None, each)
+            lines.put_nowait(bookmark(self.version, initial_done=True))
+        self.listen(tell)
+        try:
+            yield _each(lines)
+        finally:
+            self.deafen(tell)
+
+    async def raw(self, method: str, path: str, *_: Any, **__: str) -> bytes:
+        """The version of a list, without its items: an informer asks for it whose watch is silent."""
+        await self._pause()
+        return msgspec.json.encode({"metadata": {"resourceVersion": str(self.version)}, "items": []})
+
     def measure(self, _: Any) -> None: ...
 
-    async def _asked(self, kind: Kind[Any], verb: str) -> None:
+    async def _asked(self, kind: Kind[Any], verb: str, name: str) -> None:
         """The way of a request to the server."""
+        self.requests.append((verb, kind.name, name))
         await self._pause()
         if self.away:
             raise Unreachable("connection refused", never_sent=True)
-        if self.chance.random() < self.trouble:
+        if self._fails():
             raise ServerError(500, "InternalError", "etcdserver: request timed out")
-        if self.webhook_away and kind.resource == WORKLOAD.resource and verb in ("create", "apply", "patch"):
-            raise ServerError(500, "InternalError", 'failed calling webhook "vworkload.kb.io"')
-        if self.uninstalled and kind.resource == WORKLOAD.resource and verb == "create":
-            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+        if error := self.fault(verb, kind, name):
+            raise error
 
     async def _answered(self, kind: Kind[Any], stored: Manifest) -> Any:
         """The way back of an answer, which may be lost."""
         await self._pause()
-        if self.away or self.chance.random() < self.trouble:
+        if self.away or self._fails():
             raise Unreachable("connection reset")
         about = stored["metadata"]
         key = Key(about.get("namespace", ""), about["name"])
@@ -271,16 +337,20 @@ class Server:
         return _read(kind, stored)
 
     async def _pause(self) -> None:
-        self.writes += 1
-        await asyncio.sleep(self.chance.choice((0.001, 0.002, 0.01)))
+        await asyncio.sleep(self.chance.choice((0.001, 0.002, 0.01)) if self.chance else 0)
 
-    def _one(self, kind: Kind[Any], name: str, namespace: str) -> Manifest:
-        found = self.found(kind, name, namespace if kind.namespaced else "")
-        if found is None:
-            raise NotFound(
-                404, "NotFound", f"{kind.name} {name} not found", {"name": name, "kind": kind.plural}
-            )
-        return found
+    def _fails(self) -> bool:
+        return self.chance is not None and self.chance.random() < self.trouble
+
+
+def follow(server: Server, cache: Cache[Any]) -> None:
+    """Have a cache show each change at once."""
+
+    def take(resource: str, old: Manifest | None, new: Manifest | None) -> None:
+        if resource == cache.kind.resource:
+            cache.tell(cache.take(Removed(as_item(old or {})) if new is None else Upserted(as_item(new))))
+
+    server.listen(take)
 
 
 def _halved(spec: Manifest) -> Manifest:
@@ -288,6 +358,18 @@ def _halved(spec: Manifest) -> Manifest:
     amount = Amount.parse(container["resources"]["requests"]["cpu"]).value * 500
     made = {**container, "resources": {**container["resources"], "requests": {"cpu": f"{int(amount)}m"}}}
     return {**spec, "containers": [made]}
+
+
+def _check_preconditions(old: Manifest, expected: Manifest) -> None:
+    """Raise Conflict for another object, or for another version of it, than a request names."""
+    for field in ("uid", "resourceVersion"):
+        if expected.get(field) and expected[field] != old["metadata"][field]:
+            raise Conflict(409, "Conflict", f"{field} differs")
+
+
+async def _each(lines: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
+    while True:
+        yield await lines.get()
 
 
 def _check_workload(old: Manifest, new: Manifest) -> None:
@@ -315,6 +397,11 @@ def _read(kind: Kind[Any], stored: Manifest) -> Any:
     return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
 
 
+def _own(about: Manifest) -> Manifest:
+    """The metadata of a new object, without what no client decides."""
+    return {name: value for name, value in about.items() if name not in OF_SERVER}
+
+
 def _annotations(given: Manifest) -> Manifest:
     return dict(given.get("metadata", {}).get("annotations", {}))
 
@@ -333,7 +420,7 @@ def _merged(old: Any, new: Manifest, *, drop: bool = False) -> Manifest:
 
 
 def _without(old: Manifest, before: Manifest, now: Manifest) -> Manifest:
-    """Return an object without what its manager applied before and does not any more."""
+    """Return an object without what its manager applied before, does not any more, and nobody has changed."""
     found = dict(old)
     for name, value in before.items():
         if name not in found:
@@ -344,10 +431,6 @@ def _without(old: Manifest, before: Manifest, now: Manifest) -> Manifest:
                 found[name] = left
             else:
                 del found[name]
-        elif name not in now:
+        elif name not in now and found[name] == value:
             del found[name]
     return found
-
-
-def names(found: Iterable[Manifest]) -> list[str]:
-    return [each["metadata"]["name"] for each in found]

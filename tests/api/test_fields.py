@@ -59,7 +59,8 @@ def models(form: Any) -> Iterator[type[BaseModel]]:
     """Yield the models of `api` in a type, and in the fields of those."""
     if isinstance(form, type) and issubclass(form, BaseModel) and ".api." in form.__module__:
         yield form
-        form = tuple[tuple(field.annotation for field in form.model_fields.values())]  # type: ignore[misc]  # a form of values
+        for field in form.model_fields.values():
+            yield from models(field.annotation)
     for each in get_args(form):
         yield from models(each)
 

@@ -35,8 +35,8 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.caches import caches, machine, pod, raw
 from lab.build.jobs import NOW, at, ended, job, life, master, plan, resource, role
-from lab.virtual.controllers.shelf import caches, machine, pod, raw
 
 HOSTILE = (
     "",

@@ -77,6 +77,13 @@ IDLE = samples(*uses("ps", (1.5, 5), (8, 5)), workers=32)
 FOUR = uses("worker", *[(2.5, 4)] * 4, cores=4)
 ROOMY = {"worker": {"cpu": "4", "memory": "5Gi"}}
 STAYS = {"ps": Role(), "worker": Role(count=4)}
+AT_FOUR_SIZES = tuple(
+    sample
+    for n, count in enumerate((1, 2, 4, 8))
+    for sample in samples(
+        *WORKERS, workers=count, steps=count / (0.1 + 0.1 * (count - 1) / count) / 32, first=9 * n
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,12 @@ ROWS: dict[str, Row] = {
         {"worker": (2, {})},
         says="an added worker brings 5% of one before",
     ),
+    "workers pay by the model of their speed": Row(  # t = 0.1 + 0.1 · (n - 1) / n
+        Event.IDLE,
+        facts(ALL_REDUCE, sizes={"worker": 8}, resources=ROOMY, samples=AT_FOUR_SIZES),
+        {"worker": (16, {})},
+        says="16 workers pay",
+    ),
     "memory is never taken before forty minutes, nor below the peak": Row(
         Event.IDLE,
         facts(
@@ -205,6 +218,10 @@ def test_row(row: Row) -> None:
     found = asked(row.facts, row.event)
     assert told(found) == (row.groups, row.nodes), found.reason
     assert row.says in found.reason
+    for hour in range(24):
+        for each in ALGORITHMS:
+            at_night = replace(row.facts, now=NOW + timedelta(hours=hour))
+            keeps_the_laws(at_night, row.event, min(each.by), (each,))
 
 
 FIRST = {"cpu": "1", "memory": "8000Mi"}
@@ -309,7 +326,6 @@ def all_facts(draw: st.DrawFn) -> Facts:
     sizes = {name: role.clamp(draw(st.integers(1, 20))) for name, role in chosen.items()}
     return facts(
         chosen,
-        now=NOW + draw(st.timedeltas(timedelta(0), timedelta(days=400))),
         limits=draw(st.sampled_from([{}, {"cpu": "100", "memory": "400Gi"}])),
         sizes=sizes,
         resources=draw(st.dictionaries(st.sampled_from(sorted(chosen)), amounts)),
@@ -326,15 +342,16 @@ def all_facts(draw: st.DrawFn) -> Facts:
 
 
 @settings(max_examples=80)
-@given(st.sampled_from(Event), all_facts(), st.sampled_from(Decider), st.integers(0, 99))
+@given(st.sampled_from(Event), all_facts(), st.sampled_from(Decider), st.integers(0, 10**6))
 def test_laws(event: Event, given: Facts, by: Decider, seed: int) -> None:
     """What all rows decide together keeps them, and what each decides alone: earlier ones hide its faults."""
     chance = Random(seed)
     keeps_the_laws(given, event, by, ALGORITHMS)
     for row in ALGORITHMS:
         stage = given.stage if given.stage in row.stages else chance.choice(sorted(row.stages))
+        now = NOW + chance.random() * timedelta(days=chance.choice([1, 400]))
         its = chance.choice(sorted(row.events)), chance.choice(sorted(row.by))
-        keeps_the_laws(replace(given, stage=stage), *its, (row,))
+        keeps_the_laws(replace(given, stage=stage, now=now), *its, (row,))
 
 
 def keeps_the_laws(given: Facts, event: Event, by: Decider, rows: tuple[Algorithm, ...]) -> None:

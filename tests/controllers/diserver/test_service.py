@@ -29,8 +29,9 @@ from elasticjob.kube.errors import KubeError, Undecodable, Unreachable, api_erro
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from lab.build import manifests
+from lab.build.caches import cache
 from lab.build.dijobs import dijob
-from lab.virtual.diserver import COORDINATOR, cache
+from lab.virtual.diserver import COORDINATOR
 from lab.virtual.diserver import service as service_of
 
 KEY = b"secret"

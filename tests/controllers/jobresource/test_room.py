@@ -11,8 +11,8 @@ from elasticjob.controllers.jobresource.room import EVERY, Rooms, learns
 from elasticjob.kube.cache.protocol import Upserted
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.caches import caches, pod, raw
 from lab.build.jobs import NOW, job, resource, role, template
-from lab.virtual.controllers.shelf import caches, pod, raw
 
 BIG = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 

@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from lab.build.jobs import job, resource, role
-from lab.virtual.controllers.world import MACHINES, Living, World
+from lab.virtual.passes import CODES, MACHINES, Living, Passes
 
 BUDGET = 2
 MOST = 4
-CODES = [
-    (0, "Completed"),
-    (1, "Error"),
-    (75, "Error"),
-    (137, "Error"),
-    (137, "OOMKilled"),
-    (139, "Error"),
-    (143, "Error"),
-]
 
 
 class Nodes(Living):
@@ -34,7 +25,7 @@ class Nodes(Living):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(
+        self.world = Passes(
             job(
                 {"worker": role(2, minReplicas=0, maxReplicas=9, restartCount=BUDGET)}, optimizeMode="manual"
             ),
@@ -48,15 +39,10 @@ class Nodes(Living):
         if self.world.machines:
             self.world.start(name, data.draw(st.sampled_from(self.world.machines)))
 
-    @precondition(lambda self: self.world.names(running=True))
-    @rule(data=st.data(), ending=st.sampled_from(CODES))
-    def end(self, data: Any, ending: tuple[int, str]) -> None:
-        self.world.end(data.draw(st.sampled_from(self.world.names(running=True))), *ending)
-
     @rule(ending=st.sampled_from(CODES))
     def end_all(self, ending: tuple[int, str]) -> None:
-        self.world.reconcile()
-        self.start_all()
+        self.world.look_at_the_nodes()
+        self.world.start_all()
         for name in self.world.names(running=True):
             self.world.end(name, *ending)
 
@@ -69,7 +55,7 @@ class Nodes(Living):
 
     @rule(count=st.integers(0, MOST), suspend=st.booleans())
     def scale(self, count: int, suspend: bool) -> None:
-        self.world.scale(count, suspend=suspend)
+        self.world.set_size(count, suspend=suspend)
 
     @rule()
     def restart_operator(self) -> None:
@@ -81,13 +67,13 @@ class Nodes(Living):
 
     def teardown(self) -> None:
         """Left alone, it settles: all that should run runs, and the last passes write nothing."""
-        self.settle()
         world = self.world
+        world.settle(world.look_at_the_nodes)
         world.check_settled()
         quiet = world.writes
-        world.reconcile()
+        world.look_at_the_nodes()
         world.restart_operator()
-        world.reconcile()
+        world.look_at_the_nodes()
         assert world.writes == quiet
 
 
@@ -95,12 +81,12 @@ Nodes.TestCase.settings = settings(max_examples=30, stateful_step_count=40, dead
 TestNodes = Nodes.TestCase
 
 
-def lived(code: int, passes: int) -> World:
+def lived(code: int, passes: int) -> Passes:
     """A job of one node whose program always ends with this code."""
-    world = World(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
+    world = Passes(job({"worker": role(1, restartCount=BUDGET)}), resource({"worker": 1}))
     for _ in range(passes):
-        plan = world.reconcile(behind=1)
-        world.now += plan.again_in or timedelta(0)
+        plan = world.look_at_the_nodes(behind=1)
+        world.wait((plan.again_in or timedelta(0)).total_seconds())
         for name in world.names(running=False):
             world.start(name, "m1")
             world.end(name, code)
@@ -124,14 +110,14 @@ def test_a_program_that_is_always_killed_is_always_made_again() -> None:
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_node_that_is_scaled_away_and_added_again_begins_afresh(code: int) -> None:
     roles = {"worker": role(3, minReplicas=0, maxReplicas=3, restartCount=0)}
-    world = World(job(roles), resource({"worker": 3}))
-    world.reconcile()
+    world = Passes(job(roles), resource({"worker": 3}))
+    world.look_at_the_nodes()
     for name in world.names():
         world.start(name, "m1")
     world.end("digits-worker-2", code)
     for size in (3, 2, 3):
-        world.scale(size)
-        world.reconcile()
-        world.reconcile()
+        world.set_size(size)
+        world.look_at_the_nodes()
+        world.look_at_the_nodes()
     assert world.living(2) == ["digits-worker-2"]
     assert world.resource.status.completed_indexes == world.resource.status.failed_indexes == {}

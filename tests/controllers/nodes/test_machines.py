@@ -9,8 +9,8 @@ import pytest
 from elasticjob.controllers.nodes.machines import Largest
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.caches import caches, pod, raw
 from lab.build.jobs import ended, job, oom, role, template
-from lab.virtual.controllers.shelf import caches, pod, raw
 
 
 def machine(name: str, memory: str, ready: str = "True", **spec: Any) -> Manifest:

@@ -14,8 +14,8 @@ from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.caches import caches, pod, raw
 from lab.build.jobs import NOW, resource
-from lab.virtual.controllers.shelf import caches, pod, raw
 
 RUNS: Any = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
 

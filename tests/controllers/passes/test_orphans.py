@@ -40,8 +40,8 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.master.scalers.scaleplan import manifest
+from lab.build.caches import caches, pod, raw
 from lab.build.jobs import NOW, at, job, resource, role
-from lab.virtual.controllers.shelf import caches, pod, raw
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
 
 KEY = Key("ml", "digits")

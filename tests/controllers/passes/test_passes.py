@@ -37,8 +37,8 @@ from elasticjob.kube.controller.predicates import any_change
 from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from lab.build.caches import caches, machine, pod, raw
 from lab.build.jobs import NOW, at, job, over, plan, resource, role
-from lab.virtual.controllers.shelf import caches, machine, pod, raw
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
 
 KEY = Key("ml", "digits")

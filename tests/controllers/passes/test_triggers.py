@@ -13,7 +13,7 @@ from elasticjob.controllers.passes.triggers import life_changed, machine_changed
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.objects.views import NODE
-from lab.virtual.controllers.shelf import caches
+from lab.build.caches import caches
 
 
 def job(version: int, *, annotations: Any = None, spec: Any = None, **status: Any) -> Item:

@@ -14,20 +14,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.order import by_age
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.grant import Grant, Place
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.scaleplan.fold import fold
 from elasticjob.controllers.scaleplan.queue import follow_queue
-from lab.build.jobs import job, life, plan, resource, template
-from lab.virtual.controllers.sizing import Sizing
+from elasticjob.kube.objects.kinds import Manifest
+from lab.build.jobs import job, life, plan, resource, role, template
+from lab.virtual.passes import TEAM, Passes
 
 ELASTIC: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4}
 FIXED: dict[str, Any] = {}
 NOT_AUTO: dict[str, Any] = {**ELASTIC, "autoScale": False}
 
 
-def play(world: Sizing, events: str) -> Sizing:
+SECOND = timedelta(seconds=1)
+
+
+def sizing(
+    asked: int | None = 2,
+    worker: Manifest = ELASTIC,
+    *,
+    generation: int = 1,
+    between: timedelta = SECOND,
+    **spec: Any,
+) -> Passes:
+    return Passes(job({"worker": role(asked, **worker)}, generation=generation, **spec), between=between)
+
+
+def play(world: Passes, events: str) -> Passes:
     world.look_at_the_job()  # the JobResource
     for event in events.split(", "):
         match event.split():
@@ -83,14 +100,14 @@ ROWS: list[tuple[int | None, dict[str, Any], str, int, str]] = [
 
 @pytest.mark.parametrize(("asked", "worker", "events", "size", "why"), ROWS)
 def test_who_decides(asked: int | None, worker: dict[str, Any], events: str, size: int, why: str) -> None:
-    assert play(Sizing(asked, worker), events).size == size, why
+    assert play(sizing(asked, worker), events).size == size, why
 
 
 @pytest.mark.parametrize("order", list(permutations(("scale 3", "plan 4", "auto 1"))))
 @pytest.mark.parametrize("between", [", ", ", …, "])
 def test_every_order_ends_with_the_last_word(order: tuple[str, ...], between: str) -> None:
     """The last user's, unless the operator had carried it out before an optimizer decided."""
-    ended = play(Sizing(), between.join(order))
+    ended = play(sizing(), between.join(order))
     last = order[-1] if "…" in between or order[-1] != "auto 1" else order[-2]
     assert ended.size == int(last.split()[1])
     assert set(ended.phases().values()) <= {"Succeeded", "Superseded"}
@@ -137,15 +154,15 @@ def test_within_a_second_a_users_plan_is_the_newer_one() -> None:
 @pytest.mark.parametrize("between", ["scale 3, scale 4", "scale 3, …, scale 4", "scale 4, scale 3, scale 4"])
 def test_of_two_sizes_within_a_second_the_newer_wins(first: int, between: str) -> None:
     """Generations 9 and 10 are in order, though their names are not."""
-    ended = play(Sizing(generation=first, between=timedelta(0)), between)
+    ended = play(sizing(generation=first, between=timedelta(0)), between)
     assert ended.size == 4
 
 
 def test_of_two_tools_plans_within_a_second_the_newer_wins() -> None:
-    world = Sizing(between=timedelta(0))
+    world = sizing(between=timedelta(0))
     world.settle()
     for number, name in enumerate(("zeta", "alpha")):  # each is newer than its name says
-        world.add_plan(name, plan(name, {"worker": 3 + number}, manual=True).manifest())
+        world.add(plan(name, {"worker": 3 + number}, manual=True))
     world.settle()
     assert (world.size, world.phases()["zeta"]) == (4, "Superseded")
 
@@ -165,28 +182,27 @@ LIMITED: dict[str, Any] = {"resourceLimits": {"cpu": "250m"}}  # two nodes of 10
 
 @pytest.mark.parametrize("history", [0, 10])
 def test_a_size_that_cannot_be_had_is_asked_once_and_again_when_the_job_changes(history: int) -> None:
-    policy = {"runPolicy": {"scalePlanHistoryLimit": history}}
-    world = Sizing(spec=LIMITED | policy)
+    world = sizing(**LIMITED, runPolicy={"scalePlanHistoryLimit": history})
     world.settle()
     world.scale(3, minReplicas=3)  # of an older webhook: it would say that three do not fit
     world.settle()
-    assert (world.size, world.status["reason"]) == (2, "Impossible")
+    assert (world.size, world.job.status.reason) == (2, "Impossible")
     assert [name for name in world.made if "user" in name] == ["digits-user-2"]
     assert len(world.made) == 2
-    world.spec, world.generation = {"resourceLimits": {"cpu": "4"}} | policy, 3
+    world.edit(resourceLimits={"cpu": "4"})
     world.settle()
-    assert (world.size, world.status.get("reason")) == (3, None)
+    assert (world.size, world.job.status.reason or None) == (3, None)
 
 
 def test_a_size_that_the_wrong_plan_has_superseded_is_asked_again() -> None:
     """An earlier release took the plan of generation 9 for newer than that of 10."""
-    world = Sizing(generation=9)
+    world = sizing(generation=9)
     world.settle()
     world.scale(3)
     world.settle()
-    world.plans["digits-user-10"]["status"]["phase"] = "Superseded"
-    assert world.resource is not None
-    world.resource["spec"]["replicaResourceSpecs"]["worker"]["replicas"] = 2
+    found = world.server.lookup(SCALEPLAN, "digits-user-10", TEAM)
+    world.server.change(SCALEPLAN, found, status={**found["status"], "phase": "Superseded"})
+    world.set_size(2)
     world.settle()
     assert world.size == 3
 
@@ -194,25 +210,18 @@ def test_a_size_that_the_wrong_plan_has_superseded_is_asked_again() -> None:
 @pytest.mark.parametrize("at_once", [True, False])
 def test_memory_in_a_template_takes_the_place_of_what_a_plan_gave(at_once: bool) -> None:
     """Also where the same edit resumes the job: no pod is made before."""
-    world = Sizing(worker={"template": template("4Gi")})
+    world = sizing(worker={"template": template("4Gi")})
     world.settle()
-    grown = plan("oom", {"worker": 2}, memory={"worker": "8Gi"})
-    world.add_plan("oom", grown.manifest())
+    world.add(plan("oom", {"worker": 2}, memory={"worker": "8Gi"}))
     world.settle()
     old, new = template("4Gi"), template("32Gi")
-    suspended = {"suspend": True}
-    edits: list[tuple[dict[str, Any], Any]] = [(suspended, old), ({}, new)]
-    edits.insert(1, (suspended, old if at_once else new))
-    for world.spec, world.worker["template"] in edits:
-        world.generation += 1
+    for suspend, memory in ((True, old), (True, old if at_once else new), (False, new)):
+        worker = world.server.lookup(ELASTICJOB, "digits", TEAM)["spec"]["replicaSpecs"]["worker"]
+        world.edit(suspend=suspend, replicaSpecs={"worker": {**worker, "template": memory}})
         for _ in range(20):
             world.look_at_the_job()
-            assert world.resource is not None
-            given = world.resource["spec"]["replicaResourceSpecs"]["worker"]["resource"]
-            resumed = world.generation > 2 and not world.resource["spec"]["suspend"]
-            assert not resumed or given == {"memory": "32Gi"}
+            given = world.resource.spec.replica_resource_specs["worker"].resource
+            assert suspend or world.resource.spec.suspend or given == {"memory": "32Gi"}
             world.look_at_the_plans()
-    assert world.resource is not None
-    assert not world.resource["spec"]["suspend"]
-    followed = f"digits-template-{4 if at_once else 3}"
-    assert [name for name in world.made if "template" in name] == [followed]
+    assert not world.resource.spec.suspend
+    assert [name for name in world.made if "template" in name] == ["digits-template-3"]

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from lab.virtual.controllers.sizing import Sizing
+from lab.build.jobs import job, role
+from lab.virtual.passes import Passes
 
 LEAST, MOST = 1, 4
 
@@ -20,7 +21,7 @@ class Sizes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Sizing()
+        self.world = Passes(job({"worker": role(2, minReplicas=LEAST, maxReplicas=MOST)}))
 
     @rule(size=st.integers(LEAST, MOST))
     def the_user_scales(self, size: int) -> None:
@@ -28,7 +29,7 @@ class Sizes(RuleBasedStateMachine):
 
     @rule()
     def the_user_changes_something_else(self) -> None:
-        self.world.generation += 1
+        self.world.edit(brainService=str(self.world.job.metadata.generation))
 
     @rule(size=st.integers(LEAST, MOST), manual=st.booleans())
     def somebody_plans(self, size: int, manual: bool) -> None:
@@ -59,7 +60,7 @@ class Sizes(RuleBasedStateMachine):
             assert world.size == world.order[-1][1]
         else:
             assert world.size in {wanted for _, wanted in world.order}
-        assert all(plan.status.phase and plan.status.phase.is_terminal for plan in world.ordered())
+        assert all(plan.status.phase and plan.status.phase.is_terminal for plan in world.plans())
 
 
 Sizes.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

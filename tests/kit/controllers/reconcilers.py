@@ -17,8 +17,8 @@ from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.kube.client.recorder import Recorder
+from lab.build.caches import Nobody
 from lab.build.jobs import NOW
-from lab.virtual.controllers.shelf import Nobody
 
 
 def writer(server: Any, found: Caches | None = None) -> Applier:

@@ -10,20 +10,28 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from elasticjob.kube.clock import Clock, SystemClock, VirtualClock
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.clock import SystemClock, VirtualClock
+from elasticjob.kube.errors import api_error
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.problem import Problem
-from elasticjob.kube.objects.views import CLUSTER_ROLE, CONFIG_MAP, ConfigMap
+from elasticjob.kube.objects.views import (
+    CLUSTER_ROLE,
+    CONFIG_MAP,
+    MUTATING_WEBHOOKS,
+    SECRET,
+    VALIDATING_WEBHOOKS,
+    ConfigMap,
+)
 from elasticjob.kube.webhook.handlers import waits
 from elasticjob.kube.webhook.registration import holds
 from elasticjob.kube.webhook.review import (
@@ -40,7 +48,7 @@ from elasticjob.kube.webhook.room import Full, InFlight
 from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
 from lab import waiting
 from lab.build.objects import manifest
-from lab.virtual.shelf import Shelf
+from lab.virtual.server import Server
 from tests.kit.kube.stub import until
 
 Manifest = dict[str, Any]
@@ -222,28 +230,37 @@ def test_no_more_than_fits_is_under_way() -> None:
 
 
 WEBHOOKS = [Webhook(CONFIG_MAP, mutate=labelled, validate=small)]
-PLACES = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+PLACES = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 @asynccontextmanager
 async def serving(
-    shelf: Shelf, clock: Clock, webhooks: Sequence[Webhook[Any]] = WEBHOOKS, **options: Any
+    cluster: Server, webhooks: Sequence[Webhook[Any]] = WEBHOOKS, **options: Any
 ) -> AsyncIterator[WebhookServer]:
-    async with shelf.client(clock) as client:
-        server = WebhookServer("127.0.0.1", 0, webhooks, client=client, name="webhooks", **options)
-        task = asyncio.create_task(server.run())
-        try:
-            yield server
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+    client = cast(Client, cluster)
+    server = WebhookServer("127.0.0.1", 0, webhooks, client=client, name="webhooks", **options)
+    task = asyncio.create_task(server.run())
+    try:
+        yield server
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
     assert server.ready() == "the webhook server has stopped"
 
 
-def registered(shelf: Shelf, plural: str = "validatingwebhookconfigurations") -> Manifest:
+def registered(cluster: Server, kind: Kind[Any] = VALIDATING_WEBHOOKS) -> Manifest:
     """The one webhook of a configuration."""
-    entry: Manifest = shelf.named(plural, "webhooks")["webhooks"][0]
+    entry: Manifest = cluster.lookup(kind, "webhooks")["webhooks"][0]
     return entry
+
+
+def spoil(cluster: Server, kind: Kind[Any], webhooks: Sequence[Manifest] = ()) -> None:
+    """Have others write a registration."""
+    cluster.change(kind, cluster.lookup(kind, "webhooks"), webhooks=list(webhooks))
+
+
+def forbid(*_: object) -> Exception:
+    return api_error(403, "Forbidden", "no")
 
 
 def bundle(entry: Manifest) -> bytes:
@@ -265,11 +282,12 @@ async def review(entry: Manifest, new: Manifest, **query: str) -> Manifest:
 
 async def test_the_api_server_is_told_where_and_whom_to_trust() -> None:
     metrics = Metrics(CollectorRegistry())
-    async with Shelf() as shelf, serving(shelf, SystemClock(), metrics=metrics) as server:
+    cluster = Server()
+    async with serving(cluster, metrics=metrics) as server:
         assert server.ready() == "the API server has not been told about the webhooks"
         await server.wait_started()
         assert server.ready() is None
-        mutating, validating = (registered(shelf, plural) for plural in PLACES)
+        mutating, validating = (registered(cluster, plural) for plural in PLACES)
         assert mutating["rules"][0]["resources"] == ["configmaps"]
         assert (mutating["name"], mutating["failurePolicy"]) == ("mutate.configmaps.core", "Fail")
         refused = await review(validating, TWO)
@@ -298,9 +316,10 @@ async def test_the_terms_are_told() -> None:
         reinvocation="IfNeeded",
     )
     webhook = Webhook(CONFIG_MAP, mutate=labelled, validate=small, terms=terms)
-    async with Shelf() as shelf, serving(shelf, SystemClock(), [webhook]) as server:
+    cluster = Server()
+    async with serving(cluster, [webhook]) as server:
         await server.wait_started()
-        mutating, validating = (registered(shelf, plural) for plural in PLACES)
+        mutating, validating = (registered(cluster, plural) for plural in PLACES)
     assert (mutating["failurePolicy"], mutating["timeoutSeconds"]) == ("Ignore", 3)
     assert mutating["namespaceSelector"] == {"matchLabels": {"checked": "yes"}}
     assert mutating["objectSelector"] == {"matchLabels": {"ours": "yes"}}
@@ -313,24 +332,25 @@ async def test_the_terms_are_told() -> None:
 
 async def test_a_cluster_that_is_not_there_yet_is_waited_for() -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf:
-        shelf.refuse = 403
-        async with serving(shelf, clock) as server:
-            await until(lambda: "403" in str(server.ready()), clock)
-            shelf.refuse = 0
-            await until(lambda: server.ready() is None, clock)
+    cluster = Server(clock)
+    cluster.fault = forbid
+    async with serving(cluster) as server:
+        await until(lambda: "403" in str(server.ready()), clock)
+        cluster.fault = lambda *_: None
+        await until(lambda: server.ready() is None, clock)
 
 
 async def test_an_api_server_that_goes_away_leaves_us_ready() -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server:
+    cluster = Server(clock)
+    async with serving(cluster) as server:
         await server.wait_started()
-        shelf.refuse = 403
-        shelf.spoil(PLACES[0], "webhooks", webhooks=[])
+        cluster.fault = forbid
+        spoil(cluster, PLACES[0])
         await until(lambda: clock.monotonic() > 3 * LOOK, clock)
         assert server.ready() is None
-        shelf.refuse = 0
-        await until(lambda: shelf.named(PLACES[0], "webhooks")["webhooks"], clock)
+        cluster.fault = lambda *_: None
+        await until(lambda: cluster.lookup(PLACES[0], "webhooks")["webhooks"], clock)
 
 
 LOOK = Policy().look.total_seconds()
@@ -338,28 +358,29 @@ LOOK = Policy().look.total_seconds()
 
 async def test_what_is_as_it_should_be_is_not_written_again() -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server:
+    cluster = Server(clock)
+    async with serving(cluster) as server:
         await server.wait_started()
-        before = list(shelf.writes)
+        before = cluster.writes
         await until(lambda: clock.monotonic() > 5 * LOOK, clock)
-        assert shelf.writes == before
+        assert cluster.writes == before
 
 
-@pytest.mark.parametrize("plural", PLACES)
-async def test_a_registration_that_somebody_spoiled_is_repaired(plural: str) -> None:
+@pytest.mark.parametrize("kind", PLACES, ids=str)
+async def test_a_registration_that_somebody_spoiled_is_repaired(kind: Kind[Any]) -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server:
+    cluster = Server(clock)
+    async with serving(cluster) as server:
         await server.wait_started()
-        as_it_was = shelf.named(plural, "webhooks")["webhooks"]
-        shelf.spoil(plural, "webhooks", webhooks=[as_it_was[0] | {"clientConfig": {"url": "https://x"}}])
-        await until(lambda: shelf.named(plural, "webhooks")["webhooks"] == as_it_was, clock)
-        shelf.remove(plural, "webhooks")
-        await until(lambda: len(shelf.objects) == 2 and registered(shelf, plural), clock)
-        assert shelf.named(plural, "webhooks")["webhooks"] == as_it_was
+        as_it_was = cluster.lookup(kind, "webhooks")["webhooks"]
+        spoil(cluster, kind, [as_it_was[0] | {"clientConfig": {"url": "https://x"}}])
+        await until(lambda: cluster.lookup(kind, "webhooks")["webhooks"] == as_it_was, clock)
+        cluster.remove(kind, cluster.lookup(kind, "webhooks"))
+        await until(lambda: "webhooks" in (cluster.found(kind, "webhooks") or ()), clock)
+        assert cluster.lookup(kind, "webhooks")["webhooks"] == as_it_was
 
 
 OWNER = Owner(CLUSTER_ROLE, "installation")
-OWNERS_PATH = "/apis/rbac.authorization.k8s.io/v1/clusterroles/installation"
 
 
 async def test_a_registration_goes_with_its_owner_and_does_not_come_back() -> None:
@@ -370,33 +391,34 @@ async def test_a_registration_goes_with_its_owner_and_does_not_come_back() -> No
         "name": "installation",
         "uid": "u1",
     }
-    async with Shelf() as shelf:
-        shelf.put(OWNERS_PATH, {"kind": "ClusterRole", "metadata": {"name": "installation", "uid": "u1"}})
-        async with serving(shelf, clock, owner=OWNER) as server:
-            await server.wait_started()
-            for plural in PLACES:
-                assert shelf.named(plural, "webhooks")["metadata"]["ownerReferences"] == [reference]
-            for plural in ("clusterroles", *PLACES):  # as an uninstallation and the garbage collector do
-                shelf.remove(plural, "webhooks" if plural in PLACES else OWNER.name)
-            before = list(shelf.writes)
-            await until(lambda: clock.monotonic() > 3 * LOOK, clock)
-            assert shelf.writes == before
-            shelf.put(OWNERS_PATH, {"kind": "ClusterRole", "metadata": {"name": "installation", "uid": "u2"}})
-            await until(lambda: len(shelf.objects) == 3, clock)
-            await until(lambda: all("webhooks" in shelf.named(each, "webhooks") for each in PLACES), clock)
-            (owner,) = shelf.named(PLACES[0], "webhooks")["metadata"]["ownerReferences"]
-            assert owner["uid"] == "u2"
+    cluster = Server(clock)
+    cluster.put(CLUSTER_ROLE, {"metadata": {"name": "installation", "uid": "u1"}})
+    async with serving(cluster, owner=OWNER) as server:
+        await server.wait_started()
+        for kind in PLACES:
+            assert cluster.lookup(kind, "webhooks")["metadata"]["ownerReferences"] == [reference]
+        cluster.remove(CLUSTER_ROLE, cluster.lookup(CLUSTER_ROLE, "installation"))  # as by an uninstallation
+        cluster.collect()
+        assert not any(map(cluster.every, PLACES))
+        before = cluster.writes
+        await until(lambda: clock.monotonic() > 3 * LOOK, clock)
+        assert cluster.writes == before
+        cluster.put(CLUSTER_ROLE, {"metadata": {"name": "installation", "uid": "u2"}})
+        await until(lambda: all("webhooks" in (cluster.found(k, "webhooks") or ()) for k in PLACES), clock)
+        (owner,) = cluster.lookup(PLACES[0], "webhooks")["metadata"]["ownerReferences"]
+        assert owner["uid"] == "u2"
 
 
 async def test_a_quarrel_over_the_registration_slows_down() -> None:
     """Two versions of a program may be of different minds, and a watch tells each of the other's writes."""
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server:
+    cluster = Server(clock)
+    async with serving(cluster) as server:
         await server.wait_started()
         repairs: list[float] = []
         for _ in range(8):
-            shelf.spoil(PLACES[0], "webhooks", webhooks=[])
-            await until(lambda: shelf.named(PLACES[0], "webhooks")["webhooks"], clock)
+            spoil(cluster, PLACES[0])
+            await until(lambda: cluster.lookup(PLACES[0], "webhooks")["webhooks"], clock)
             repairs.append(clock.monotonic())
         pauses = [after - before for before, after in itertools.pairwise(repairs)]
         assert pauses == sorted(pauses)
@@ -406,14 +428,15 @@ async def test_a_quarrel_over_the_registration_slows_down() -> None:
 
 async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_authority() -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server:
+    cluster = Server(clock)
+    async with serving(cluster) as server:
         await server.wait_started()
-        shown, trusted = await _serial(server), bundle(registered(shelf))
+        shown, trusted = await _serial(server), bundle(registered(cluster))
         clock.jump(timedelta(days=5).total_seconds())
         looked = clock.monotonic() + LOOK
         await until(lambda: clock.monotonic() > looked, clock)
         await waiting.until(lambda: _differs(server, shown), "another certificate is shown")
-        assert bundle(registered(shelf)) == trusted
+        assert bundle(registered(cluster)) == trusted
 
 
 async def _differs(server: WebhookServer, shown: bytes) -> bool:
@@ -434,15 +457,12 @@ async def _serial(server: WebhookServer) -> bytes:
 
 async def test_in_a_cluster_the_service_is_named_and_the_authority_is_shared() -> None:
     options: dict[str, Any] = {"service": ServiceRef("sys", "hooks"), "secret": Key("sys", "ca")}
-    async with (
-        Shelf() as shelf,
-        serving(shelf, VirtualClock(), **options) as one,
-        serving(shelf, VirtualClock(), **options) as other,
-    ):
+    cluster = Server(VirtualClock())
+    async with serving(cluster, **options) as one, serving(cluster, **options) as other:
         await one.wait_started()
         await other.wait_started()
-        kept = shelf.named("secrets", "ca")["data"]
-        config = registered(shelf)["clientConfig"]
+        kept = cluster.lookup(SECRET, "ca", "sys")["data"]
+        config = registered(cluster)["clientConfig"]
     assert config["service"] == {
         "namespace": "sys",
         "name": "hooks",
@@ -458,7 +478,7 @@ async def test_in_a_cluster_the_service_is_named_and_the_authority_is_shared() -
     ids=["nonsense", "large", "empty"],
 )
 async def test_odd_requests_are_refused(body: bytes, code: int) -> None:
-    async with Shelf() as shelf, serving(shelf, SystemClock()) as server:
+    async with serving(Server()) as server:
         await server.wait_started()
         url = server.url + "/validate/configmaps/v1"
         for data in (io.BytesIO(body), chunked(body)):
@@ -478,7 +498,7 @@ async def test_a_server_behind_a_service_stops_without_an_unanswered_review() ->
                 except aiohttp.ClientConnectorError:
                     return  # nobody listens any more: the Service has other pods
 
-    async with Shelf() as shelf, serving(shelf, SystemClock(), service=ServiceRef("sys", "hooks")) as server:
+    async with serving(Server(), service=ServiceRef("sys", "hooks")) as server:
         await server.wait_started()
         asking = asyncio.create_task(ask(server.url + "/validate/configmaps/v1"))
         await waiting.until(lambda: _have(said), "reviews are answered")
@@ -490,7 +510,7 @@ async def test_a_review_that_comes_late_by_a_connection_of_before_the_end_is_ans
     """The API server has connected, and was not quick enough to send before the server stopped."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    async with Shelf() as shelf, serving(shelf, SystemClock(), service=ServiceRef("sys", "hooks")) as server:
+    async with serving(Server(), service=ServiceRef("sys", "hooks")) as server:
         await server.wait_started()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
         late = asyncio.create_task(_when_nobody_listens(server.port, writer))
@@ -524,7 +544,7 @@ async def _have(said: list[str]) -> bool:
 
 async def test_who_announces_a_review_and_does_not_send_it_keeps_nobody_out() -> None:
     clock = VirtualClock()
-    async with Shelf() as shelf, serving(shelf, clock) as server, aiohttp.ClientSession() as session:
+    async with serving(Server(clock)) as server, aiohttp.ClientSession() as session:
         await server.wait_started()
         url = server.url + "/validate/configmaps/v1"
         stalled = [asyncio.create_task(posted(session, f"{url}?timeout=5s", never())) for _ in range(8)]
@@ -558,14 +578,13 @@ async def chunked(body: bytes) -> AsyncIterator[bytes]:
 
 async def test_the_first_to_be_told_can_call_at_once() -> None:
     """A leaf is served before the API server learns of us."""
-    asked = []
+    asked, one = [], manifest("a")
 
-    class Eager(Shelf):
-        async def _answer(self, request: web.Request) -> web.StreamResponse:
-            if request.method == "PATCH":
-                asked.append(await review((await request.json())["webhooks"][0], manifest("a")))
-            return await super()._answer(request)
+    class Eager(Server):
+        async def apply(self, kind: Kind[Any], manifest: Manifest, **how: Any) -> Any:
+            asked.append(await review(manifest["webhooks"][0], one))
+            return await super().apply(kind, manifest, **how)
 
-    async with Eager() as shelf, serving(shelf, SystemClock()) as server:
+    async with serving(Eager()) as server:
         await server.wait_started()
     assert [each["allowed"] for each in asked] == [True, True]

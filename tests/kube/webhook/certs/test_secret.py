@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from cryptography import x509
@@ -16,7 +17,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.objects.kinds import Key
-from elasticjob.kube.objects.views import CONFIG_MAP
+from elasticjob.kube.objects.views import CONFIG_MAP, SECRET, VALIDATING_WEBHOOKS
 from elasticjob.kube.webhook.certs.certificates import (
     Leaf,
     Policy,
@@ -29,7 +30,7 @@ from elasticjob.kube.webhook.certs.certificates import (
 from elasticjob.kube.webhook.certs.secret import Authorities, CaSecret, read_secret, secret_data
 from elasticjob.kube.webhook.registration import Address, Registration, admission_places
 from elasticjob.kube.webhook.review import Webhook
-from lab.virtual.shelf import Shelf
+from lab.virtual.server import Server
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 POLICY = Policy()
@@ -130,19 +131,20 @@ def test_an_authority_that_cannot_sign_is_refused(pair: tuple[bytes, bytes], why
         read_authority(*pair)
 
 
-SECRET = Key("sys", "ca")
-PLACE = "validatingwebhookconfigurations"
+KEY = Key("sys", "ca")
+PLACE = VALIDATING_WEBHOOKS
 
 
 class Replica:
     """One of several that share a Secret and a registration."""
 
-    def __init__(self, client: Client, policy: Policy = POLICY) -> None:
+    def __init__(self, cluster: Server, policy: Policy = POLICY) -> None:
+        client = cast(Client, cluster)
         self.served: list[Leaf] = []
         places = admission_places("hooks", [Webhook(CONFIG_MAP, validate=lambda _: [])])
         self._secret = CaSecret(
             client,
-            SECRET,
+            KEY,
             Registration(client, "hooks", places, lambda: Address("https://hooks")),
             self.served.append,
             name="hooks",
@@ -159,80 +161,77 @@ class Replica:
         return self.served[-1].issuer
 
 
-def bundle(shelf: Shelf) -> tuple[bytes, ...]:
-    entry = shelf.named(PLACE, "hooks")["webhooks"][0]
+def bundle(cluster: Server) -> tuple[bytes, ...]:
+    entry = cluster.lookup(PLACE, "hooks")["webhooks"][0]
     return certificates_in(base64.b64decode(entry["clientConfig"]["caBundle"]))
 
 
 async def test_each_certificate_verifies_through_the_rotations_of_months() -> None:
     """Replicas look in turn, nine hours apart, and are restarted now and then."""
     clock, policy = VirtualClock(NOW), Policy(authority_lifetime=timedelta(days=90))
-    async with Shelf() as shelf, shelf.client(clock) as client:
-        ours = [Replica(client, policy) for _ in range(3)]
-        signers: list[bytes] = []
-        for step in range(600):
-            await ours[step % 3].look()
-            for each in (each for each in ours if each.served):
-                assert each.issuer in bundle(shelf)
-                assert each.served[-1].expires > clock.now()
-                signers += [each.issuer] if each.issuer not in signers else []
-            if step % 100 == 50:
-                ours[step % 3] = Replica(client, policy)
-            clock.jump(timedelta(hours=9).total_seconds())
-        assert len(signers) == 4
-        assert {each.issuer for each in ours} == {signers[-1]}
-        assert bundle(shelf) == (signers[-1],)
+    cluster = Server(clock)
+    ours = [Replica(cluster, policy) for _ in range(3)]
+    signers: list[bytes] = []
+    for step in range(600):
+        await ours[step % 3].look()
+        for each in (each for each in ours if each.served):
+            assert each.issuer in bundle(cluster)
+            assert each.served[-1].expires > clock.now()
+            signers += [each.issuer] if each.issuer not in signers else []
+        if step % 100 == 50:
+            ours[step % 3] = Replica(cluster, policy)
+        clock.jump(timedelta(hours=9).total_seconds())
+    assert len(signers) == 4
+    assert {each.issuer for each in ours} == {signers[-1]}
+    assert bundle(cluster) == (signers[-1],)
 
 
 async def test_replicas_that_start_at_once_share_one_authority() -> None:
-    async with Shelf() as shelf, shelf.client(VirtualClock(NOW)) as client:
-        ours = [Replica(client) for _ in range(4)]
-        await asyncio.gather(*[each.look() for each in ours])
-        assert {each.issuer for each in ours} == {bundle(shelf)[0]}
-        assert len(bundle(shelf)) == 1
+    cluster = Server(VirtualClock(NOW))
+    ours = [Replica(cluster) for _ in range(4)]
+    await asyncio.gather(*[each.look() for each in ours])
+    assert {each.issuer for each in ours} == {bundle(cluster)[0]}
+    assert len(bundle(cluster)) == 1
 
 
 async def test_a_deleted_secret_begins_one_rotation() -> None:
     clock = VirtualClock(NOW)
-    async with Shelf() as shelf, shelf.client(clock) as client:
-        ours = [Replica(client) for _ in range(3)]
-        for each in ours:
-            await each.look()
-        old = ours[0].issuer
-        for _ in range(2):  # deleted amid the rotation, it is stored as it was
-            shelf.remove("secrets", "ca")
-            await asyncio.gather(*[each.look() for each in ours])
-            assert {each.issuer for each in ours} == {old}
-        new = bundle(shelf)[0]
-        assert bundle(shelf) == (new, old)
-        clock.jump(POLICY.settle.total_seconds())
+    cluster = Server(clock)
+    ours = [Replica(cluster) for _ in range(3)]
+    for each in ours:
+        await each.look()
+    old = ours[0].issuer
+    for _ in range(2):  # deleted amid the rotation, it is stored as it was
+        cluster.remove(SECRET, cluster.lookup(SECRET, "ca", "sys"))
         await asyncio.gather(*[each.look() for each in ours])
-        assert {each.issuer for each in ours} == {new}
+        assert {each.issuer for each in ours} == {old}
+    new = bundle(cluster)[0]
+    assert bundle(cluster) == (new, old)
+    clock.jump(POLICY.settle.total_seconds())
+    await asyncio.gather(*[each.look() for each in ours])
+    assert {each.issuer for each in ours} == {new}
 
 
 async def test_a_secret_of_something_else_is_named_and_left_alone() -> None:
-    async with Shelf() as shelf, shelf.client(VirtualClock(NOW)) as client:
-        running = Replica(client)
-        await running.look()
-        before = bundle(shelf)
-        shelf.spoil("secrets", "ca", data={"tls.crt": "eA==", "tls.key": "eA=="})
-        shelf.spoil(PLACE, "hooks", webhooks=[])
-        with pytest.raises(
-            ConfigError, match=r"the Secret sys/ca holds no certificate authority: .*; delete it"
-        ):
-            await Replica(client).look()
-        await running.look()
-        assert bundle(shelf) == before
-        assert shelf.named("secrets", "ca")["data"] == {"tls.crt": "eA==", "tls.key": "eA=="}
-        shelf.remove("secrets", "ca")
-        await running.look()
-        assert bundle(shelf)[1:] == before
+    cluster = Server(VirtualClock(NOW))
+    running = Replica(cluster)
+    await running.look()
+    before = bundle(cluster)
+    cluster.change(SECRET, cluster.lookup(SECRET, "ca", "sys"), data={"tls.crt": "eA==", "tls.key": "eA=="})
+    cluster.change(PLACE, cluster.lookup(PLACE, "hooks"), webhooks=[])
+    with pytest.raises(ConfigError, match=r"the Secret sys/ca holds no certificate authority: .*; delete it"):
+        await Replica(cluster).look()
+    await running.look()
+    assert bundle(cluster) == before
+    assert cluster.lookup(SECRET, "ca", "sys")["data"] == {"tls.crt": "eA==", "tls.key": "eA=="}
+    cluster.remove(SECRET, cluster.lookup(SECRET, "ca", "sys"))
+    await running.look()
+    assert bundle(cluster)[1:] == before
 
 
 async def test_an_empty_secret_is_filled() -> None:
-    async with Shelf() as shelf, shelf.client(VirtualClock(NOW)) as client:
-        empty = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "sys"}}
-        shelf.put("/api/v1/namespaces/sys/secrets/ca", empty)
-        replica = Replica(client)
-        await replica.look()
-        assert base64.b64decode(shelf.named("secrets", "ca")["data"]["tls.crt"]) == replica.issuer
+    cluster = Server(VirtualClock(NOW))
+    cluster.put(SECRET, {"metadata": {"name": "ca", "namespace": "sys"}})
+    replica = Replica(cluster)
+    await replica.look()
+    assert base64.b64decode(cluster.lookup(SECRET, "ca", "sys")["data"]["tls.crt"]) == replica.issuer

@@ -13,10 +13,11 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.protocol import Upserted
+from elasticjob.kube.cache.protocol import Listed, Synced, Upserted
 from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
+from lab.build.objects import as_item
 
 
 def raw(thing: ElasticJob | JobResource | ScalePlan | Manifest) -> Item:
@@ -28,6 +29,15 @@ def raw(thing: ElasticJob | JobResource | ScalePlan | Manifest) -> Item:
     return item_of(
         msgspec.json.encode({**made, "metadata": {**made["metadata"], "resourceVersion": version}})
     )
+
+
+def cache(kind: Kind[Any], *objects: Manifest) -> Cache[Any]:
+    """A cache in step with a server that has these objects."""
+    made: Cache[Any] = Cache(kind)
+    for event in (Listed(tuple(map(as_item, objects))), Synced("1")):
+        made.tell(made.take(event))
+    made.advanced()
+    return made
 
 
 def caches(*found: tuple[Kind[Any], Item]) -> Caches:

@@ -1,0 +1,28 @@
+"""What a kubelet says of a pod of one container, on a server in a dict."""
+
+from __future__ import annotations
+
+from elasticjob.kube.objects.conditions import timestamp
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
+from lab.virtual.server import Server
+
+
+def start(server: Server, pod: Manifest, machine: str) -> Manifest:
+    """Return a pod that runs on a machine."""
+    state = {"running": {"startedAt": timestamp(server.clock.now())}}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "main", "ready": True, "state": state}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
+
+
+def end(server: Server, pod: Manifest, code: int, reason: str = "Error") -> Manifest:
+    """Return a pod whose container has exited."""
+    now = timestamp(server.clock.now())
+    ended = {"exitCode": code, "reason": reason, "finishedAt": now, "startedAt": now}
+    states = [{"name": "main", "state": {"terminated": ended}}]
+    status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}
+    return server.change(POD, pod, status=status)
