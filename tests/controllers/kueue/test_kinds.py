@@ -8,9 +8,8 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.controllers.kueue.kinds import KINDS, Jobs, Sources
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD, Pod
+from lab.build.caches import cache, caches
 from lab.build.jobs import NOW
-from lab.virtual.controllers.shelf import caches
-from lab.virtual.diserver import cache
 
 DIGITS = Key("ml", "digits")
 ALL = [make(Sources(caches(), cache(DIJOB), lambda job: {})) for make in KINDS]
