@@ -78,9 +78,10 @@ check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI ru
 generate: $(DEV) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
 	$(BIN)/python -m hack.generate $(FLAGS)
 
-fix: $(DEV) # format, and mend what ruff can mend
+fix: $(DEV) # format, wrap the prose of pages, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python -m hack.prose
 
 docs: $(DEV) # the docs site in site/, from docs/; open site/index.html, or serve it: .venv/bin/mkdocs serve
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean

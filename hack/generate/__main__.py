@@ -30,9 +30,8 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack.generate import argocd, chart
+from hack.generate import argocd, chart, dashboards
 from hack.generate.core.models import core_models
-from hack.generate.dashboards import boards
 from hack.generate.example import example_job
 from hack.generate.pages import api as api_docs
 from hack.generate.pages.alerts import PAGE as ALERTS
@@ -67,7 +66,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ALERTS: alert_docs,
         CLI: partial(cli_docs, CLI),
         **{crd_path(one): partial(crd_text, one, detail) for one in DECLARATIONS},
-        **boards.outputs(),
+        **dashboards.outputs(),
         argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,
         **chart.outputs(),
         **{path: partial(str, text) for path, text in api_docs.pages(ROOT / "docs" / "api").items()},
