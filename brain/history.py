@@ -9,9 +9,9 @@ from datetime import datetime
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.sizing import demand
-from elasticjob.sizing.facts import Event, Facts, Killed, Pace, Past
+from elasticjob.sizing.facts import Event, Facts, OomKill, Pace, Past
 
-__all__ = ["Decision", "Event", "History", "Killed", "Past", "Sample", "Stage", "Use"]
+__all__ = ["Decision", "Event", "History", "OomKill", "Past", "Sample", "Stage", "Use"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class History:
     stage: Stage
     samples: tuple[Sample, ...] = ()
     past: tuple[Past, ...] = ()
-    killed: tuple[Killed, ...] = ()
+    killed: tuple[OomKill, ...] = ()
     planned: tuple[Decision, ...] = ()
     decisions: int = 0
     """How many decisions have been made for it."""

@@ -40,7 +40,7 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import Owner
 from elasticjob.kube.objects.views import NODE, POD, ROLE
 from elasticjob.kube.operator.operator import Group, Operator
-from elasticjob.sizing.table import installed
+from elasticjob.sizing.table import all_algorithms
 
 NAME: Final = "elasticjob-brain"
 COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-model", "worker-growth")
@@ -79,7 +79,7 @@ async def serving(
     settings: Settings, store: Store, registry: CollectorRegistry, pages: Routes | None = None
 ) -> AsyncIterator[Server]:
     """Serve masters and readers."""
-    answers = Answers(store, installed(), plans=settings.cluster)
+    answers = Answers(store, all_algorithms(), plans=settings.cluster)
     access = Access(settings.key_file, settings.reading_token_file)
     now = SystemClock().now
     async with Server(
@@ -134,7 +134,7 @@ def compose(
     )
     pace = Pace().times(settings.pace)
     written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)
-    algorithms = tuple(each for each in installed() if row is None or each.name not in COUNT_ALGORITHMS)
+    algorithms = tuple(each for each in all_algorithms() if row is None or each.name not in COUNT_ALGORITHMS)
     plans = Plans(store, client, jobs, resources, written, algorithms, pace, every, now)
     for each in monitor.controllers:
         operator.add(each)

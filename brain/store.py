@@ -36,7 +36,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from elasticjob.api.numbers import MOST
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.facts import JobFacts
-from elasticjob.brain.history import Decision, History, Killed, Past, Sample, Stage, Use
+from elasticjob.brain.history import Decision, History, OomKill, Past, Sample, Stage, Use
 from elasticjob.brain.migrations.run import upgrade
 from elasticjob.brain.tables import decisions, jobs, machines, metadata, pods, samples
 from elasticjob.kube.errors import Unreachable
@@ -548,12 +548,12 @@ class Store:
 
     async def _kills(
         self, connection: AsyncConnection, uids: Sequence[str]
-    ) -> Mapping[str, tuple[Killed, ...]]:
+    ) -> Mapping[str, tuple[OomKill, ...]]:
         """The pods of each of some jobs that were killed for memory."""
         asked = select(pods).where(pods.c.job.in_(uids), pods.c.reason == OOM, pods.c.ended.is_not(None))
-        found: dict[str, list[Killed]] = {uid: [] for uid in uids}
+        found: dict[str, list[OomKill]] = {uid: [] for uid in uids}
         for row in await connection.execute(asked.order_by(pods.c.ended)):
-            found[row.job].append(Killed(row.name, row.role, row.ended, row.bytes))
+            found[row.job].append(OomKill(row.name, row.role, row.ended, row.bytes))
         return {uid: tuple(killed) for uid, killed in found.items()}
 
     async def _plans(self, connection: AsyncConnection, uid: str) -> tuple[Decision, ...]:

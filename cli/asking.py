@@ -43,7 +43,7 @@ def _token(file: Path) -> str:
 async def _ask(url: str, headers: dict[str, str]) -> Any:
     import aiohttp
 
-    from elasticjob.kube.http.words import in_words
+    from elasticjob.kube.http.messages import in_words
 
     try:
         async with (

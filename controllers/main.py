@@ -36,9 +36,9 @@ from elasticjob.controllers.nodes.relaunch import Node
 from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.many_starts import Rush
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.controllers.trainingjob import controller as trainings

@@ -9,7 +9,7 @@ VERBS: Mapping[str, str] = {"POST": "create", "PUT": "update", "PATCH": "patch",
 
 
 @dataclass(frozen=True)
-class Asked:
+class ApiRequest:
     """One request. `verb`, `resource` and `name` are "" where the path is none of an object or collection."""
 
     method: str

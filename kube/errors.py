@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 from elasticjob.kube.json import JsonReader
 
 
@@ -71,7 +71,7 @@ class ApiError(KubeError):
     `asked` is the request, where it is known.
     """
 
-    asked: Asked | None = None
+    asked: ApiRequest | None = None
 
     def __init__(
         self,
@@ -226,17 +226,17 @@ def error_of(status: int, body: bytes, what: str, retry_after: float | None = No
     except msgspec.DecodeError:
         found = _Status()
     if found.kind == "Status":
-        after = _believed(retry_after if retry_after is not None else _seconds(found.details))
+        after = _plausible(retry_after if retry_after is not None else _seconds(found.details))
         return api_error(status, found.reason or str(status), found.message or what, found.details, after)
     text = body[:200].decode(errors="replace").strip() or "an empty body"
     if status in (401, 429) or (status == 404 and text == _NO_SUCH_PATH):
-        return api_error(status, str(status), f"{what}: {text}", retry_after=_believed(retry_after))
+        return api_error(status, str(status), f"{what}: {text}", retry_after=_plausible(retry_after))
     return Unreachable(
         f"{what}: {status} and not a Kubernetes answer: {text}", never_sent=status in (502, 503)
     )
 
 
-def _believed(seconds: float | None) -> float | None:
+def _plausible(seconds: float | None) -> float | None:
     return None if seconds is None else min(seconds, LONGEST_BELIEVED)
 
 

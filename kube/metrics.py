@@ -150,10 +150,10 @@ class RunMeter:
         self.gate_timeouts = metrics.gate_timeouts.labels(controller=name)
         metrics.max_concurrent.labels(controller=name).set(workers)
 
-    def ended(self, seconds: float) -> None:
+    def end(self, seconds: float) -> None:
         self._seconds.observe(seconds)
 
-    def settled(self, result: str) -> None:
+    def settle(self, result: str) -> None:
         self._results[result].inc()
         if result == "error":
             self._errors.inc()
@@ -182,20 +182,20 @@ class QueueMeter:
         self._waited = metrics.queue_seconds.labels(**labels)
         self._worked = metrics.work_seconds.labels(**labels)
 
-    def added(self, priority: int) -> None:
+    def add(self, priority: int) -> None:
         self._adds.inc()
         self._depth(priority).inc()
 
-    def moved(self, old: int, new: int) -> None:
+    def move(self, old: int, new: int) -> None:
         self._depth(old).dec()
         self._depth(new).inc()
 
-    def taken(self, priority: int, waited: float) -> None:
+    def take(self, priority: int, waited: float) -> None:
         self._depth(priority).dec()
         self._waited.observe(waited)
 
     def done(self, seconds: float) -> None:
         self._worked.observe(seconds)
 
-    def retried(self) -> None:
+    def retry(self) -> None:
         self._retries.inc()

@@ -94,11 +94,11 @@ async def in_cluster(
     async with AsyncExitStack() as stack:
         found = await config.load(settings.kubeconfig)
         client = await stack.enter_async_context(Client(found, clock=clock, user_agent=MANAGER))
-        declared = await _declared(client, settings, clock)
+        declared = await _read_job(client, settings, clock)
         name = f"{settings.job}-master-state"
         reference = owner_reference(declared, ELASTICJOB, controller=False)
         store = ConfigMap(client, settings.namespace, name, reference)
-        job = restore(await _loaded(store, clock), spec_of(declared, settings.limits), clock.now())
+        job = restore(await _load(store, clock), spec_of(declared, settings.limits), clock.now())
         # before a node can join: the first world waits for all pods that run, not for those that came first
         job = nodes.observe(job, await _pods(client, settings, clock), clock.now())
         token = read_token(settings.token_file)
@@ -167,20 +167,20 @@ async def _either(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-async def _declared(client: Client, settings: Settings, clock: Clock) -> ElasticJob:
+async def _read_job(client: Client, settings: Settings, clock: Clock) -> ElasticJob:
     """Return the ElasticJob; waits for the API server, since the master cannot start without it."""
     what = f"ElasticJob {settings.job}"
-    return await _answered(lambda: client.get(ELASTICJOB, settings.job, settings.namespace), what, clock)
+    return await _until_answer(lambda: client.get(ELASTICJOB, settings.job, settings.namespace), what, clock)
 
 
 async def _pods(client: Client, settings: Settings, clock: Clock) -> list[nodes.Pod]:
     """Return the pods of the job's nodes; waits for the API server."""
     labels, what = f"{LABEL_JOB}={settings.job}", f"pods of job {settings.job}"
-    found = await _answered(lambda: client.list(POD, settings.namespace, labels=labels), what, clock)
+    found = await _until_answer(lambda: client.list(POD, settings.namespace, labels=labels), what, clock)
     return pods_of(settings.job, found)
 
 
-async def _answered(ask: Callable[[], Awaitable[T]], what: str, clock: Clock) -> T:
+async def _until_answer(ask: Callable[[], Awaitable[T]], what: str, clock: Clock) -> T:
     """Return what the API server answers; asks again each second until it does."""
     while True:
         try:
@@ -192,7 +192,7 @@ async def _answered(ask: Callable[[], Awaitable[T]], what: str, clock: Clock) ->
             await clock.sleep(1.0)
 
 
-async def _loaded(store: Store, clock: Clock) -> bytes | None:
+async def _load(store: Store, clock: Clock) -> bytes | None:
     """Return the snapshot, with retries: starting without an existing one would reuse round numbers."""
     while True:
         try:

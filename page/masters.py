@@ -15,7 +15,7 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.errors import ApiError, Forbidden, Unreachable
-from elasticjob.kube.http.bodies import read_bounded
+from elasticjob.kube.http.bodies import read_at_most
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.page.status import LARGEST, Status, status_of
 
@@ -101,7 +101,7 @@ class Masters:
         url = f"http://{host_port(pod.status.pod_ip, MASTER_PORT)}/status"
         try:
             async with asyncio.timeout(SECONDS), self._session.get(url, allow_redirects=False) as response:
-                body = await read_bounded(response, LARGEST)
+                body = await read_at_most(response, LARGEST)
         except TimeoutError:
             raise Unreachable(f"{url} does not answer within {SECONDS:g} s") from None
         except (aiohttp.ClientError, OSError) as error:

@@ -33,16 +33,16 @@ CLIPPED_COUNTS: Final = {WORKER: 60, PS: 15}
 
 def clip(change: Change) -> Change:
     """Return a change of Brain, a remote peer, within sensible numbers; what is 0 stays unset."""
-    groups = {r: Group(_clipped_count(r, g.count), _clipped(g.resource)) for r, g in change.groups.items()}
-    return replace(change, groups=groups, nodes={n: _clipped(r) for n, r in change.nodes.items()})
+    groups = {r: Group(_clipped_count(r, g.count), _clip(g.resource)) for r, g in change.groups.items()}
+    return replace(change, groups=groups, nodes={n: _clip(r) for n, r in change.nodes.items()})
 
 
-def bounded(facts: Facts, change: Change) -> Change:
+def bound(facts: Facts, change: Change) -> Change:
     """Return what is left of `change`; if nothing is, an empty change whose reason says why."""
-    return within(facts, allowed(facts, change)) if change else change
+    return within(facts, permit(facts, change)) if change else change
 
 
-def allowed(facts: Facts, change: Change) -> Change:
+def permit(facts: Facts, change: Change) -> Change:
     """Return what of a change the user, the ranges and the cluster allow, rules 1 to 3."""
     cuts: list[str] = []
     groups = {role: group for role, group in _groups(facts, change, cuts) if group}
@@ -50,7 +50,7 @@ def allowed(facts: Facts, change: Change) -> Change:
     why = "; ".join(dict.fromkeys(cuts))
     if not groups and not nodes:
         return Change(reason=f"{change.reason}; {why or 'nothing of it may change, or has to'}")
-    return replace(change, groups=groups, nodes=nodes, reason=_joined(change.reason, why))
+    return replace(change, groups=groups, nodes=nodes, reason=_join(change.reason, why))
 
 
 def within(facts: Facts, change: Change) -> Change:
@@ -58,7 +58,7 @@ def within(facts: Facts, change: Change) -> Change:
     if not change:
         return change
     now, limits = facts.need(), facts.limits
-    tries = _Kept(change.groups, change.nodes), _Kept(dict(_counts(change)), {})
+    tries = _Part(change.groups, change.nodes), _Part(dict(_counts(change)), {})
     for kept in tries:
         found = facts.need(kept.groups, kept.nodes).within(limits, now, facts.roles)
         if not (over := found.over(limits, now)):
@@ -67,7 +67,7 @@ def within(facts: Facts, change: Change) -> Change:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Part:
     """The part of a change that is tried."""
 
     groups: Mapping[str, Group]
@@ -79,7 +79,7 @@ def _counts(change: Change) -> Iterator[tuple[str, Group]]:
     return ((role, Group(group.count)) for role, group in change.groups.items() if group.count is not None)
 
 
-def _cut(facts: Facts, change: Change, kept: _Kept, counts: Mapping[str, int]) -> Change:
+def _cut(facts: Facts, change: Change, kept: _Part, counts: Mapping[str, int]) -> Change:
     """The change with the sizes that fit, and the sentence about what was cut."""
     groups, cuts = {}, []
     for role, group in change.groups.items():
@@ -93,7 +93,7 @@ def _cut(facts: Facts, change: Change, kept: _Kept, counts: Mapping[str, int]) -
             cuts.append(f"resourceLimits leave {left} of {role}{'' if found.resource else ' as they are'}")
         if found:
             groups[role] = found
-    reason = _joined(change.reason, "; ".join(cuts))
+    reason = _join(change.reason, "; ".join(cuts))
     if not groups and not kept.nodes:
         return Change(reason=reason)
     return replace(change, groups=groups, nodes=kept.nodes, reason=reason)
@@ -108,7 +108,7 @@ def _groups(facts: Facts, change: Change, cuts: list[str]) -> Iterator[tuple[str
             cuts.append(f"{role} has autoScale: false")
         else:
             wanted = _of_a_node(facts, role, facts.resource(role), _free(facts, role, group.resource), cuts)
-            yield role, Group(_count(facts, role, group.count, cuts), _changed(wanted, facts.resource(role)))
+            yield role, Group(_count(facts, role, group.count, cuts), _change(wanted, facts.resource(role)))
 
 
 def _nodes(facts: Facts, change: Change, cuts: list[str]) -> Iterator[tuple[str, Resources]]:
@@ -119,7 +119,7 @@ def _nodes(facts: Facts, change: Change, cuts: list[str]) -> Iterator[tuple[str,
         now = facts.resource_of(role, name)
         waits = any(each.name == name for each in facts.waiting) or name in facts.cuts
         wanted = resource if waits else _free(facts, role, resource)
-        if changed := _changed(_of_a_node(facts, name, now, wanted, cuts), now):
+        if changed := _change(_of_a_node(facts, name, now, wanted, cuts), now):
             yield name, changed
 
 
@@ -163,15 +163,15 @@ def _of_a_node(facts: Facts, who: str, now: Resources, wanted: Resources, cuts: 
     return Resources(found)
 
 
-def _changed(wanted: Resources, now: Resources) -> Resources:
+def _change(wanted: Resources, now: Resources) -> Resources:
     return Resources({n: a for n, a in wanted.items() if a.value > 0 and (n not in now or now[n] != a)})
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _clipped(resource: Resources) -> Resources:
+def _clip(resource: Resources) -> Resources:
     found = {
         n: min(max(a, LEAST[n]), MOST[n]) if n in LEAST else a for n, a in resource.items() if a.value > 0
     }

@@ -9,7 +9,7 @@ from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Mode, Stage
 from elasticjob.sizing.algorithm import Algorithm, Decider
-from elasticjob.sizing.bounds import allowed, within
+from elasticjob.sizing.bounds import permit, within
 from elasticjob.sizing.facts import Event, Facts
 
 
@@ -35,9 +35,9 @@ def decide(facts: Facts, event: Event, by: Decider, algorithms: Sequence[Algorit
             none.append(each.name)
             reasons += [proposal.reason] if proposal is not None and proposal.reason else []
             continue
-        own = _unclaimed(proposal, claimed)
+        own = _rest(proposal, claimed)
         claimed |= proposal
-        fits = allowed(facts, own) if own else Change(reason=proposal.reason)
+        fits = permit(facts, own) if own else Change(reason=proposal.reason)
         if not fits:
             none.append(f"{each.name} ({fits.reason})")
             reasons.append(fits.reason)
@@ -51,7 +51,7 @@ def decide(facts: Facts, event: Event, by: Decider, algorithms: Sequence[Algorit
     return Decision(change, tuple(none))
 
 
-def _unclaimed(proposal: Change, claimed: Change) -> Change:
+def _rest(proposal: Change, claimed: Change) -> Change:
     """The part of a proposal that no earlier one has named."""
     groups = {}
     for role, group in proposal.groups.items():

@@ -38,13 +38,13 @@ class Demand(Fact, frozen=True, kw_only=True):
     given: int = 0  # bytes, at the newest record
     curve: tuple[Point, ...] = ()
 
-    def moved(self, gap: timedelta) -> Demand:
+    def shift(self, gap: timedelta) -> Demand:
         """Return it with its times moved by `gap`."""
         curve = tuple(point.but(at=point.at + gap) for point in self.curve)
         return self.but(curve=curve, risen=self.risen and self.risen + gap)
 
 
-def needed(demand: Demand, sample: Sample, role: str, every: timedelta) -> Demand:
+def need_of(demand: Demand, sample: Sample, role: str, every: timedelta) -> Demand:
     """Return what nodes of a role have needed, with what they use now."""
     uses = [use for use in sample.nodes if use.role == role]
     memory, given = max(use.memory for use in uses), max(use.bytes for use in uses)
@@ -75,5 +75,5 @@ def of_samples(samples: Iterable[Sample], every: timedelta) -> Mapping[str, Dema
     found: dict[str, Demand] = {}
     for sample in samples:
         for role in dict.fromkeys(use.role for use in sample.nodes):
-            found[role] = needed(found.get(role, Demand()), sample, role, every)
+            found[role] = need_of(found.get(role, Demand()), sample, role, every)
     return found

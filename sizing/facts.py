@@ -64,7 +64,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Killed:
+class OomKill:
     """A node that was killed for memory, with the memory that it had."""
 
     name: str
@@ -82,7 +82,7 @@ class Past:
     ended: datetime
     completed: bool
     samples: tuple[Sample, ...] = ()
-    killed: tuple[Killed, ...] = ()
+    killed: tuple[OomKill, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Facts:
     judged: int = 0
     held: datetime | None = None
     past: tuple[Past, ...] = ()
-    killed: tuple[Killed, ...] = ()
+    killed: tuple[OomKill, ...] = ()
     decisions: int = 0
     remaining: timedelta | None = None
     total: timedelta | None = None

@@ -63,7 +63,7 @@ ALGORITHMS: Final[tuple[Algorithm, ...]] = (
 )
 
 
-def installed() -> tuple[Algorithm, ...]:
+def all_algorithms() -> tuple[Algorithm, ...]:
     """Return all algorithms: those of other packages, then ours. Raises TypeError for one that is none."""
     loaded = tuple(each.load() for each in entry_points(group=GROUP))
     for each in loaded:

@@ -44,11 +44,11 @@ from elasticjob.trainer.agent.actions import Step
 from elasticjob.trainer.agent.decide import decide
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
-    Ended,
     Event,
     Group,
-    Ordered,
-    Said,
+    MasterOrders,
+    Message,
+    ProcessEnd,
     WarmReady,
     observe,
 )
@@ -150,17 +150,17 @@ def groups(chance: Random) -> Iterator[Group]:
         )
         ordered = orders(version, chance.choice(list(Order)), round_, "b").orders
         events: list[Event] = [
-            Said(slot, Hello()),
-            Said(slot, Ready(port=5000)),
-            Said(
+            Message(slot, Hello()),
+            Message(slot, Ready(port=5000)),
+            Message(
                 slot, Advance(round=round_, progress=Progress(step=version), seconds=0.1, ended=version > 9)
             ),
-            Said(slot, Boundary(round=round_, port=5001)),
-            Said(slot, Broken(round=round_, port=5002)),
-            Said(slot, Behind(round=round_, reason="left behind")),
-            Ended(slot, chance.choice([0, 1, 137])),
-            Ordered(ordered),
-            Ordered(msgspec.structs.replace(ordered, hang=hang)),
+            Message(slot, Boundary(round=round_, port=5001)),
+            Message(slot, Broken(round=round_, port=5002)),
+            Message(slot, Behind(round=round_, reason="left behind")),
+            ProcessEnd(slot, chance.choice([0, 1, 137])),
+            MasterOrders(ordered),
+            MasterOrders(msgspec.structs.replace(ordered, hang=hang)),
             formed(group.round + 1, "a", "b", slots=2),
             AskedToLeave("Left"),
             WarmReady(),

@@ -67,7 +67,7 @@ class Running:
 
     def reason(self, returned: bool) -> str:
         """Return why the job failed, empty if it did not: rank 0 has `returned`, and an agent says so."""
-        words = [said(self.folder / f"end-{node}") for node in range(len(self.agents))]
+        words = [last_words(self.folder / f"end-{node}") for node in range(len(self.agents))]
         completed = any(each.get("reason") == "Completed" for each in words)
         if returned and completed:
             return ""
@@ -123,7 +123,7 @@ def pidfds(pids: Sequence[int]) -> Iterator[dict[int, int]]:
             os.close(each)
 
 
-def said(path: Path) -> Mapping[str, Any]:
+def last_words(path: Path) -> Mapping[str, Any]:
     """Return an agent's last words, nothing if it had none."""
     try:
         found = json.loads(path.read_text())

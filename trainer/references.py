@@ -22,7 +22,7 @@ def uses_elastic(fn: Any, args: Sequence[Any] = ()) -> bool:
         seen.add(id(each))
         if is_elastic(each):
             return True
-        left += referred(each)
+        left += references(each)
     return False
 
 
@@ -33,7 +33,7 @@ def is_elastic(value: Any) -> bool:
     return isinstance(value, type) and value.__name__ == "Elastic" and value.__module__.startswith(LIBRARY)
 
 
-def referred(value: Any) -> Iterator[Any]:
+def references(value: Any) -> Iterator[Any]:
     """Yield what a function, a method or a class refers to, as far as it is of the same module."""
     value = getattr(value, "func", getattr(value, "__func__", value))  # functools.partial, methods
     if isinstance(value, type):

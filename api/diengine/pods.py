@@ -30,7 +30,7 @@ from elasticjob.api.diengine.names import (
 from elasticjob.api.v1alpha1.kueue import POD_SET, QUEUE_NAME, QUOTA_GATE, TOPOLOGY_GATE, WORKLOAD_OF
 from elasticjob.kube.json import JsonReader
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.owner import Named, owner_reference
+from elasticjob.kube.objects.owner import HasMetadata, owner_reference
 from elasticjob.kube.objects.views import POD, ContainerPort, Pod
 
 FAREWELL: Final = {"preStop": {"exec": {"command": ["sleep", "3"]}}}
@@ -99,7 +99,7 @@ def pod(
     resources: Mapping[str, str] | None = None,
     *,
     place: Place | None = None,
-    aggregator: Named | None = None,
+    aggregator: HasMetadata | None = None,
     aggregator_url: str = "",
 ) -> Manifest:
     """Return a pod of a job."""

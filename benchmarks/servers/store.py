@@ -20,11 +20,12 @@ from rich.console import Console
 from rich.table import Table as Page
 
 from elasticjob.trainer.parameters import Move
-from elasticjob.trainer.store import Adagrad, Table, places
-from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store import Adagrad, Table
+from elasticjob.trainer.store.applied_updates import Key
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS
-from elasticjob.trainer.store.wire import Connection, Gradients, Hello, Pull, Push, Request, connected
+from elasticjob.trainer.store.wire import Connection, Gradients, Hello, Pull, Push, Request, connect
 
 ROWS: Final = 1_000
 TABLE: Final = Table("rows", 64, Adagrad(0.05))
@@ -55,7 +56,7 @@ def servers(number: int) -> Iterator[list[Connection]]:
         pipe.send_bytes(b" ".join(addresses))
     for pipe in pipes:
         pipe.recv_bytes()
-    connections = [connected(each.decode(), "secret", 30.0) for each in addresses]
+    connections = [connect(each.decode(), "secret", 30.0) for each in addresses]
     try:
         for connection in connections:
             connection.send(Hello((TABLE,)))
@@ -81,7 +82,7 @@ def exchange(connections: list[Connection], asks: list[Request]) -> float:
 def measure(number: int, steps: int) -> tuple[list[float], list[float]]:
     """Return the milliseconds of pulls and pushes."""
     chance, pulls, pushes = np.random.default_rng(0), list[float](), list[float]()
-    owner = np.asarray(places.owners(number))
+    owner = np.asarray(owners(number))
     with servers(number) as connections:
         for step in range(steps):
             ids = np.unique(chance.integers(0, IDS, ROWS))

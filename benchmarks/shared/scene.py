@@ -21,7 +21,7 @@ from lab.clusters.plane import queues
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import KWOK_STAGES, ControlPlane
 from lab.clusters.plane.kueue import Kueue
-from lab.programs.programs import say
+from lab.processes import say
 
 MACHINES, GPUS = 12, 8
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"
@@ -37,7 +37,7 @@ PATIENCE: Final = 120.0
 
 
 class Refused(Exception):
-    """The system does not do what was asked; the message is its own, or says what did not come."""
+    """The system refused or timed out; the message is its own, or names what was awaited."""
 
 
 @dataclass

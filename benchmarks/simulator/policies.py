@@ -93,10 +93,10 @@ class Ours:
         now = simulated.now
         job = statistics.take(simulated.job(self._job or simulated.first_job()), now)
         if facts := stages.question(job, now):
-            change = stages.allowed(job, facts, drive(self.optimizer.plan(facts)))
+            change = stages.permit(job, facts, drive(self.optimizer.plan(facts)))
             if change:
                 simulated.apply(stages.name_of(job, facts), change)
-            job = stages.answered(job, facts, change, now)
+            job = stages.after_answer(job, facts, change, now)
         self._job = job
         for pod in simulated.oom:
             self._grow(simulated, pod)

@@ -85,7 +85,7 @@ class Room:
 
 
 def bound(job: Job) -> tuple[str, ...]:
-    """Return the machines of a job's instances that have one."""
+    """Return the machines of the instances that are placed."""
     return tuple(sorted(name for name in job.machines if name is not None))
 
 

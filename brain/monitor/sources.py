@@ -17,7 +17,7 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.brain.history import Sample
 from elasticjob.brain.monitor.samples import LABELS, METRICS, PREFIX, Malformed, Reading, sample_of
 from elasticjob.kube.errors import Unreachable
-from elasticjob.kube.http.bodies import read_bounded
+from elasticjob.kube.http.bodies import read_at_most
 
 SECONDS: Final = 5.0
 """The longest time of a request."""
@@ -226,7 +226,7 @@ async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str
     asked = session.post(url, data=query) if query else session.get(url, allow_redirects=False)
     try:
         async with asyncio.timeout(SECONDS), asked as response:
-            body = await read_bounded(response, LARGEST)
+            body = await read_at_most(response, LARGEST)
     except TimeoutError:
         raise SourceError(f"{url} does not answer within {SECONDS:g} s") from None
     except (aiohttp.ClientError, OSError) as error:

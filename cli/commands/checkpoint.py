@@ -17,7 +17,7 @@ from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import Group
 from elasticjob.cli.output import hand_over, say
 from elasticjob.trainer.checkpoint.part import Damaged, Newer
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixed
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixture
 from elasticjob.trainer.torch import exported, saved
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved
 
@@ -84,7 +84,7 @@ def show(
             saved.found(place, step)
         if any(each.step == wanted and each.manifest and each.is_usable for each in seen):
             state = Saved(*saved.found(place, wanted)).described()
-    problem = mixed([each.manifest for each in seen if each.manifest], place)
+    problem = mixture([each.manifest for each in seen if each.manifest], place)
     if as_json:
         hand_over(json.dumps({**as_data(place, seen, wanted, state), "problem": problem}, indent=2))
     else:

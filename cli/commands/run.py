@@ -41,7 +41,7 @@ from elasticjob.cli.standalone.torchrun import (
     signals,
     streams,
 )
-from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent import termination
 from elasticjob.trainer.agent.group import CLOSING
 from elasticjob.trainer.agent.processes.tether import tether
 from elasticjob.trainer.agent.script import Script, Unusable, check
@@ -382,7 +382,9 @@ def check_script(settings: Settings) -> None:
         check(settings.script)
     except Unusable as error:
         code = Exit.USAGE if error.missing else Exit.FAILED
-        words.write(settings.place.termination_log, reason=words.CANNOT_START, message=str(error), code=code)
+        termination.write(
+            settings.place.termination_log, reason=termination.CANNOT_START, message=str(error), code=code
+        )
         raise Failure(str(error), code=code) from None
 
 

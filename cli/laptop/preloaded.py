@@ -40,7 +40,7 @@ def beside_agents(given: Mapping[str, str], argv: list[str], env: dict[str, str]
     `given` is what counted when torch was imported here (`warm.decided`).
     """
     threads = env.get(THREADS, "")
-    if (Path(argv[0]).name, *argv[1:2]) != AGENT or warm.decided(env) | {THREADS: ""} != given:
+    if (Path(argv[0]).name, *argv[1:2]) != AGENT or warm.import_variables(env) | {THREADS: ""} != given:
         return
     os.environ.clear()  # torch has added to it
     os.environ.update(env)
@@ -55,7 +55,7 @@ def main() -> None:
     """Import torch, then start containers; in a warm process, serve its agent."""
     door = socket.socket(fileno=int(sys.argv[1]))
     os.environ["PYTHONUNBUFFERED"] = "1"  # as images have it; warm processes write so in any case
-    before = partial(beside_agents, warm.decided(os.environ) | {THREADS: ""})
+    before = partial(beside_agents, warm.import_variables(os.environ) | {THREADS: ""})
     missing = warm.load(MODULES)
     attend: Callable[[], None] | None = None
     try:

@@ -27,7 +27,7 @@ from elasticjob.master.scalers.processes import Command, Processes
 from elasticjob.master.scalers.scaler import Scaler
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.state.job import Job
-from elasticjob.master.state.scaling import Placed
+from elasticjob.master.state.scaling import Target
 from elasticjob.sizing.facts import Pace
 from elasticjob.trainer.agent.settings import Settings
 
@@ -158,11 +158,11 @@ async def _observe(master: Master, others: Processes, most: int) -> None:
 
 async def _look(master: Master, others: Processes, most: int) -> None:
     count = 1 + sum(member.alive for member in await others.members())
-    placed = Placed(sizes={WORKER: count}, room={WORKER: most - count}, begun=True)
+    placed = Target(sizes={WORKER: count}, room={WORKER: most - count}, begun=True)
     master.observe(lambda job, now: _with(job, placed))
 
 
-def _with(job: Job, placed: Placed) -> Job:
+def _with(job: Job, placed: Target) -> Job:
     return job if job.scaling.placed == placed else job.but(scaling=job.scaling.but(placed=placed))
 
 

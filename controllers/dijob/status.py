@@ -12,7 +12,7 @@ from elasticjob.api.diengine.names import STATUS_KEYS, Role
 from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.dijob.seen import Seen, outcome
 from elasticjob.controllers.passes.plan import NAME_TAKEN
-from elasticjob.kube.objects.conditions import FALSE, TRUE, shortened
+from elasticjob.kube.objects.conditions import FALSE, TRUE, shorten
 
 
 class Step(NamedTuple):
@@ -64,13 +64,13 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
     conditions = list(before.conditions)
     if entered is not None:
         new = DIJobCondition(
-            type=entered.phase.value, status=TRUE, reason=entered.reason, message=shortened(entered.sentence)
+            type=entered.phase.value, status=TRUE, reason=entered.reason, message=shorten(entered.sentence)
         )
         conditions = _set(conditions, new, seen.job, now)
         running = before.condition(DIJobPhase.RUNNING.value)
         if entered.phase is not DIJobPhase.RUNNING and running is not None and running.status == TRUE:
             ended = running.model_copy(
-                update={"status": FALSE, "reason": entered.reason, "message": shortened(entered.sentence)}
+                update={"status": FALSE, "reason": entered.reason, "message": shorten(entered.sentence)}
             )
             conditions = _set(conditions, ended, seen.job, now)
     if not (phase is not None and phase.is_terminal):
@@ -82,7 +82,7 @@ def _with_queue(conditions: list[DIJobCondition], seen: Seen, now: datetime) -> 
     """The conditions, with what its queue gives to the job; a job in no queue has none of that."""
     if seen.grant is None:
         return [each for each in conditions if each.type != ADMITTED]
-    status, message = TRUE if seen.grant.admitted else FALSE, shortened(seen.grant.sentence)
+    status, message = TRUE if seen.grant.admitted else FALSE, shorten(seen.grant.sentence)
     found = DIJobCondition(
         type=ADMITTED, status=status, reason=seen.grant.reason or "Refused", message=message
     )
@@ -95,7 +95,7 @@ def _with_names(
     """The conditions, of which Created is False as long as a name of the job is another's."""
     type_ = DIJobPhase.CREATED.value
     if taken:
-        found = DIJobCondition(type=type_, status=FALSE, reason=NAME_TAKEN, message=shortened(taken))
+        found = DIJobCondition(type=type_, status=FALSE, reason=NAME_TAKEN, message=shorten(taken))
         return _said_anew(conditions, found, seen, now)
     if not any(each.type == type_ and each.reason == NAME_TAKEN for each in conditions):
         return conditions

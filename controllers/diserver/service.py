@@ -218,7 +218,7 @@ class Service:
     # writing
 
     async def carry_out(self, caller: Caller, question: Question, call: Call) -> Replicas:
-        """Decide what is asked, and do it."""
+        """Decide on a request of a coordinator, and apply the decision."""
         if not question.fresh:
             return await self._carry_out(caller, question, call)
         config = self._config(caller.job)

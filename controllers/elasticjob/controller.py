@@ -27,11 +27,11 @@ from elasticjob.controllers.parts.gangs.served import GangApis
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.conclusions import is_over
+from elasticjob.controllers.passes.many_starts import Rush, only_begins
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
-from elasticjob.controllers.passes.rush import Rush, only_begins
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
     address_changed,

@@ -20,11 +20,11 @@ from elasticjob.controllers.kueue.admission import Admission, as_admitted, with_
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.owners import controller_uid
 from elasticjob.controllers.passes.apply import Applier
+from elasticjob.controllers.passes.many_starts import Rush
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, SOON, Action, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
-from elasticjob.controllers.passes.rush import Rush
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
     job_of,

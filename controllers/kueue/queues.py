@@ -13,9 +13,9 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.controllers.kueue.demand import QueueRequest, is_slice, owner_job
 from elasticjob.controllers.kueue.grant import Grant, places_of
 from elasticjob.controllers.kueue.quota import Market, cluster_queue_of, market
+from elasticjob.controllers.kueue.reasons import explain
 from elasticjob.controllers.kueue.reclaim import Reclaim, crowds, reclaim, with_claims, without_slices
 from elasticjob.controllers.kueue.replacement import Holdings, never
-from elasticjob.controllers.kueue.words import explain
 from elasticjob.controllers.kueue.workload import (
     ClusterQueue,
     Cohort,

@@ -148,7 +148,7 @@ class WorkloadSpec(View, frozen=True):
 
 
 class WorkloadStatus(View, frozen=True):
-    """What was given, and what became of it."""
+    """Status of a Workload: its admission, conditions and reclaimable pods."""
 
     conditions: list[Condition] = []
     admission: Admission | None = None

@@ -227,7 +227,7 @@ class Informer(Generic[T]):
         page = await self._client.page(
             self.kind, cache.namespace, labels=cache.labels, fields=cache.fields, token=token
         )
-        self._answered()
+        self._on_answer()
         items = []
         for item in items_of(page.items or ()):
             if isinstance(item, Malformed):
@@ -254,9 +254,9 @@ class Informer(Generic[T]):
         quiet = IDLE_OF_MANY if self._one_of_many else IDLE
         idle = quiet if isinstance(state, Watching) else IDLE_INITIAL
         begun = min(idle, BEGINNING)
-        async with self._client.stream(self._call(state), patience=begun) as chunks, self._judged():
+        async with self._client.stream(self._call(state), patience=begun) as chunks, self._judge():
             while chunk := await self._next(chunks, idle):
-                self._answered()
+                self._on_answer()
                 some = self._read(lines.feed(chunk))
                 if some:
                     yield some
@@ -273,7 +273,7 @@ class Informer(Generic[T]):
             yield (Ended(),)
 
     @asynccontextmanager
-    async def _judged(self) -> AsyncIterator[None]:
+    async def _judge(self) -> AsyncIterator[None]:
         """An open stream: whether it was healthy shows at its end."""
         opened = self._clock.monotonic()
         try:
@@ -370,7 +370,7 @@ class Informer(Generic[T]):
         if self._metrics:
             self._metrics.undecodable.labels(kind=self.kind.name).inc()
 
-    def _answered(self) -> None:
+    def _on_answer(self) -> None:
         """Take note that the server has the kind: also where it was away, for too short to be believed."""
         self._heard()
         if self.cache.optional and self.cache.served and self._denials:

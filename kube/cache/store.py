@@ -128,7 +128,7 @@ class Store:
             case Restarted():
                 self._incoming = {}
             case Listed(items):
-                self._incoming.update((item.key, self._known(item)) for item in items)
+                self._incoming.update((item.key, self._reuse(item)) for item in items)
             case Unlisted(item):
                 self._incoming.pop(item.key, None)
             case Synced(version):
@@ -174,7 +174,7 @@ class Store:
         for index in self._indexes.values():
             index.discard(item.key)
 
-    def _known(self, item: Item) -> Item:
+    def _reuse(self, item: Item) -> Item:
         """The item we hold already if it is the same, so that a relist does not hold everything twice."""
         old = self._items.get(item.key)
         return old if old and _same_version(old, item) and _same_text(old.raw, item.raw) else item

@@ -187,12 +187,12 @@ def _unusual(line: bytes) -> Changed | Bookmark | Failed | Malformed:
     if found.type == "ERROR":
         return Failed(_error(bytes(found.object)))
     try:
-        return _said(found)
+        return _message(found)
     except ValueError as error:
         return Malformed(str(error))
 
 
-def _said(line: _Line) -> Changed | Bookmark | Failed:
+def _message(line: _Line) -> Changed | Bookmark | Failed:
     if line.type == "BOOKMARK":
         meta = _shell.decode(line.object).metadata
         return Bookmark(meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true")

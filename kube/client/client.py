@@ -132,7 +132,7 @@ class Client:
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """The object as the server has it now. Raises NotFound; Undecodable if it does not fit its model."""
         call = Call("GET", _path(kind, namespace, name))
-        return _decoded(kind, call, await self._transport.send(call))
+        return _decode(kind, call, await self._transport.send(call))
 
     async def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
         """As `get`, with None for an object that does not exist."""
@@ -449,7 +449,7 @@ def _no_answer(asked: object, body: bytes) -> Unreachable:
     return Unreachable(f"{asked}: 200 and not a Kubernetes answer: {body[:120].decode(errors='replace')}")
 
 
-def _decoded(kind: Kind[T], call: Call, body: bytes) -> T:
+def _decode(kind: Kind[T], call: Call, body: bytes) -> T:
     """The object in an answer. Raises Unreachable for what is no object, Undecodable for another form."""
     return _fitting(kind, _as_object(_Head, call, body).metadata.name, body)
 

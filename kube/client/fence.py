@@ -81,14 +81,14 @@ class Fence:
             raise Fenced("nothing is written any more: the lease is over")
         return left
 
-    def settled(self, since: float) -> bool:
+    def is_quiet(self, since: float) -> bool:
         """Whether every write that was sent has been answered, or was given up before `since`."""
         return self._under_way == 0 and self._unanswered < since
 
     @contextmanager
-    def writing(self) -> Iterator[Answered]:
+    def writing(self) -> Iterator[Outcome]:
         """Keep book of one write, which is unanswered unless the block says otherwise."""
-        answered = Answered()
+        answered = Outcome()
         self._under_way += 1
         try:
             yield answered
@@ -97,9 +97,9 @@ class Fence:
             if not answered.yes:
                 self._unanswered = self._now()
 
-    def payload(self, body: bytes) -> Guarded:
+    def payload(self, body: bytes) -> FencedBody:
         """The body of a request, which is not sent once the fence has fallen."""
-        return Guarded(body, self)
+        return FencedBody(body, self)
 
     def socket(self, address: tuple[Any, ...]) -> socket.socket:
         """A socket that is reset when the fence falls, and discards what is unsent whenever it is closed."""
@@ -114,13 +114,13 @@ class Fence:
         return opened
 
 
-class Answered:
+class Outcome:
     """Whether a write was answered by the server that acted on it, or refused to."""
 
     yes = False
 
 
-class Guarded(Payload):
+class FencedBody(Payload):
     """A request body that checks the fence when it is sent."""
 
     _value: bytes

@@ -70,7 +70,7 @@ class Trust:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Reading:
     """One reading of a kubeconfig."""
 
     server: str
@@ -109,7 +109,7 @@ class KubeconfigUser:
     certificate comes with a new TLS context, for connections that are made from then on.
     """
 
-    def __init__(self, path: str, context: str | None, loaded: Loaded, clock: Clock) -> None:
+    def __init__(self, path: str, context: str | None, loaded: Reading, clock: Clock) -> None:
         self._path = path
         self._context = context
         self._loaded = loaded
@@ -189,7 +189,7 @@ class _Loop(asyncio.SelectorEventLoop):
             await child.wait()
 
 
-def _read(path: str, context: str | None) -> Loaded:
+def _read(path: str, context: str | None) -> Reading:
     loop = _Loop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         try:
@@ -198,7 +198,7 @@ def _read(path: str, context: str | None) -> Loaded:
             runner.run(loop.end_children())
 
 
-async def _load_in_time(path: str, context: str | None) -> Loaded:
+async def _load_in_time(path: str, context: str | None) -> Reading:
     """A plugin that hangs would hold up every request of the process."""
     try:
         return await asyncio.wait_for(_load(path, context), PLUGIN_TIMEOUT)
@@ -208,9 +208,9 @@ async def _load_in_time(path: str, context: str | None) -> Loaded:
         ) from error
 
 
-async def _load(path: str, context: str | None) -> Loaded:
+async def _load(path: str, context: str | None) -> Reading:
     try:
-        return await _loaded(path, context)
+        return await _read_all(path, context)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # the rest of its words may quote a password
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -225,15 +225,15 @@ def _unusable(path: str, why: str) -> ConfigError:
     return ConfigError(f"the kubeconfig {path} cannot be used: {why}")
 
 
-async def _loaded(path: str, context: str | None) -> Loaded:
-    merged = _merged(path)
+async def _read_all(path: str, context: str | None) -> Reading:
+    merged = _merge(path)
     loader = KubeConfigLoader(merged, context, config_base_path=None)
     chosen = (loader.current_context or {})["context"]
-    cluster, user = _named(merged, "cluster", chosen), _named(merged, "user", chosen)
-    authority = _taken(cluster, "certificate-authority")
-    certificate, key = _taken(user, "client-certificate"), _taken(user, "client-key")
+    cluster, user = _entry_of(merged, "cluster", chosen), _entry_of(merged, "user", chosen)
+    authority = _take(cluster, "certificate-authority")
+    certificate, key = _take(user, "client-certificate"), _take(user, "client-key")
     vars(loader).update(cert_file=None, key_file=None)  # or it looks for them, even where there is no user
-    given = await _given(user) if user is not None and "exec" in user else None
+    given = await _run_plugin(user) if user is not None and "exec" in user else None
     if given and given.certificate:
         certificate, key = given.certificate, given.key
     settings = Configuration()
@@ -243,7 +243,7 @@ async def _loaded(path: str, context: str | None) -> Loaded:
         raise ConfigException("it names no server for its context")
     token = (settings.api_key.get("BearerToken") or "").strip()  # a file's ends with the end of a line
     trust = Trust(authority, certificate, key, settings.verify_ssl)
-    return Loaded(
+    return Reading(
         server=settings.host,
         namespace=str(chosen.get("namespace") or "default"),
         header=token or None,
@@ -255,7 +255,7 @@ async def _loaded(path: str, context: str | None) -> Loaded:
     )
 
 
-def _merged(path: str) -> ConfigNode:
+def _merge(path: str) -> ConfigNode:
     """The files of `path`. A node is called by all that it holds, keys too, and errors name nodes."""
     try:
         merged = KubeConfigMerger(path).config
@@ -269,13 +269,13 @@ def _merged(path: str) -> ConfigNode:
     return merged
 
 
-def _named(config: ConfigNode, kind: str, context: Mapping[str, Any]) -> ConfigNode | None:
+def _entry_of(config: ConfigNode, kind: str, context: Mapping[str, Any]) -> ConfigNode | None:
     """The cluster or user that a context names; its dictionary is the one that the loader will read."""
     name, known = context.get(kind), config[f"{kind}s"]
     return cast(ConfigNode, known.get_with_name(name))[kind] if name else None
 
 
-def _taken(node: ConfigNode | None, field: str) -> Pem | None:
+def _take(node: ConfigNode | None, field: str) -> Pem | None:
     """The value of a `-data` field, else of the file its sibling names, as in kubectl; both are removed."""
     if node is None:
         return None
@@ -294,7 +294,7 @@ def _beside(node: ConfigNode, file: str) -> Path:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _PluginResult:
     """The result of an exec plugin, besides a token."""
 
     certificate: Pem | None
@@ -302,7 +302,7 @@ class _Given:
     expires: datetime
 
 
-async def _given(user: ConfigNode) -> _Given:
+async def _run_plugin(user: ConfigNode) -> _PluginResult:
     """Run the user's exec plugin; its token replaces the plugin in the user's entry."""
     plugin = ConfigNode("exec", user.value.pop("exec"), user.path)
     if os.sep in (command := str(plugin["command"])):  # else it is on the PATH, as for kubectl
@@ -310,7 +310,7 @@ async def _given(user: ConfigNode) -> _Given:
     try:
         status = await ExecProvider(plugin).run()
         token, until = status.get("token"), status.get("expirationTimestamp")
-        certificate, key = _said(status, "clientCertificateData"), _said(status, "clientKeyData")
+        certificate, key = _message(status, "clientCertificateData"), _message(status, "clientKeyData")
         expires = datetime.fromisoformat(until) if until else NEVER
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigException(f"its exec plugin's answer is none: {type(error).__name__}") from error
@@ -319,10 +319,10 @@ async def _given(user: ConfigNode) -> _Given:
     if token:
         user.value["token"] = token
     expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
-    return _Given(certificate, key, expires)
+    return _PluginResult(certificate, key, expires)
 
 
-def _said(status: Mapping[str, Any], field: str) -> Pem | None:
+def _message(status: Mapping[str, Any], field: str) -> Pem | None:
     text = status.get(field)
     return Pem(text.encode(), f"in {field} of the exec plugin's answer") if text else None
 

@@ -29,7 +29,7 @@ from weakref import WeakSet
 
 import aiohttp
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 from elasticjob.kube.backoff import REQUEST
 from elasticjob.kube.client import fence as fences
 from elasticjob.kube.client.credentials import Config
@@ -44,8 +44,8 @@ from elasticjob.kube.errors import (
     error_of,
     is_too_large_resource_version,
 )
+from elasticjob.kube.http.messages import in_words
 from elasticjob.kube.http.sockets import kept_alive
-from elasticjob.kube.http.words import in_words
 from elasticjob.kube.metrics import Metrics, RequestMeter
 
 Params = Mapping[str, str]
@@ -201,7 +201,7 @@ class Transport:
         error = error_of(response.status, body, str(call), _retry_after(response, self._clock.now()))
         response.release()
         if isinstance(error, ApiError):
-            error.asked = Asked(call.method, call.path, call.params)
+            error.asked = ApiRequest(call.method, call.path, call.params)
         if isinstance(error, Unauthorized):
             log.warning("credentials are refused", extra={"request": str(call)})
         return error
@@ -213,14 +213,14 @@ class Transport:
         Raises ApiError or Unreachable when it is refused or has not begun after `patience` seconds;
         Unreachable from the iterator when it is cut.
         """
-        response = await self._begun(call, patience)
+        response = await self._begin(call, patience)
         try:
             async with aclosing(_chunks(response, call)) as chunks:
                 yield chunks
         finally:
             response.close()
 
-    async def _begun(self, call: Call, patience: float | None) -> aiohttp.ClientResponse:
+    async def _begin(self, call: Call, patience: float | None) -> aiohttp.ClientResponse:
         try:
             async with deadline(self._clock, patience):
                 response = await self._ask(call, streaming=True)

@@ -39,7 +39,7 @@ current: ContextVar[Run | None] = ContextVar("reconcile", default=None)
 
 
 @contextmanager
-def entered(run: Run) -> Iterator[Run]:
+def enter(run: Run) -> Iterator[Run]:
     """Make `run` the current reconcile for the block and for all tasks started in it."""
     token = current.set(run)
     try:

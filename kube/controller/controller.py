@@ -31,7 +31,7 @@ from elasticjob.kube.client import writes
 from elasticjob.kube.clock import Clock, deadline
 from elasticjob.kube.controller.gate import PATIENCE, Gates
 from elasticjob.kube.controller.predicates import Predicate, any_change
-from elasticjob.kube.controller.queue import LOW, NEW, Bounds, Queue, Taken
+from elasticjob.kube.controller.queue import LOW, NEW, Bounds, Lease, Queue
 from elasticjob.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -204,7 +204,7 @@ class Runner:
             if not self._is_worth(when, change):
                 return
             items = (item for item in (change.old, change.new) if item)
-            found = (key for item in items for key in self._mapped(cache, item, keys))
+            found = (key for item in items for key in self._map(cache, item, keys))
             self._add_later(dict.fromkeys(found), change)
 
         return listener
@@ -217,7 +217,7 @@ class Runner:
             self._report(change.new or change.old, error)
             return True
 
-    def _mapped(self, cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:
+    def _map(self, cache: Cache[Any], item: Item, keys: MapToKeys) -> Iterable[Key]:
         try:
             return tuple(keys(cache.view(item)))
         except Undecodable as error:
@@ -251,20 +251,20 @@ class Runner:
             finally:
                 self._queue.done(taken.key)
 
-    async def _run(self, taken: Taken[Key]) -> None:
+    async def _run(self, taken: Lease[Key]) -> None:
         run = writes.Run(self.controller.name, taken.key, f"{random.getrandbits(32):08x}")
         began = self._clock.monotonic()
         try:
             outcome = await self._outcome(run)
         finally:
-            self._meter.ended(self._clock.monotonic() - began)
+            self._meter.end(self._clock.monotonic() - began)
             self._gates.expect(run.key, run.writes)
         self._settle(taken, run, outcome)
 
     async def _outcome(self, run: writes.Run) -> Result | Exception:
         limit = self.controller.timeout
         try:
-            with writes.entered(run):
+            with writes.enter(run):
                 if limit is None:
                     return await self.controller.reconcile(run.key)
                 async with deadline(self._clock, limit.total_seconds()):
@@ -278,32 +278,32 @@ class Runner:
         except Exception as error:  # the loop that logs and backs off
             return error
 
-    def _settle(self, taken: Taken[Key], run: writes.Run, outcome: Result | Exception) -> None:
+    def _settle(self, taken: Lease[Key], run: writes.Run, outcome: Result | Exception) -> None:
         """The one place that turns an outcome into queue, metrics and log."""
         key, priority, queue = taken.key, taken.priority, self._queue
         match outcome:
             case Result(again_in=None):
                 queue.forget(key)
-                self._meter.settled("success")
+                self._meter.settle("success")
             case Result(again_in=timedelta() as delay):
                 queue.forget(key)
                 queue.add(key, priority=min(priority, 0), after=max(SOONEST, delay.total_seconds()))
-                self._meter.settled("requeue_after")
+                self._meter.settle("requeue_after")
             case NotFound() if self._is_gone(key, outcome):
                 queue.forget(key)
-                self._meter.settled("success")
+                self._meter.settle("success")
             case Conflict() if not isinstance(outcome, AlreadyExists):
                 queue.add_after_failure(key, priority=priority)
                 log.info("reconcile lost a race", extra=self._about(run, outcome))
-                self._meter.settled("requeue")
+                self._meter.settle("requeue")
             case Terminal() | PayloadTooLarge() | Undecodable():
                 queue.forget(key)
-                self._meter.settled("error")
+                self._meter.settle("error")
                 self._meter.terminal_errors.inc()
                 self._give_up(run, outcome)
             case Exception():
                 pause = queue.add_after_failure(key, priority=priority, **_bounds(outcome))
-                self._meter.settled("error")
+                self._meter.settle("error")
                 self._complain(run, outcome, pause)
 
     def _is_gone(self, key: Key, error: NotFound) -> bool:

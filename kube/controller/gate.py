@@ -14,7 +14,7 @@ from typing import Any
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client.writes import Written
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.controller.queue import Queue, Taken
+from elasticjob.kube.controller.queue import Lease, Queue
 from elasticjob.kube.objects.kinds import Key
 
 PATIENCE = 5.0
@@ -33,7 +33,7 @@ class Expectation:
     version: int
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the cache has seen the write, or never will, because the storage went back in time.
 
         A mere relist settles nothing: it may have begun before the write.
@@ -50,7 +50,7 @@ class ExpectedDeletion:
     uid: str
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the cache has dropped the object of that uid."""
         meta = self.cache.meta(self.key)
         return meta is None or meta.uid != self.uid
@@ -66,7 +66,7 @@ class Gate:
     @property
     def is_open(self) -> bool:
         """Whether the caches show all that was written."""
-        return all(expectation.met for expectation in self.expectations)
+        return all(expectation.is_met for expectation in self.expectations)
 
 
 class Gates:
@@ -113,7 +113,7 @@ class Gates:
             self._gates[key] = gate
             self._tidy()
 
-    def let_through(self, taken: Taken[Key]) -> bool:
+    def let_through(self, taken: Lease[Key]) -> bool:
         """Whether the key may run now; if not, it is parked."""
         gate = self._gates.get(taken.key)
         if gate is None:

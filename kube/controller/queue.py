@@ -51,7 +51,7 @@ class Bounds(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(Generic[K]):
+class Lease(Generic[K]):
     """A key handed out; give it back with `done`."""
 
     key: K
@@ -103,7 +103,7 @@ class Queue(Generic[K]):
         if not raised and not sooner:
             return
         if raised and entry.ready and self._meter:
-            self._meter.moved(entry.priority, priority)
+            self._meter.move(entry.priority, priority)
         entry.due, entry.priority = min(due, entry.due), max(priority, entry.priority)
         entry.turn = next(self._turns)
         self._place(key, entry, now)
@@ -119,7 +119,7 @@ class Queue(Generic[K]):
         failures[cause] = failures.get(cause, 0) + 1
         pause = self._backoff.delay(failures[cause], self._chance(), at_least=at_least, at_most=at_most)
         if self._meter:
-            self._meter.retried()
+            self._meter.retry()
         self.add(key, priority=priority, after=pause)
         return pause
 
@@ -127,7 +127,7 @@ class Queue(Generic[K]):
         """The key did not fail: its next failure, whatever its cause, is the first again."""
         self._failures.pop(key, None)
 
-    async def get(self) -> Taken[K] | None:
+    async def get(self) -> Lease[K] | None:
         """The next key, once there is one; None after `close`."""
         while not self._closed:
             if taken := self._take():
@@ -169,7 +169,7 @@ class Queue(Generic[K]):
             entry.ready = True
             entry.due = self._clock.monotonic()
             if self._meter:
-                self._meter.added(entry.priority)
+                self._meter.add(entry.priority)
         if key not in self._processing:
             self._offer(key, entry)
 
@@ -177,7 +177,7 @@ class Queue(Generic[K]):
         heapq.heappush(self._ready, (-entry.priority, entry.turn, key))
         self._wake_one()
 
-    def _take(self) -> Taken[K] | None:
+    def _take(self) -> Lease[K] | None:
         while self._ready:
             _, turn, key = heapq.heappop(self._ready)
             entry = self._dirty.get(key)
@@ -186,8 +186,8 @@ class Queue(Generic[K]):
             del self._dirty[key]
             now = self._processing[key] = self._clock.monotonic()
             if self._meter:
-                self._meter.taken(entry.priority, now - entry.due)
-            return Taken(key, entry.priority)
+                self._meter.take(entry.priority, now - entry.due)
+            return Lease(key, entry.priority)
         return None
 
     def _promote(self) -> None:

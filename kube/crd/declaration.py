@@ -77,7 +77,7 @@ def columns_show_fields(declaration: Declaration, schema: Schema) -> Iterator[st
         if column.format and column.format not in _COLUMN_FORMATS:
             yield f"{where}: {column.format!r} is none of the formats {', '.join(_COLUMN_FORMATS)}"
         yield from (
-            f"{where}: {why}" for why in _misled(column.path, schema, _FITS[column.type], arrays=True)
+            f"{where}: {why}" for why in _misleads(column.path, schema, _FITS[column.type], arrays=True)
         )
 
 
@@ -94,7 +94,7 @@ def scale_paths_lead_to_numbers(declaration: Declaration, schema: Schema) -> Ite
         if root not in roots:
             yield f"scale: {path!r} must begin with .{' or .'.join(roots)}"
         else:
-            yield from (f"scale: {why}" for why in _misled(path, schema, kinds, arrays=False))
+            yield from (f"scale: {why}" for why in _misleads(path, schema, kinds, arrays=False))
 
 
 _MOST_SELECTABLE: Final = 8
@@ -111,7 +111,7 @@ def selectable_fields_are_scalars(declaration: Declaration, schema: Schema) -> I
             yield f"selectable field {path}: of metadata, name and namespace are selectable, no others"
         else:
             kinds = ("string", "integer", "boolean")
-            yield from (f"selectable field {why}" for why in _misled(path, schema, kinds, arrays=False))
+            yield from (f"selectable field {why}" for why in _misleads(path, schema, kinds, arrays=False))
 
 
 def warnings_are_one_line(declaration: Declaration, schema: Schema) -> Iterator[str]:
@@ -171,7 +171,7 @@ _META: Final[Schema] = {
 }
 
 
-def _misled(path: str, schema: Schema, kinds: tuple[str, ...], *, arrays: bool) -> Iterator[str]:
+def _misleads(path: str, schema: Schema, kinds: tuple[str, ...], *, arrays: bool) -> Iterator[str]:
     """Yield why a path does not lead to a field of one of the kinds."""
     if not path.startswith("."):
         yield f"{path!r} is no path: write .spec.field"

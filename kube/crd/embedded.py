@@ -65,26 +65,24 @@ def embedded_schema(name: str, definitions: Definitions, detail: Detail = Detail
     """Return the structural schema of the published type `name`, as detailed as asked for."""
     if detail is Detail.OPAQUE:
         return {"type": "object", PRESERVE: True}
-    found = published(definitions[name], definitions)
+    found = publish(definitions[name], definitions)
     if detail is Detail.TYPED:
         whole = found["properties"].get("spec", found)
         whole[PRESERVE] = True
     return found
 
 
-def published(node: Any, definitions: Definitions) -> Schema:
+def publish(node: Any, definitions: Definitions) -> Schema:
     """Return a definition with references inlined, and only the words that servers read in a CRD."""
     if "$ref" in node:
         name = node["$ref"].removeprefix(REFERENCE)
-        return dict(CORRECTED[name]) if name in CORRECTED else published(definitions[name], definitions)
+        return dict(CORRECTED[name]) if name in CORRECTED else publish(definitions[name], definitions)
     found = {key: value for key, value in node.items() if key in KEPT}
     if "properties" in found:
-        found["properties"] = {
-            key: published(child, definitions) for key, child in found["properties"].items()
-        }
+        found["properties"] = {key: publish(child, definitions) for key, child in found["properties"].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(found.get(key), dict):
-            found[key] = published(found[key], definitions)
+            found[key] = publish(found[key], definitions)
     return with_key_defaults(found)
 
 

@@ -56,7 +56,7 @@ def _own_schema(declaration: Declaration, embedded: Mapping[str, Schema]) -> Sch
 def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manifest:
     schema = _own_schema(declaration, embedded)
     standard = {name: {"type": "string", "description": text} for name, text in _STANDARD.items()}
-    metadata = _named(schema["properties"].get("metadata", {}))
+    metadata = _metadata_schema(schema["properties"].get("metadata", {}))
     schema["properties"] = {**schema["properties"], **standard, "metadata": metadata}
     refuse_unsound(declaration, schema)
     version: Manifest = {"name": declaration.kind.version, "served": True, "storage": True}
@@ -72,7 +72,7 @@ def _version(declaration: Declaration, embedded: Mapping[str, Schema]) -> Manife
     return version
 
 
-def _named(metadata: Schema) -> Schema:
+def _metadata_schema(metadata: Schema) -> Schema:
     """The schema of metadata: what the model says of names, and nothing else."""
     return {key: metadata[key] for key in ("type", "properties") if key in metadata}
 

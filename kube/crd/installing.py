@@ -35,13 +35,13 @@ class _Resource(msgspec.Struct):
     name: str
 
 
-class _Served(msgspec.Struct):
+class _Discovery(msgspec.Struct):
     """The discovery document of a group version."""
 
     resources: list[_Resource]
 
 
-_SERVED = JsonReader(_Served)
+_SERVED = JsonReader(_Discovery)
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ async def install(client: Client, manifests: Sequence[Manifest], manager: str) -
         size_problem(manifest)
         await client.apply(_CRD, manifest, manager=manager)
     for manifest in manifests:
-        await _until_served(client, manifest)
+        await _wait_for_discovery(client, manifest)
 
 
-async def _until_served(client: Client, manifest: Manifest) -> None:
+async def _wait_for_discovery(client: Client, manifest: Manifest) -> None:
     name = manifest["metadata"]["name"]
     try:
         async with deadline(client.clock, PATIENCE_SECONDS):

@@ -16,7 +16,7 @@ def pattern_problem(pattern: str) -> str:
     if r"\C" in pattern.replace(r"\\", ""):  # a single byte, which C++ reads and Go does not
         return r"invalid escape sequence: \C"
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except re2.error as error:
         return str(error.args[0].decode())
     return ""
@@ -40,11 +40,11 @@ def find_all(pattern: str, text: str) -> list[str]:
 
 def _regexp(pattern: str) -> Any:
     try:
-        return _compiled(pattern)
+        return _compile(pattern)
     except re2.error as error:
         raise ValueError(f"the pattern {pattern!r} is invalid: {error.args[0].decode()}") from None
 
 
 @lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     return re2.compile(pattern.encode(), _OPTIONS)

@@ -22,7 +22,7 @@ from elasticjob.kube.crd.schemas import (
     WORDS,
     Schema,
     UnsupportedSchema,
-    escaped,
+    escape,
 )
 
 Rewriter = Callable[[Schema, str], Schema]
@@ -151,11 +151,11 @@ def _meaning(field: Schema) -> Schema:
 def _variant_rules(variants: list[Schema], tag: str, common: set[str]) -> Iterator[Schema]:
     for variant in variants:
         words = variant["properties"][tag]["enum"]
-        chosen = f"self.{escaped(tag)} in {json.dumps(words)}"
+        chosen = f"self.{escape(tag)} in {json.dumps(words)}"
         shown = " or ".join(str(word) for word in words)
         for name in variant.get("required", ()):
             if name not in common:
-                rule = f"!({chosen}) || has(self.{escaped(name)})"
+                rule = f"!({chosen}) || has(self.{escape(name)})"
                 yield {"rule": rule, "message": f"{name} is required where {tag} is {shown}"}
 
 

@@ -78,7 +78,7 @@ _RESERVED: Final = frozenset(
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
-def escaped(name: str) -> str:
+def escape(name: str) -> str:
     """Return a property's name as rules write it."""
     if name in _RESERVED:
         return f"__{name}__"

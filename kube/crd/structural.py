@@ -21,7 +21,7 @@ def structural(schema: Schema, embedded: Mapping[str, Schema]) -> Schema:
 
     Raises UnsupportedSchema at the first field that cannot be said, with its path.
     """
-    whole = inlined(schema, schema.get("$defs", {}), ())
+    whole = inline(schema, schema.get("$defs", {}), ())
     written = rewritten({**whole, "type": "object"}, "", embedded)
     for _, node in nodes(written, ""):
         node.pop(EMPTY, None)
@@ -29,19 +29,19 @@ def structural(schema: Schema, embedded: Mapping[str, Schema]) -> Schema:
     return written
 
 
-def inlined(node: Any, models: Mapping[str, Schema], within: tuple[str, ...]) -> Any:
+def inline(node: Any, models: Mapping[str, Schema], within: tuple[str, ...]) -> Any:
     """Return a schema with models in the place of references; within itself, a model is opaque."""
     if isinstance(node, list):
-        return [inlined(item, models, within) for item in node]
+        return [inline(item, models, within) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" not in node:
-        return {key: inlined(item, models, within) for key, item in node.items() if key != "$defs"}
+        return {key: inline(item, models, within) for key, item in node.items() if key != "$defs"}
     name = node["$ref"].removeprefix("#/$defs/")
-    siblings = {key: inlined(item, models, within) for key, item in node.items() if key != "$ref"}
+    siblings = {key: inline(item, models, within) for key, item in node.items() if key != "$ref"}
     if name in within:
         return {"type": "object", PRESERVE: True, **siblings}
-    return {**inlined(models[name], models, (*within, name)), **siblings}
+    return {**inline(models[name], models, (*within, name)), **siblings}
 
 
 def rewritten(

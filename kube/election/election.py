@@ -108,7 +108,7 @@ class Election:
         if self._thread is None:
             return
         self.fence.fall("this process stops")  # so that nothing begins after the look at what has
-        settled = self.fence.settled(self._clock.monotonic() - self.terms.lease.total_seconds())
+        settled = self.fence.is_quiet(self._clock.monotonic() - self.terms.lease.total_seconds())
         if release and self._won.is_set() and not settled:
             log.warning("a write was not answered: the lease is left to expire", extra={"lease": self.name})
         self._release = release and settled
@@ -294,7 +294,7 @@ class Keeper:
             self._slow_path.inc()
         lease = await self._client.find(LEASE, self._key.name, self._key.namespace)
         before = self.candidate
-        self.candidate = before.looked(lease, self._clock.monotonic(), self._chance())
+        self.candidate = before.after_read(lease, self._clock.monotonic(), self._chance())
         if self.candidate.holder != before.holder:
             log.info("the lease is held", extra=self._about() | {"holder": self.candidate.holder})
 
@@ -327,7 +327,7 @@ class Keeper:
                 answer = await request
         except (KubeError, TimeoutError) as error:
             now, conflict = self._clock.monotonic(), isinstance(error, Conflict)
-            self.candidate = self.candidate.failed(now, self._chance(), conflict=conflict)
+            self.candidate = self.candidate.after_failure(now, self._chance(), conflict=conflict)
             if not conflict:
                 self._complain(str(error) or "no answer in time")
             return None

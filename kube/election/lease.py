@@ -155,7 +155,7 @@ class Candidate:
             return Look()
         return Write(self._mine(wall), self.version)
 
-    def looked(self, lease: Lease | None, now: float, chance: float) -> Candidate:
+    def after_read(self, lease: Lease | None, now: float, chance: float) -> Candidate:
         """The state after a read; None: there is no Lease. `chance` is in [0, 1)."""
         seen = self._seen(lease, now)
         if seen.leads or now >= seen.expires:
@@ -176,7 +176,7 @@ class Candidate:
             return won
         return replace(known, basis=Basis.NOTHING, due=now)
 
-    def failed(self, now: float, chance: float, *, conflict: bool = False) -> Candidate:
+    def after_failure(self, now: float, chance: float, *, conflict: bool = False) -> Candidate:
         """The state after a request that was refused or not answered: nothing to base a write on.
 
         The pause counts from when the request was due: one that hung for longer is tried again at once. So is

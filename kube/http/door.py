@@ -81,13 +81,13 @@ class Door(socket.socket):
         self._held[peer] += 1
         return connection, address
 
-    def asked(self, transport: asyncio.BaseTransport) -> None:
+    def note_request(self, transport: asyncio.BaseTransport) -> None:
         """Note that a request has come by this connection."""
         if connection := self._open.get(transport.get_extra_info("socket").fileno()):
             connection.late.cancel()
             self._news.set()
 
-    async def all_asked(self) -> None:
+    async def all_in_use(self) -> None:
         """Return once the first request of each open connection has come."""
         while any(not connection.late.cancelled() for connection in self._open.values()):
             self._news.clear()

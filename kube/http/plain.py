@@ -90,7 +90,7 @@ class Plain(Generic[Wanted]):
         """Return the protocol of a new connection."""
         return Line(self)
 
-    def known(self, head: bytes) -> tuple[Wanted, int] | None:
+    def match(self, head: bytes) -> tuple[Wanted, int] | None:
         """Return what to do with requests of this head, and the length of their body."""
         if (found := self._known.get(head)) is not None:
             return found
@@ -169,7 +169,7 @@ class Line(asyncio.Protocol):
     def _next(self) -> None:
         """Serve the next request if it is whole."""
         end = self._rest.find(b"\r\n\r\n")
-        found = self._server.known(self._rest[:end]) if end > 0 else None
+        found = self._server.match(self._rest[:end]) if end > 0 else None
         if found is None or found[1] > LARGEST:
             self._hand_over()
             return

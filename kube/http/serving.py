@@ -81,7 +81,7 @@ class _Runner(web.BaseRunner):
     def trust(self, transport: asyncio.BaseTransport) -> None:
         """Note that a request has come by a connection whose peer has shown who it is."""
         if self._listening:
-            self._listening.asked(transport)
+            self._listening.note_request(transport)
             self._listening.trust(transport)
 
     async def cleanup(self, first: float = 0.0) -> None:
@@ -93,7 +93,7 @@ class _Runner(web.BaseRunner):
                 await site.stop()
             with suppress(TimeoutError):
                 async with asyncio.timeout(first):
-                    await self._listening.all_asked()
+                    await self._listening.all_in_use()
         await super().cleanup()
 
 
@@ -132,7 +132,7 @@ def _in_time(handle: Handler, door: Door, body: float) -> Handler:
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         if request.transport:
-            door.asked(request.transport)
+            door.note_request(request.transport)
         if not request.headers.get("Expect", "").isascii():  # aiohttp puts it into its response's text
             return web.Response(status=417, text="Expect: 100-continue is the only expectation\n")
         late = asyncio.get_running_loop().call_later(body, _give_up, request)

@@ -16,7 +16,7 @@ LONGEST: Final = 32_768
 """Characters of a message that API servers take."""
 
 
-class _Typed(Protocol):
+class _HasType(Protocol):
     @property
     def type(self) -> str: ...
 
@@ -24,7 +24,7 @@ class _Typed(Protocol):
     def status(self) -> str: ...
 
 
-C = TypeVar("C", bound=_Typed)
+C = TypeVar("C", bound=_HasType)
 
 
 def set_condition(
@@ -35,7 +35,7 @@ def set_condition(
     lastTransitionTime moves only with the status; it comes from `new`, or is `now`. A message is cut to what
     servers take: what others write, such as the message of a pod, may be longer.
     """
-    old, new = list(conditions), replace(new, message=shortened(new.message))
+    old, new = list(conditions), replace(new, message=shorten(new.message))
     previous = find(old, new.type)
     if previous and previous.status == new.status and previous.last_transition_time:
         new = replace(new, last_transition_time=previous.last_transition_time)
@@ -46,7 +46,7 @@ def set_condition(
     return [new if condition.type == new.type else condition for condition in old]
 
 
-def shortened(message: str) -> str:
+def shorten(message: str) -> str:
     """Return a message of LONGEST characters at most."""
     return message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
 
@@ -56,7 +56,7 @@ def find(conditions: Iterable[C], type_: str) -> C | None:
     return next((condition for condition in conditions if condition.type == type_), None)
 
 
-def is_true(conditions: Iterable[_Typed], type_: str) -> bool:
+def is_true(conditions: Iterable[_HasType], type_: str) -> bool:
     """Whether the condition of that type exists and is True."""
     found = find(conditions, type_)
     return found is not None and found.status == TRUE

@@ -20,7 +20,7 @@ class Metadata(Protocol):
     def uid(self) -> str: ...
 
 
-class Named(Protocol):
+class HasMetadata(Protocol):
     """Anything with metadata."""
 
     @property
@@ -51,7 +51,7 @@ async def owned_by(owner: Owner | None, client: Reads) -> Manifest:
     return {"ownerReferences": [owner_reference(found, owner.kind, controller=False)]}
 
 
-def owner_reference(owner: Named, kind: Kind[Any], *, controller: bool = True) -> Manifest:
+def owner_reference(owner: HasMetadata, kind: Kind[Any], *, controller: bool = True) -> Manifest:
     """The entry of metadata.ownerReferences that makes `owner` the owner.
 
     Only a controller blocks the owner's deletion: that may need rights on the owner's finalizers.

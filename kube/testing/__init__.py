@@ -7,16 +7,16 @@ async with FaultProxy(config) as proxy, Client(proxy.config) as client:
     ...
 """
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 from elasticjob.kube.testing.asked import asking
 from elasticjob.kube.testing.faults import (
     Answer,
     CutAfter,
     Delay,
+    Exchange,
     Fault,
     FaultProxy,
     Flaky,
-    Handled,
     Late,
     Lose,
     Refuse,
@@ -28,13 +28,13 @@ from elasticjob.kube.testing.faults import (
 
 __all__ = [
     "Answer",
-    "Asked",
+    "ApiRequest",
     "CutAfter",
     "Delay",
+    "Exchange",
     "Fault",
     "FaultProxy",
     "Flaky",
-    "Handled",
     "Late",
     "Lose",
     "Refuse",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 
 
 def asking(
     verb: str = "", resource: str = "", *, name: str = "", agent: str = "", path: str = ""
-) -> Callable[[Asked], bool]:
+) -> Callable[[ApiRequest], bool]:
     """Whether a request is of this kind; "" = any. `agent` and `path` need only be part of the request's.
 
     `verb` may name several, `"list watch"`; `"write"` stands for all that change something.
     """
     verbs = frozenset(verb.split())
 
-    def matches(asked: Asked) -> bool:
+    def matches(asked: ApiRequest) -> bool:
         return (
             (not verbs or asked.verb in verbs or ("write" in verbs and asked.writes))
             and resource in ("", asked.resource)

@@ -38,7 +38,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import Clock, SystemClock
@@ -136,16 +136,16 @@ class Rule:
     `nth` holds the numbers (from 1) of the matches that it happens to; None: all.
     """
 
-    when: Callable[[Asked], bool]
+    when: Callable[[ApiRequest], bool]
     fault: Fault
     nth: Container[int] | None = None
 
 
 @dataclass(frozen=True)
-class Handled:
+class Exchange:
     """One request, and what was done to it; None: it passed."""
 
-    asked: Asked
+    asked: ApiRequest
     fault: Fault | None
     at: float
 
@@ -173,7 +173,7 @@ class FaultProxy:
         self.enabled = True
         self.counts: Counter[str] = Counter()
         """How often each fault happened, by class name, and how many requests `passed`."""
-        self.handled: deque[Handled] = deque(maxlen=REMEMBERED)
+        self.handled: deque[Exchange] = deque(maxlen=REMEMBERED)
         """The last requests, in the order in which they came."""
         self._server = server
         self._rules: dict[Rule, int] = dict.fromkeys(rules, 0)
@@ -212,7 +212,9 @@ class FaultProxy:
 
     # what it does
 
-    def add(self, when: Callable[[Asked], bool], fault: Fault, nth: Container[int] | None = None) -> Rule:
+    def add(
+        self, when: Callable[[ApiRequest], bool], fault: Fault, nth: Container[int] | None = None
+    ) -> Rule:
         """Have `fault` happen from now on; rules that were added earlier go first."""
         rule = Rule(when, fault, nth)
         self._rules[rule] = 0
@@ -230,7 +232,7 @@ class FaultProxy:
         """How many requests a rule was for."""
         return self._rules[rule]
 
-    def asked(self, when: Callable[[Asked], bool]) -> list[Handled]:
+    def asked(self, when: Callable[[ApiRequest], bool]) -> list[Exchange]:
         """Those of the last requests for which `when` is true."""
         return [one for one in self.handled if when(one.asked)]
 
@@ -325,12 +327,12 @@ class FaultProxy:
             return web.Response()
 
     async def _exchange(self, request: web.Request) -> web.StreamResponse:
-        asked = Asked(
+        asked = ApiRequest(
             request.method, request.path, dict(request.query), request.headers.get("User-Agent", "")
         )
         fault = self._choose(asked)
         self.counts[type(fault).__name__ if fault else PASSED] += 1
-        self.handled.append(Handled(asked, fault, self._clock.monotonic()))
+        self.handled.append(Exchange(asked, fault, self._clock.monotonic()))
         body = await request.read()
         await self._cross()
         match fault:
@@ -354,7 +356,7 @@ class FaultProxy:
                 raise _Cut
             return await self._pass_on(request, answer, fault)
 
-    def _choose(self, asked: Asked) -> Fault | None:
+    def _choose(self, asked: ApiRequest) -> Fault | None:
         if not self.enabled:
             return None
         chosen: Fault | None = None

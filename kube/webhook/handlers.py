@@ -27,9 +27,9 @@ from elasticjob.kube.webhook.review import (
     Reader,
     Request,
     Webhook,
-    mutated,
+    mutate,
     too_late,
-    validated,
+    validate,
 )
 from elasticjob.kube.webhook.room import Full, InFlight
 
@@ -73,13 +73,13 @@ class Handlers:
         app = web.Application()
         reviews = InFlight(*REVIEWS)
         for webhook in self._webhooks:
-            for verb, answer in (("mutate", self._mutated), ("validate", self._validated)):
+            for verb, answer in (("mutate", self._mutate), ("validate", self._validate)):
                 path = path_of(verb, webhook.kind)
                 handler = self._review(webhook, answer)
-                app.router.add_post(path, self._bounded(handler, reviews, LARGEST_REVIEW))
+                app.router.add_post(path, self._within_room(handler, reviews, LARGEST_REVIEW))
         return app
 
-    def _bounded(
+    def _within_room(
         self, handle: Callable[[web.Request, bytes], Awaitable[web.Response]], room: InFlight, largest: int
     ) -> Handler:
         """`handle`, given the body, if there is room for it."""
@@ -96,7 +96,7 @@ class Handlers:
                 return _refused(413, f"a review of {size} bytes is more than {largest}")
             seconds = SHARE * waits(http.query.get("timeout", ""))
             try:
-                with room.taken(size):
+                with room.hold(size):
                     async with deadline(self._clock, seconds):
                         body = await _body(http, largest)
                     return await handle(http, body)
@@ -116,7 +116,7 @@ class Handlers:
             except msgspec.DecodeError as error:
                 return _refused(400, f"this is no AdmissionReview: {error}")
             seconds = SHARE * min(webhook.terms.timeout, waits(http.query.get("timeout", "")))
-            found = await self._measured(http.path, self._in_time(webhook, review.request, answer, seconds))
+            found = await self._measure(http.path, self._in_time(webhook, review.request, answer, seconds))
             if found.code >= FAILED and webhook.terms.failure_policy == "Ignore":
                 return _refused(found.code, str(found.problems[0].message))  # the API server lets it through
             return _json(found.manifest(review.request.uid))
@@ -136,13 +136,13 @@ class Handlers:
         except TimeoutError:
             return too_late(webhook, request, seconds)
 
-    async def _mutated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await mutated(webhook, request, self._threads.run)
+    async def _mutate(self, webhook: Webhook[Any], request: Request) -> Answer:
+        return await mutate(webhook, request, self._threads.run)
 
-    async def _validated(self, webhook: Webhook[Any], request: Request) -> Answer:
-        return await validated(webhook, request, self._reader, self._threads.run)
+    async def _validate(self, webhook: Webhook[Any], request: Request) -> Answer:
+        return await validate(webhook, request, self._reader, self._threads.run)
 
-    async def _measured(self, path: str, answering: Awaitable[Answer]) -> Answer:
+    async def _measure(self, path: str, answering: Awaitable[Answer]) -> Answer:
         metrics = self._metrics
         if metrics is None:
             return await answering

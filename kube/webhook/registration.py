@@ -24,7 +24,7 @@ INJECT_FROM = "cert-manager.io/inject-ca-from"
 
 
 @dataclass(frozen=True)
-class Published:
+class Registered:
     """The registered configurations: `places` as they were read, and the caBundle of each."""
 
     places: tuple[Manifest, ...]
@@ -34,10 +34,10 @@ class Published:
 class Notices(Protocol):
     """Where the API server is told how to reach us, and which authorities to trust."""
 
-    async def read(self) -> Published:
+    async def read(self) -> Registered:
         """The registered configurations."""
 
-    async def publish(self, bundle: bytes | None, before: Published) -> Published:
+    async def publish(self, bundle: bytes | None, before: Registered) -> Registered:
         """Tell it; None leaves bundles to others. Raises Conflict if an object was written since `before`."""
 
 
@@ -108,13 +108,13 @@ class Registration:
         self._owner = owner
         self.writes = 0
 
-    async def read(self) -> Published:
+    async def read(self) -> Registered:
         """The configurations on the API server; absent objects are created empty."""
-        return self._published([await self._found(place) for place in self._places])
+        return self._published([await self._read(place) for place in self._places])
 
-    async def publish(self, bundle: bytes | None, before: Published) -> Published:
+    async def publish(self, bundle: bytes | None, before: Registered) -> Registered:
         """Write our part into every object. Raises Conflict if one was written since `before`."""
-        now, owned = [], await self._owned()
+        now, owned = [], await self._read_owner()
         for place, found in zip(self._places, before.places, strict=True):
             wanted = place.wanted(self._address(), bundle)
             metadata: Manifest = {"name": place.name, **owned}
@@ -126,16 +126,16 @@ class Registration:
             now.append(found)
         return self._published(now)
 
-    async def _found(self, place: Place) -> Manifest:
+    async def _read(self, place: Place) -> Manifest:
         kind = place.kind.untyped()
         if found := await self._client.find(kind, place.name):
             return found
-        metadata = {"name": place.name, **await self._owned()}
+        metadata = {"name": place.name, **await self._read_owner()}
         with suppress(AlreadyExists):
             await self._client.create(kind, {"metadata": metadata})
         return await self._client.get(kind, place.name)
 
-    async def _owned(self) -> Manifest:
+    async def _read_owner(self) -> Manifest:
         """The metadata that names the owner. Raises NotFound if it is gone."""
         return await owned_by(self._owner, self._client)
 
@@ -143,13 +143,13 @@ class Registration:
         self.writes += 1
         return await self._client.apply(place.kind.untyped(), manifest, manager=self._manager)
 
-    def _published(self, found: Sequence[Manifest]) -> Published:
+    def _published(self, found: Sequence[Manifest]) -> Registered:
         bundles = tuple(
             _bundle(client)
             for place, manifest in zip(self._places, found, strict=True)
             for client in place.clients(manifest)
         )
-        return Published(tuple(found), bundles)
+        return Registered(tuple(found), bundles)
 
 
 def admission_places(name: str, webhooks: Sequence[Webhook[Any]]) -> list[Place]:
@@ -186,12 +186,12 @@ def holds(found: Any, wanted: Any) -> bool:
         return (
             isinstance(found, list)
             and len(found) == len(wanted)
-            and all(holds(*pair) for pair in zip(_sorted(found), _sorted(wanted), strict=True))
+            and all(holds(*pair) for pair in zip(_sort(found), _sort(wanted), strict=True))
         )
     return bool(found == wanted)
 
 
-def _sorted(items: list[Any]) -> list[Any]:
+def _sort(items: list[Any]) -> list[Any]:
     named = all(isinstance(item, dict) and "name" in item for item in items)
     return sorted(items, key=lambda item: str(item["name"])) if named else items
 

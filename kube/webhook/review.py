@@ -155,7 +155,7 @@ class Answer:
             encoded = base64.b64encode(msgspec.json.encode(list(self.patch))).decode()
             response |= {"patchType": "JSONPatch", "patch": encoded}
         if self.warnings:
-            response["warnings"] = _shortened(self.warnings)
+            response["warnings"] = _shorten(self.warnings)
         if not self.allowed:
             response["status"] = self._status()
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
@@ -199,7 +199,7 @@ async def in_place(function: Callable[[], R]) -> R:
     return function()
 
 
-async def mutated(webhook: Webhook[Any], request: Request, run: Run = in_place) -> Answer:
+async def mutate(webhook: Webhook[Any], request: Request, run: Run = in_place) -> Answer:
     """The answer of the mutating handler.
 
     What does not fit the model passes: the schema or the validating handler names what is wrong.
@@ -220,7 +220,7 @@ async def mutated(webhook: Webhook[Any], request: Request, run: Run = in_place) 
         return _broken(webhook, request, error)
 
 
-async def validated(webhook: Webhook[Any], request: Request, reader: Reader, run: Run = in_place) -> Answer:
+async def validate(webhook: Webhook[Any], request: Request, reader: Reader, run: Run = in_place) -> Answer:
     """The answer of the validating handler, with the warnings of the warning one."""
     try:
         review = await run(lambda: review_of(webhook.kind, request))
@@ -287,7 +287,7 @@ async def _problems(
     return await run(lambda: validate(review))  # type: ignore[call-arg,arg-type,return-value]  # the pure form
 
 
-def _shortened(warnings: Sequence[str]) -> list[str]:
+def _shorten(warnings: Sequence[str]) -> list[str]:
     """As many warnings as an API server passes on, each on one line."""
     found, left = [], ALL_WARNINGS
     for warning in warnings:

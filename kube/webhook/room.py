@@ -18,7 +18,7 @@ class InFlight:
         self._size = size
 
     @contextmanager
-    def taken(self, size: int) -> Iterator[None]:
+    def hold(self, size: int) -> Iterator[None]:
         """Hold room for one thing of `size` bytes. Raises Full where there is none."""
         if self._number < 1 or self._size < size:
             raise Full

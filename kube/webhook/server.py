@@ -31,7 +31,7 @@ from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.objects.views import SECRET
 from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, load_leaf, server_context
-from elasticjob.kube.webhook.certs.mounted import Mounted
+from elasticjob.kube.webhook.certs.mounted import MountedPair
 from elasticjob.kube.webhook.certs.secret import CaSecret
 from elasticjob.kube.webhook.handlers import Handlers
 from elasticjob.kube.webhook.registration import (
@@ -128,7 +128,7 @@ class WebhookServer:
     def url(self) -> str:
         """Where it listens, once it runs."""
         host, port = self._reachable_as
-        return f"https://{_bracketed(host)}:{port or self._port}"
+        return f"https://{_in_brackets(host)}:{port or self._port}"
 
     @property
     def port(self) -> int:
@@ -235,8 +235,8 @@ class WebhookServer:
             owner=self._secret_owner,
         )
 
-    def _read_from(self, folder: Path, metrics: Metrics | None) -> Mounted:
-        return Mounted(
+    def _read_from(self, folder: Path, metrics: Metrics | None) -> MountedPair:
+        return MountedPair(
             folder,
             self._registration,
             self._serve,
@@ -267,5 +267,5 @@ def _host_and_port(address: str) -> tuple[str, str]:
     return host.strip("[]"), port
 
 
-def _bracketed(host: str) -> str:
+def _in_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -9,7 +9,7 @@ from typing import Any
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.facts import JobFacts, Mode, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
-from elasticjob.master.state.scaling import Placed
+from elasticjob.master.state.scaling import Target
 from elasticjob.sizing.demand import Demand, Point
 from elasticjob.sizing.facts import Facts, Waiting
 
@@ -32,7 +32,7 @@ def asked(
 ) -> Facts:
     """Return the facts of the job `digits` at NOW."""
     given = {role: each.count for role, each in roles.items() if each.count is not None}
-    placed = Placed(
+    placed = Target(
         sizes=dict(sizes or given),
         resources=dict(resources or {}),
         nodes=dict(nodes or {}),

@@ -15,7 +15,7 @@ import numpy as np
 
 from elasticjob.trainer.parameters import Move
 from elasticjob.trainer.store import SGD, Adagrad, Adam, Table, Zeros
-from elasticjob.trainer.store.counted import Done, Key
+from elasticjob.trainer.store.applied_updates import Done, Key
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.wire import (
     LARGEST,
@@ -29,7 +29,7 @@ from elasticjob.trainer.store.wire import (
     Push,
     Request,
     Rows,
-    connected,
+    connect,
 )
 from lab.fuzz.play import Found, faults
 from lab.fuzz.requests import damaged, mutated
@@ -52,7 +52,7 @@ def play(numbers: range, seed: str = "1") -> Found:
     with faults(found.wrong), Server("127.0.0.1", 0, token=TOKEN) as server:
         server.take_over(Move(1, 0, (), (server.address,), 0, 0))
         server.use(1, (server.address,))
-        steady = connected(server.address, TOKEN, PATIENCE)
+        steady = connect(server.address, TOKEN, PATIENCE)
         for number in numbers:
             chance = random.Random(f"{seed}/{NAME}/{number}")
             try:

@@ -114,7 +114,7 @@ class Played:
         self._become(dispatch.cut(self.job, request, self.now))
 
     def see(self, *pods: Pod) -> None:
-        self._become(dispatch.judged(nodes.observe(self.job, pods, self.now), self.now))
+        self._become(dispatch.judge(nodes.observe(self.job, pods, self.now), self.now))
 
     def wait(self, seconds: float, *alive: str) -> None:
         """Let time pass; the agents of `alive` go on watching, the joined ones go on joining."""
@@ -166,7 +166,7 @@ class Played:
 
     def save(self) -> None:
         """Note that the job is saved, as far as parameter servers go."""
-        self.job = self.job.but(parameters=self.job.parameters.saved(self.job.parameters.mark))
+        self.job = self.job.but(parameters=self.job.parameters.after_save(self.job.parameters.mark))
 
 
 def played(*names: str, enter: Callable[..., Join] = join, **bounds: Any) -> Played:

@@ -42,11 +42,11 @@ class Autoscaler:
                 log.warning("job %s is not sized now, again in a second: %s", facts.job.name, error)
 
     async def _answer(self, facts: Facts) -> None:
-        """Carry out the answer; what was carried out is remembered. Raises what failed."""
+        """Apply the plan, and record it in the job. Raises the scaler's error."""
         job = self._master.job
-        change = stages.allowed(job, facts, await self._optimizer.plan(facts))
+        change = stages.permit(job, facts, await self._optimizer.plan(facts))
         if change:
             name = stages.name_of(job, facts)
             log.info("scale plan %s: %s", name, change.reason)
             await self._scaler.apply(name, change)
-        self._master.observe(lambda job, now: stages.answered(job, facts, change, now))
+        self._master.observe(lambda job, now: stages.after_answer(job, facts, change, now))

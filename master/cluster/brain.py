@@ -25,7 +25,7 @@ from elasticjob.api.sizes.change import Change
 from elasticjob.api.sizes.facts import MOST_NODES, Placement, Sample
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.passes import Passes
-from elasticjob.kube.http.bodies import read_bounded
+from elasticjob.kube.http.bodies import read_at_most
 from elasticjob.kube.metrics import Metrics
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
 from elasticjob.master.state.job import Job
@@ -74,7 +74,7 @@ class Brain:
                 asyncio.timeout(SECONDS),
                 self._session.post(self._url + request.PATH, data=body, headers=headers) as response,
             ):
-                found = await read_bounded(response, LARGEST)
+                found = await read_at_most(response, LARGEST)
         except TimeoutError:
             raise OptimizerError(f"{where} does not answer within {SECONDS:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -96,7 +96,7 @@ class BrainOptimizer:
             job=facts.job,
             stage=facts.stage,
             placed=_plain(facts.placed),
-            records=_bounded(facts.samples),
+            records=_newest(facts.samples),
             settled=facts.settled,
         )
         return _change(await self._brain.call(asked))
@@ -114,13 +114,13 @@ class WithStandIn:
         try:
             change = await self._first.plan(facts)
         except OptimizerError as error:
-            return self._said(error, await self._other.plan(facts))
+            return self._say(error, await self._other.plan(facts))
         if self._away:
             log.info("Brain answers again")
         self._away = False
         return change
 
-    def _said(self, error: OptimizerError, change: Change) -> Change:
+    def _say(self, error: OptimizerError, change: Change) -> Change:
         if not self._away:
             log.warning("sizes are decided without Brain: %s", error)
         self._away = True
@@ -160,7 +160,7 @@ class Reporter:
         job = self._job()
         told = TellStatistics(
             job=job.spec.sizes,
-            records=_bounded(self._waiting),
+            records=_newest(self._waiting),
             dropped=self.dropped,
         )
         try:
@@ -171,7 +171,7 @@ class Reporter:
             self._waiting.clear()
 
 
-def _bounded(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+def _newest(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     """The newest samples, with as many nodes as a message may have."""
     newest = tuple(samples)[-MOST_RECORDS:]
     return tuple(sample.but(nodes=sample.nodes[:MOST_NODES]) for sample in newest)

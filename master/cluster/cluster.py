@@ -54,9 +54,9 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Finding
 from elasticjob.master.state.job import Job, Limits, Rule, Spec
 from elasticjob.master.state.node import Phase
-from elasticjob.master.state.scaling import Placed
+from elasticjob.master.state.scaling import Target
 from elasticjob.master.state.training import Training
-from elasticjob.sizing.table import installed
+from elasticjob.sizing.table import all_algorithms
 
 log = logging.getLogger("elasticjob.master")
 
@@ -109,7 +109,11 @@ def training_status(job: Job) -> Manifest:
 
     Without nodes that train there is no speed, and no end in sight.
     """
-    training, kept, world = job.training, progress.kept(job), None if job.spec.suspended else job.running
+    training, kept, world = (
+        job.training,
+        progress.checkpoints_of(job),
+        None if job.spec.suspended else job.running,
+    )
     latest = training.progress
     rate, ends = (progress.speed(training), _end(training)) if world else (None, None)
     share = latest.step / latest.total_steps if latest and latest.total_steps else None
@@ -309,7 +313,7 @@ class Cluster:
     def _see_sizes(self) -> None:
         mark = self._master.job.spec.sizes.mark
         placed = placed_of(self._resources.get(self._key), self._plans.list(), self._key.name, mark)
-        self._master.observe(lambda job, now: _placed(job, placed))
+        self._master.observe(lambda job, now: _placement(job, placed))
 
     def _see_pods(self) -> None:
         pods = pods_of(self._key.name, self._pods.list())
@@ -337,11 +341,11 @@ class Cluster:
 def optimizer_of(job: ElasticJob, brain: Brain | None) -> Optimizer:
     """Return who decides about sizes: Brain while it answers, if the job has one."""
     if brain is None:
-        return LocalOptimizer(installed())
-    return WithStandIn(BrainOptimizer(brain), LocalOptimizer(installed()))
+        return LocalOptimizer(all_algorithms())
+    return WithStandIn(BrainOptimizer(brain), LocalOptimizer(all_algorithms()))
 
 
-def _placed(job: Job, placed: Placed) -> Job:
+def _placement(job: Job, placed: Target) -> Job:
     return job if placed == job.scaling.placed else job.but(scaling=job.scaling.but(placed=placed))
 
 

@@ -20,7 +20,7 @@ from elasticjob.master.state.job import Limits, Spec, Waits
 from elasticjob.sizing.facts import Pace
 
 
-def _named(name: str, default: Any) -> Any:
+def _field(name: str, default: Any) -> Any:
     """Return a field that is set by the environment variable `name`, or by its own name."""
     return Field(default=default, validation_alias=AliasChoices(name, name.lower()))
 
@@ -40,25 +40,25 @@ class Settings(BaseSettings):
         env_prefix="ELASTICJOB_MASTER__", frozen=True, populate_by_name=True, use_attribute_docstrings=True
     )
 
-    job: str = _named(env.JOB, "local")
+    job: str = _field(env.JOB, "local")
     """The name of the job."""
 
-    namespace: str = _named(env.NAMESPACE, "")
+    namespace: str = _field(env.NAMESPACE, "")
     """Its namespace; empty outside of a cluster."""
 
-    pod: str = _named(env.POD_NAME, "")
+    pod: str = _field(env.POD_NAME, "")
     """The master's own pod; a master whose pod is gone from the API server ends."""
 
-    host: str = _named(env.POD_IP, "127.0.0.1")
+    host: str = _field(env.POD_IP, "127.0.0.1")
     """The address to listen on."""
 
     port: int = env.MASTER_PORT
     """The port to listen on; 0 for any."""
 
-    token_file: Path | None = _named(env.TOKEN_FILE, None)
+    token_file: Path | None = _field(env.TOKEN_FILE, None)
     """The file with the job's bearer token; without it a new token is made and printed."""
 
-    termination_log: Path | None = _named(env.TERMINATION_LOG, None)
+    termination_log: Path | None = _field(env.TERMINATION_LOG, None)
     """The file for the termination message, as JSON."""
 
     kubeconfig: Path | None = None

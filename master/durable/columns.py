@@ -1,7 +1,7 @@
 """The snapshot of a job as JSON: nodes and members of the world as columns, so that ten thousand fit.
 
 A column is a list of one value for each row, or `[value]` if all are equal; it is left out if all have the
-field's default. Of a crowd, less is saved: see `_saved`. The form before it, a node for each name, is read
+field's default. Of a crowd, less is saved: see `_to_save`. The form before it, a node for each name, is read
 too.
 """
 
@@ -28,7 +28,7 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 Columns = dict[str, Sequence[Any]]
 
 
-class _Saved(msgspec.Struct):
+class _Snapshot(msgspec.Struct):
     """The snapshot. `own` are the incarnations of members that are not those of their nodes now."""
 
     form: int
@@ -47,9 +47,9 @@ class _Form(msgspec.Struct):
 
 def encode(job: Job, now: datetime | None) -> bytes:
     """Return `job` at `now` as JSON."""
-    nodes = tuple(_saved(node, job) for node in job.nodes.values())
+    nodes = tuple(_to_save(node, job) for node in job.nodes.values())
     rest = _json(job.but(nodes=Roster(), world=None, saved=now))
-    saved = _Saved(form=FORM, job=msgspec.Raw(rest), rows=len(nodes), nodes=_columns(Node, nodes))
+    saved = _Snapshot(form=FORM, job=msgspec.Raw(rest), rows=len(nodes), nodes=_columns(Node, nodes))
     if job.world:
         saved = _with_world(saved, job.world, nodes)
     return msgspec.json.encode(saved)
@@ -62,7 +62,7 @@ def decode(data: bytes) -> Job:
         return _job(data)
     if form != FORM:
         raise msgspec.ValidationError(f"it has form {form}, and this master reads up to {FORM}")
-    saved = msgspec.json.decode(data, type=_Saved)
+    saved = msgspec.json.decode(data, type=_Snapshot)
     nodes = Roster(_rows(Node, saved.nodes, saved.rows))
     world = msgspec.json.decode(saved.world, type=World | None)
     if world:
@@ -78,7 +78,7 @@ def decode(data: bytes) -> Job:
     return _job(saved.job).but(nodes=nodes, world=world)
 
 
-def _saved(node: Node, job: Job) -> Node:
+def _to_save(node: Node, job: Job) -> Node:
     """Return what is kept of a node: that it has an agent, but not when that was heard; no open request."""
     beat = job.nodes.heard if node.beat else None
     kept = node.but(usage=None, peak=None, told=None, joined=None, alike=None, beat=beat)
@@ -87,7 +87,7 @@ def _saved(node: Node, job: Job) -> Node:
     return kept.but(retired=node.retired[-RETIRED:], failure=node.failure[:WORDS])
 
 
-def _with_world(saved: _Saved, world: World, nodes: Sequence[Node]) -> _Saved:
+def _with_world(saved: _Snapshot, world: World, nodes: Sequence[Node]) -> _Snapshot:
     where = {node.name: place for place, node in enumerate(nodes)}
     places = [where[member.node] for member in world.members]
     own = {

@@ -127,9 +127,9 @@ class ConfigMap:
         return any(owner.uid == self._owner["uid"] for owner in found.metadata.owner_references)
 
     async def save(self, data: bytes) -> None:
-        packed = await self._packed(data)
+        packed = await self._pack(data)
         try:
-            self._uid = self._uid or await self._made()
+            self._uid = self._uid or await self._make()
             metadata = {**self._metadata, "uid": self._uid}
             manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **packed}
             await self._client.apply(CONFIG_MAP, manifest, manager=MANAGER)
@@ -141,7 +141,7 @@ class ConfigMap:
     def _metadata(self) -> Manifest:
         return {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
 
-    async def _made(self) -> str:
+    async def _make(self) -> str:
         """Return the uid of the job's ConfigMap, made if there is none: what is applied is not another's."""
         try:
             made = await self._client.create(CONFIG_MAP.untyped(), {"metadata": self._metadata})
@@ -152,7 +152,7 @@ class ConfigMap:
             return found.metadata.uid
         return str(made["metadata"]["uid"])
 
-    async def _packed(self, data: bytes) -> Manifest:
+    async def _pack(self, data: bytes) -> Manifest:
         if len(data) <= self.READABLE:
             return {"data": {self.KEY: data.decode()}}
         zipped = await asyncio.to_thread(gzip.compress, data, 6)
@@ -175,7 +175,7 @@ def restore(data: bytes | None, spec: Spec, now: datetime) -> Job:
             f"the snapshot of job {spec.job} cannot be read ({error}): delete it to begin anew"
         ) from error
     gap = now - job.saved if job.saved else timedelta(0)
-    job = progress.moved(job, gap).but(scaling=job.scaling.moved(gap))
+    job = progress.shift(job, gap).but(scaling=job.scaling.shift(gap))
     again = job.spec.suspended  # from its last checkpoint on, with all nodes
     nodes = Roster(_waiting_for_a_word(node, spec, now, again) for node in job.nodes.values())
     job = job.but(account=goodput.taken_over(job.account, now))

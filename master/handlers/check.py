@@ -36,7 +36,7 @@ def check(job: Job, request: Request, now: datetime) -> Turn[Next]:
     if node.leaving or node.finished:
         raise Refused(f"{node.name} is leaving or has finished: it needs no check")
     job = job.put(node.but(beat=now))
-    job = settle(job.but(check=_recorded(job.check, request, now)), now)
+    job = settle(job.but(check=_record(job.check, request, now)), now)
     return Turn(job, answer(job, request))
 
 
@@ -71,7 +71,7 @@ def sentence(job: Job) -> str:
     return few((one[:256] for one in sentences), pairing.MOST_NAMED, "; ")
 
 
-def _recorded(state: Check, request: Request, now: datetime) -> Check:
+def _record(state: Check, request: Request, now: datetime) -> Check:
     known, session, name = state.findings.get(request.node), state.session, request.node
     if known and known.incarnation == request.incarnation:
         return state
@@ -124,7 +124,7 @@ def _pending(job: Job, session: Session, now: datetime) -> bool:
 def _gathered(job: Job, now: datetime) -> bool:
     """Whether no more nodes are waited for."""
     waiting, limits = job.check.waiting, job.spec.limits
-    many = len(waiting) + sum(1 for _ in _passed(job))
+    many = len(waiting) + sum(1 for _ in _pass(job))
     if many < job.spec.bounds.smallest:
         return False
     if many >= job.spec.most or next(_missing(job), None) is None:
@@ -133,7 +133,7 @@ def _gathered(job: Job, now: datetime) -> bool:
     return now >= min(max(times) + limits.last_call, min(times) + limits.join_timeout)
 
 
-def _passed(job: Job) -> Iterator[Node]:
+def _pass(job: Job) -> Iterator[Node]:
     return (node for node in job.nodes.values() if node.alive and _is_beyond(job, node))
 
 
@@ -214,12 +214,12 @@ def _finish(job: Job, session: Session, now: datetime) -> Job:
         },
     }
     job = _tell(job, session, judged, now)
-    hopeless = "" if next(_passed(job), None) else _hopeless(session, judged)
+    hopeless = "" if next(_pass(job), None) else _hopeless(session, judged)
     state = job.check.but(session=None, references={**measured, **state.references}, hopeless=hopeless)
     return rules.settle(job.but(check=state), now)
 
 
-def _tell(job: Job, session: Session, judged: dict[str, pairing.Judged], now: datetime) -> Job:
+def _tell(job: Job, session: Session, judged: dict[str, pairing.PairResult], now: datetime) -> Job:
     """Record what was found; nodes that are excluded have failed for good."""
     if not judged:
         return job
@@ -241,7 +241,7 @@ def _exclude(job: Job, name: str, why: str, now: datetime) -> Job:
     return rules.lose(job.put(failed).but(restarts=job.restarts + 1), name, why, now)
 
 
-def _hopeless(session: Session, judged: dict[str, pairing.Judged]) -> str:
+def _hopeless(session: Session, judged: dict[str, pairing.PairResult]) -> str:
     """Return why no other machine would help: the nodes work alone, but no two of them together; or none of
     many works.
     """

@@ -73,8 +73,8 @@ EXPIRED: dict[type[Request[Any]], Callable[[Job, Any, datetime], Any]] = {
     Open: lambda *_: None,
     Lease: lambda *_: None,
     Result: lambda *_: None,
-    Serve: lambda job, *_: servers.told(job.parameters),
-    Follow: lambda job, *_: servers.told(job.parameters),
+    Serve: lambda job, *_: servers.saved_state(job.parameters),
+    Follow: lambda job, *_: servers.saved_state(job.parameters),
 }
 CUT: dict[type[Request[Any]], Change] = {
     Join: rendezvous.withdraw,
@@ -128,7 +128,7 @@ def tick(job: Job, now: datetime) -> Job:
     return job
 
 
-def judged(job: Job, now: datetime) -> Job:
+def judge(job: Job, now: datetime) -> Job:
     """Return the job with its verdict, if the observed state brings one."""
     return verdict.judge(job, now)
 

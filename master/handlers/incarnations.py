@@ -33,7 +33,7 @@ class Sender(Protocol):
     def incarnation(self) -> str: ...
 
 
-def known(job: Job, sender: Sender) -> Node:
+def sender_of(job: Job, sender: Sender) -> Node:
     """Return the sender's node; raises Stale unless it is the present incarnation."""
     node = job.nodes.get(sender.node)
     if node is None or not node.incarnation:
@@ -53,8 +53,8 @@ def enter(job: Job, request: Watch | Join | Check, now: datetime) -> Job:
     if request.incarnation in node.retired:
         raise Stale(f"incarnation {request.incarnation} of {request.node} was replaced by {node.incarnation}")
     if not node.incarnation:
-        return job.put(node.but(incarnation=request.incarnation, phase=_begun(node)))
-    if why := finished(job, request):
+        return job.put(node.but(incarnation=request.incarnation, phase=_first_phase(node)))
+    if why := why_done(job, request):
         raise Refused(why)
     job = job.put(node.but(finished=False))
     job = rules.lose(job, node.name, f"{node.name} was replaced by a new incarnation", now)
@@ -68,7 +68,7 @@ def believe(node: str, what: str, number: int, known: int) -> None:
         raise Refused(f"{node} sends {what} {number}, but the job is at {known}: start its agent again")
 
 
-def finished(job: Job, request: Watch | Join | Check) -> str:
+def why_done(job: Job, request: Watch | Join | Check) -> str:
     """Return why the next life of a node has nothing to do: the part of the node is done, whatever becomes of
     its pod; empty if that is not so, or it has finished only because others left.
     """
@@ -92,7 +92,7 @@ def claim(job: Job, name: str, number: int, now: datetime) -> Job:
     )
 
 
-def _begun(node: Node) -> Phase:
+def _first_phase(node: Node) -> Phase:
     """Return the initial phase of a new incarnation: a pod that has ended belongs to an earlier one."""
     return Phase.INITIAL if node.phase in ENDS else node.phase
 
@@ -111,7 +111,7 @@ def _reborn(job: Job, node: Node, request: Watch | Join | Check) -> Node:
         name=node.name,
         role=request.role,
         index=_index(job, request),
-        phase=_begun(node),
+        phase=_first_phase(node),
         pods=node.pods,
         uid=node.uid,
         incarnation=request.incarnation,

@@ -76,7 +76,7 @@ class Pod(msgspec.Struct, frozen=True):
 def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
     """Record a heartbeat, and respond if the node's orders are newer than those it has seen."""
     incarnations.believe(request.node, "version", request.seen, job.version)
-    if done := incarnations.finished(job, request):
+    if done := incarnations.why_done(job, request):
         return Turn(job, _Draft(job.version, None).stop(request.round, done))
     job = incarnations.enter(job, request, now)
     job = incarnations.claim(job, request.node, request.round, now)
@@ -89,7 +89,7 @@ def watch(job: Job, request: Watch, now: datetime) -> Turn[Orders]:
 
 def answer(job: Job, request: Watch, now: datetime) -> Orders | None:
     """Return the orders if they are newer than those seen."""
-    incarnations.known(job, request)
+    incarnations.sender_of(job, request)
     return orders(job, request, now) if job.version > request.seen else None
 
 
@@ -123,14 +123,14 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
 
 def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
     """Record usage, and progress if it is of the present round."""
-    node = incarnations.known(job, request)
+    node = incarnations.sender_of(job, request)
     if request.progress and not (job.world and node.round == request.round == job.world.round):
         raise Stale(f"round {request.round} is over for {node.name}: the job is in round {job.round}")
     job = _with_alarms(job, node, request.progress, request.kept, now)
     if request.usage:
         job = job.put(node.using(request.usage).but(kept=request.kept))
     if request.kept:
-        job = job.but(training=progress.stored(job.training, request.kept, now))
+        job = job.but(training=progress.note_stored_step(job.training, request.kept, now))
     if request.progress:
         job = progress.record(job, request.progress, now)
         job = job.but(training=job.training.but(stepped=request.round))
@@ -141,7 +141,7 @@ def report(job: Job, request: Report, now: datetime) -> Turn[Empty]:
 
 def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     """Record why a worker failed; a final failure loses the node and counts against its restarts."""
-    node = incarnations.known(job, request)
+    node = incarnations.sender_of(job, request)
     where = (request.round, request.local_rank)
     if CUT_OFF in request.message and request.exit_code in FROM_OUTSIDE and not request.final:
         return Turn(_cut_off(job, node, request, now), Empty())
@@ -153,7 +153,7 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     node = node.but(reported=where, failure=_last_words(request))
     action = _by_rule(job, node, request)
     if is_new:
-        job = ends.noted(job.put(node), request, now, foreseen=bool(action))
+        job = ends.note(job.put(node), request, now, foreseen=bool(action))
         node = job.nodes[node.name]
     if request.exit_code > 0:
         job = holding.blame(job.put(node), node, request.round, now)
@@ -165,7 +165,7 @@ def failure(job: Job, request: Failure, now: datetime) -> Turn[Empty]:
     if not request.final or node.failed:
         return Turn(job.put(node), Empty())
     job = job.put(node.but(failed=True, joined=None))
-    job = job if action == FailureAction.IGNORE else _charged(job, node.name, now)
+    job = job if action == FailureAction.IGNORE else _charge(job, node.name, now)
     job = rules.lose(job, node.name, f"{node.name} failed for good: {_last_words(request)}", now)
     job = job.but(shards=book.lose_node(job.shards, node.name))
     return Turn(rules.settle(job, now), Empty())
@@ -178,16 +178,18 @@ def _cut_off(job: Job, node: Node, request: Failure, now: datetime) -> Job:
         return job
     job = job.put(node.but(reported=where, failure=request.message))
     job = job.but(shards=_without_worker(job, request))
-    return workers.named(job, Kind.CUT_OFF, f"{node.name}: {request.message}", now)
+    return workers.add_finding(job, Kind.CUT_OFF, f"{node.name}: {request.message}", now)
 
 
 def _with_alarms(job: Job, node: Node, news: Progress | None, kept: Kept | None, now: datetime) -> Job:
     """Name what a node tells for the first time: a loss that is not as usual, storage that fails."""
     if kept:
-        job = workers.stored(job, node.name, node.kept.error if node.kept else "", kept.error, now)
+        job = workers.note_storage_trouble(
+            job, node.name, node.kept.error if node.kept else "", kept.error, now
+        )
     last = job.training.progress
     if news and news.alarm and news.alarm != (last.alarm if last else ""):
-        job = workers.named(job, Kind.LOSS, news.alarm, now)
+        job = workers.add_finding(job, Kind.LOSS, news.alarm, now)
     return job
 
 
@@ -203,7 +205,7 @@ def _by_rule(job: Job, node: Node, request: Failure) -> str:
     return next((rule.action for rule in rules if rule.applies(node.role, code)), "")
 
 
-def _charged(job: Job, name: str, now: datetime) -> Job:
+def _charge(job: Job, name: str, now: datetime) -> Job:
     """Count a failure of the node against its budget; exclude it beyond."""
     node, spec = job.nodes[name], job.spec
     forgiven = spec.forgive and node.failed_at and now - node.failed_at >= spec.forgive
@@ -212,7 +214,7 @@ def _charged(job: Job, name: str, now: datetime) -> Job:
         return job.put(node)
     why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
     job = job.put(node.but(excluded=why))
-    return workers.named(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now, name)
+    return workers.add_finding(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now, name)
 
 
 def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
@@ -220,7 +222,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
 
     A node that was taken for lost may have done the last steps meanwhile, if no other world was formed.
     """
-    node = incarnations.known(job, request)
+    node = incarnations.sender_of(job, request)
     if node.finished:
         return Turn(job, Empty())
     world = job.world
@@ -230,7 +232,7 @@ def finish(job: Job, request: Finish, now: datetime) -> Turn[Empty]:
     if request.progress:
         job = progress.record(job, request.progress, now)
     if rules.leaves(job, node.name):  # it has saved, and its replacement goes on
-        return Turn(rules.settle(rules.left(job, node.name, now), now), Empty())
+        return Turn(rules.settle(rules.note_departure(job, node.name, now), now), Empty())
     with_a_leave = bool(job.leaving or (job.ending and job.ending.saving))
     job = job.put(job.nodes[node.name].but(finished=True, with_a_leave=with_a_leave, joined=None))
     job = job.but(shards=book.lose_node(job.shards, node.name))
@@ -331,8 +333,8 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
     if seen != node:
         job = job.put(seen)
     if current and current.uid != node.uid and current.phase not in ENDS and not current.leaving:
-        job = goodput.appeared(job, name, current.created)
-    if own and own.phase is Phase.SUCCEEDED and seen.completed and job.member(name):
+        job = goodput.account_new_pod(job, name, current.created)
+    if own and own.phase is Phase.SUCCEEDED and seen.has_succeeded and job.member(name):
         return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
     if node.beat and (vanished or (own and own.phase in ENDS)):
         return gone(job, seen, f"pod {node.pod} is gone", now)

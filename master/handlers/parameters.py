@@ -42,9 +42,9 @@ def serve(job: Job, request: Serve, now: datetime) -> Turn[Plane]:
         found=request.found,
         error=request.error,
     )
-    job = watch.stored(job, request.node, known.error if known else "", request.error, now)
+    job = watch.note_storage_trouble(job, request.node, known.error if known else "", request.error, now)
     parameters = job.parameters.but(servers=others | {request.incarnation: server})
-    return _answered(_used(job.but(parameters=parameters), request), request, now)
+    return _answer(_note_usage(job.but(parameters=parameters), request), request, now)
 
 
 def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
@@ -66,8 +66,8 @@ def follow(job: Job, request: Follow, now: datetime) -> Turn[Plane]:
     place = request.node, request.worker
     others = {n: f for n, f in job.parameters.followers.items() if known or (f.node, f.worker) != place}
     followers = others | {request.incarnation: follower}
-    return _answered(
-        _used(job.but(parameters=job.parameters.but(followers=followers)), request), request, now
+    return _answer(
+        _note_usage(job.but(parameters=job.parameters.but(followers=followers)), request), request, now
     )
 
 
@@ -99,19 +99,19 @@ def doubt(job: Job, request: Serve | Follow, now: datetime) -> Job:
 def answer(job: Job, request: Any) -> Plane | None:
     """Return the answer to a long poll if it is another than the sender has seen, and saved."""
     _refuse_the_end(job)
-    found = servers.told(job.parameters)
+    found = servers.saved_state(job.parameters)
     return found if found and found.mark != request.seen else None
 
 
-def _used(job: Job, request: Serve | Follow) -> Job:
+def _note_usage(job: Job, request: Serve | Follow) -> Job:
     """Return the job with what a node uses that has no agent."""
     node = job.nodes.get(request.node)
     return job.put(node.using(request.usage)) if node and request.usage else job
 
 
-def _answered(job: Job, request: Any, now: datetime) -> Turn[Plane]:
+def _answer(job: Job, request: Any, now: datetime) -> Turn[Plane]:
     job = servers.settle(job, now)
-    return Turn(job, answer(job, request) or (None if request.wait else servers.told(job.parameters)))
+    return Turn(job, answer(job, request) or (None if request.wait else servers.saved_state(job.parameters)))
 
 
 def _refuse_the_end(job: Job) -> None:

@@ -10,7 +10,7 @@ from elasticjob.master.handlers import incarnations
 from elasticjob.master.rendezvous import rules
 from elasticjob.master.state.errors import Refused, Stale, Stopping
 from elasticjob.master.state.job import Job, Turn
-from elasticjob.master.state.node import Joined, Node
+from elasticjob.master.state.node import Node, Waiting
 
 
 def join(job: Job, request: Join, now: datetime) -> Turn[World]:
@@ -26,7 +26,7 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
     if node.leaving or node.ended:
         raise Refused(f"{node.name} {_why_not(node)}: it enters no world any more")
     elastic = request.recovery is Recovery.IN_PROCESS
-    job = job.put(node.but(beat=now, joined=_joined(job, node, request, now), elastic=elastic))
+    job = job.put(node.but(beat=now, joined=_join(job, node, request, now), elastic=elastic))
     job = rules.settle(_end_own_world(job, request, now), now)
     return Turn(job, answer(job, request))
 
@@ -34,7 +34,7 @@ def join(job: Job, request: Join, now: datetime) -> Turn[World]:
 def answer(job: Job, request: Join) -> World | None:
     """Return the world for `request`, None while there is none."""
     _refuse_useless(job)
-    node = incarnations.known(job, request)
+    node = incarnations.sender_of(job, request)
     world = job.world
     return world if world and world.round > request.after and node.round == world.round else None
 
@@ -49,7 +49,7 @@ def withdraw(job: Job, request: Join, now: datetime) -> Job:
 
 def leave(job: Job, request: Leave, now: datetime) -> Turn[Empty]:
     """End the node's membership: at the next step boundary if that was planned, else at once."""
-    node = incarnations.known(job, request)
+    node = incarnations.sender_of(job, request)
     job = _leave_planned(job, node, request, now) if request.planned else _drop_out(job, node, request, now)
     return Turn(rules.settle(job, now), Empty())
 
@@ -65,8 +65,8 @@ def _why_not(node: Node) -> str:
     return "failed for good" if node.failed else "is leaving"
 
 
-def _joined(job: Job, node: Node, request: Join, now: datetime) -> Joined:
-    return Joined(
+def _join(job: Job, node: Node, request: Join, now: datetime) -> Waiting:
+    return Waiting(
         slots=request.slots,
         address=request.address,
         port=request.port,
@@ -88,7 +88,7 @@ def _end_own_world(job: Job, request: Join, now: datetime) -> Job:
     job = rules.end(job, f"{name} joins again", now, lost=(name,) if broken else ())
     if job.ending and not job.ending.stopped:
         job = job.but(ending=job.ending.but(stopped=now))
-    return rules.restarted(job, name) if request.recovery is Recovery.RESTART else job
+    return rules.tell_restart(job, name) if request.recovery is Recovery.RESTART else job
 
 
 def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
@@ -98,7 +98,7 @@ def _leave_planned(job: Job, node: Node, request: Leave, now: datetime) -> Job:
     """
     job = job.put(node.but(leaving=True, joined=None))
     if rules.leaves(job, node.name):
-        return job if request.grace > 0 else rules.left(job, node.name, now)
+        return job if request.grace > 0 else rules.note_departure(job, node.name, now)
     because = f": {request.reason}" if request.reason else ""
     grace = node.grace if node.grace is not None and request.grace > 0 else request.grace
     if job.ending and node.joined:  # its script has ended already

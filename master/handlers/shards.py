@@ -35,7 +35,7 @@ def open_dataset(job: Job, request: Open, now: datetime) -> Turn[Saved]:
         raise Stopping(f"job {job.spec.job} ends: {job.verdict.message}")
     who, shards = request.consumer, job.shards
     _refuse_replaced(job, who)
-    found = _registered(shards, request.dataset)
+    found = _register(shards, request.dataset)
     _refuse_older(found, who)
     known = ledger.find(found, who)
     if known and known.awaited and request.opening <= known.opening:
@@ -43,7 +43,7 @@ def open_dataset(job: Job, request: Open, now: datetime) -> Turn[Saved]:
     mark, opening = shards.mark + 1, request.opening
     job = _put(job, ledger.enter(found, who, request.held, request.outcomes, opening, mark, now))
     shards = job.shards
-    _, reader = _known(shards, who, request.dataset.name)
+    _, reader = _look_up(shards, who, request.dataset.name)
     if reader.opened > shards.durable:
         return Turn(job)
     return Turn(job, Saved(term=shards.term, mark=shards.mark, durable=shards.durable, lost=reader.refused))
@@ -54,7 +54,7 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
     if job.verdict:
         raise Stopping(f"job {job.spec.job} ends: {job.verdict.message}")
     shards, gate = job.shards, job.shards.gate
-    found, reader = _known(shards, request.consumer, request.dataset)
+    found, reader = _look_up(shards, request.consumer, request.dataset)
     changed, dealt = ledger.deal(found, reader, request.want, gate, now, request.read)
     again = tuple(each for each in reader.leases if each.lease not in request.has)
     if dealt or again:
@@ -73,7 +73,7 @@ def lease(job: Job, request: Lease, now: datetime) -> Turn[Dealt]:
 def result(job: Job, request: Result, now: datetime) -> Turn[Saved]:
     """Count results and progress, once the opening is saved: no two masters answer in the same term."""
     shards = job.shards
-    found, reader = _known(shards, request.consumer, request.dataset)
+    found, reader = _look_up(shards, request.consumer, request.dataset)
     if reader.opened > shards.durable:
         return Turn(job)
     changed = ledger.result(found, reader, request.outcomes, request.progress, shards.mark + 1, now)
@@ -104,7 +104,7 @@ def checkpoint(job: Job, request: Checkpoint, now: datetime) -> Turn[Position]:
 def restore(job: Job, request: Restore, now: datetime) -> Turn[Empty]:
     """Go back to a position; every consumer has to open again."""
     wanted = request.position
-    found = _registered(job.shards, wanted.dataset)
+    found = _register(job.shards, wanted.dataset)
     if found.restored == request.id:
         return Turn(job, Empty())
     last = splitters.total(wanted.dataset)
@@ -141,7 +141,7 @@ def _dataset(shards: Book, name: str) -> Ledger:
     return found
 
 
-def _known(shards: Book, who: Consumer, name: str) -> tuple[Ledger, Reader]:
+def _look_up(shards: Book, who: Consumer, name: str) -> tuple[Ledger, Reader]:
     """Return the ledger and the consumer; Stale unless it has opened the dataset with this master."""
     found = _dataset(shards, name)
     reader = ledger.find(found, who)
@@ -154,7 +154,7 @@ def _unknown(who: Consumer, name: str) -> str:
     return f"{who.place} is no consumer of dataset {name} (any more): open it again"
 
 
-def _registered(shards: Book, dataset: Dataset) -> Ledger:
+def _register(shards: Book, dataset: Dataset) -> Ledger:
     """Return the dataset's ledger, a new one if there is none; Refused if it is not as registered."""
     found = shards.datasets.get(dataset.name)
     if found is None:

@@ -75,14 +75,14 @@ def history(job: Job) -> History:
     return History(error, len(alike), others, alone)
 
 
-def noted(job: Job, request: Failure, now: datetime, *, foreseen: bool = False) -> Job:
+def note(job: Job, request: Failure, now: datetime, *, foreseen: bool = False) -> Job:
     """Return the job with one more end of a worker; what follows from a `foreseen` one, the user has said."""
     node = job.nodes[request.node]
     again = max(0, request.restarts - node.restarts)
     node = node.but(number=max(node.number, request.number), restarts=node.restarts + again)
     job = job.put(node).but(restarted=job.restarted + again)
     if not request.echo:
-        job = _counted(job, f"{node.name}: {node.failure}", _about(request), now)
+        job = _count(job, f"{node.name}: {node.failure}", _about(request), now)
     return job if foreseen or not request.anywhere else _alike(job, node, request)
 
 
@@ -90,17 +90,17 @@ def look(job: Job, now: datetime) -> Job:
     """Close the findings about ends that have not come again for some time."""
     kind = Kind.WORKER_FAILED
     still = {each.about for each in job.health.findings if now - (each.last or each.at) < CALM}
-    health = job.health.closed(kind, now, still)
+    health = job.health.close(kind, now, still)
     return job if health is job.health else job.but(health=health, version=job.version + 1)
 
 
-def _counted(job: Job, message: str, about: str, now: datetime) -> Job:
+def _count(job: Job, message: str, about: str, now: datetime) -> Job:
     kind = Kind.WORKER_FAILED
     known = [each.about for each in job.health.findings if each.reason is kind and not each.until]
-    health = job.health.counted(kind, message, now, about)
+    health = job.health.count(kind, message, now, about)
     if about in known:
         return job.but(health=health)
-    return job.but(health=health.closed(kind, now, (*known, about)[-WAYS:]), version=job.version + 1)
+    return job.but(health=health.close(kind, now, (*known, about)[-WAYS:]), version=job.version + 1)
 
 
 def _about(request: Failure) -> str:

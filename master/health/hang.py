@@ -41,14 +41,14 @@ class Seen(NamedTuple):
     age: float = 0.0
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether it is stopped."""
         return self.state.stopped > 0
 
     @property
     def waits(self) -> bool:
         """Whether it waits for the others."""
-        return (self.state.doing in WAITS or self.state.collective is not None) and not self.stopped
+        return (self.state.doing in WAITS or self.state.collective is not None) and not self.is_stopped
 
     @property
     def since(self) -> float:
@@ -133,7 +133,7 @@ class Scene:
     def case(self, worker: Seen) -> Case:
         """Return what a worker does that acts, and how long it may."""
         waits, state = self.limits.waits, worker.state
-        if worker.stopped:
+        if worker.is_stopped:
             limit = self.patience if self.known else self.floor
             return Case(worker, "is stopped (SIGSTOP)", worker.since, limit)
         if state.doing in BETWEEN:
@@ -168,10 +168,13 @@ class Scene:
         if self.mismatch():
             return waited if waited > self.patience - self.usual else None
         spin = all(worker.moves for worker in workers)  # NCCL does, and so does a backward pass that compiles
-        bound = max(seconds(waits.collective), seconds(waits.computing) if spin and not self.met() else 0.0)
+        bound = max(
+            seconds(waits.collective),
+            seconds(waits.computing) if spin and not self.is_one_collective() else 0.0,
+        )
         return waited if waited > bound + 10 * self.usual else None
 
-    def met(self) -> bool:
+    def is_one_collective(self) -> bool:
         """Whether all are in the same collective."""
         inside = {(each.group, each.seq) for worker in self.workers if (each := worker.state.collective)}
         return len(inside) == 1 and all(worker.state.collective for worker in self.workers)
@@ -186,9 +189,9 @@ class Scene:
             other, theirs = first.setdefault((inside.group, inside.seq), (worker, inside))
             if (theirs.name, theirs.size) != (inside.name, inside.size):
                 return (
-                    f"rank {other.rank} is in {called(theirs)} and rank {worker.rank} in {called(inside)}, "
-                    f"each as number {inside.seq} of {inside.group}: the script makes them differ, which no "
-                    "restart mends"
+                    f"rank {other.rank} is in {describe(theirs)} and rank {worker.rank} in "
+                    f"{describe(inside)}, each as number {inside.seq} of {inside.group}: the script makes "
+                    "them differ, which no restart mends"
                 )
         return ""
 
@@ -207,7 +210,7 @@ def find(workers: Sequence[Seen], limits: Limits) -> Hung | None:
         return None
     cases = scene.cases()
     if cases:
-        return blamed(cases, scene) if all(case.over for case in cases) and has_waited(scene, cases) else None
+        return blame(cases, scene) if all(case.over for case in cases) and has_waited(scene, cases) else None
     if (waited := scene.stuck()) is None:
         return None
     youngest = max(workers, key=lambda worker: worker.rank)
@@ -216,7 +219,7 @@ def find(workers: Sequence[Seen], limits: Limits) -> Hung | None:
 
 def has_waited(scene: Scene, cases: Sequence[Case]) -> bool:
     """Whether others have waited for as long as a step may take; who is stopped is found at once."""
-    if all(case.worker.stopped for case in cases):
+    if all(case.worker.is_stopped for case in cases):
         return True
     return max(worker.since for worker in scene.waiting) > scene.patience - scene.usual
 
@@ -232,7 +235,7 @@ def late(workers: Sequence[Seen], limits: Limits) -> list[tuple[Seen, str]]:
     return [(case.worker, late_sentence(case, scene)) for case in found]
 
 
-def blamed(cases: Sequence[Case], scene: Scene) -> Hung:
+def blame(cases: Sequence[Case], scene: Scene) -> Hung:
     """Return the verdict about workers for which the others wait."""
     hung = [case.worker for case in cases]
     first, does, since, _ = cases[0]
@@ -264,7 +267,7 @@ def them(scene: Scene, but: Sequence[Seen]) -> str:
     return f"{'1 other waits' if many == 1 else f'{many} others wait'} for it{scene.where(but)}"
 
 
-def called(inside: Collective) -> str:
+def describe(inside: Collective) -> str:
     """Return a collective in words."""
     return f"{inside.name} of {inside.size} numbers" if inside.size else inside.name
 

@@ -24,7 +24,7 @@ MOST_NAMED: Final = 4
 Groups = tuple[tuple[str, ...], ...]
 
 
-class Judged(NamedTuple):
+class PairResult(NamedTuple):
     """The result for one node; the sentence is empty for a good one."""
 
     fault: bool = False
@@ -77,23 +77,23 @@ def judge(
     alone: Mapping[str, Outcome],
     turns: Sequence[Mapping[str, Outcome]],
     references: Mapping[str, tuple[float | None, float | None]],
-) -> dict[str, Judged]:
+) -> dict[str, PairResult]:
     """Return the result of each node.
 
     `references` are the times, alone and together, that good nodes with the device of this one took before.
     """
     together = {name: time for name, time in best(alone, turns).items() if time < float("inf")}
     apart = {name: outcome.seconds for name, outcome in alone.items() if not outcome.error}
-    judged: dict[str, Judged] = {}
+    judged: dict[str, PairResult] = {}
     for name, outcome in alone.items():
         mine = references.get(name, (None, None))
         slow = _slow(name, "alone", apart, mine[0]) or _slow(name, "with others", together, mine[1])
         if outcome.error:
-            judged[name] = Judged(fault=True, sentence=f"{name} fails alone: {outcome.error}")
+            judged[name] = PairResult(fault=True, sentence=f"{name} fails alone: {outcome.error}")
         elif (tried := [turn[name] for turn in turns if name in turn]) and name not in together:
-            judged[name] = Judged(fault=True, sentence=f"{name} fails with others: {tried[-1].error}")
+            judged[name] = PairResult(fault=True, sentence=f"{name} fails with others: {tried[-1].error}")
         else:
-            judged[name] = Judged(slow=bool(slow), sentence=slow)
+            judged[name] = PairResult(slow=bool(slow), sentence=slow)
     return judged
 
 

@@ -48,7 +48,7 @@ def succeed_when_newcomers_alone_are_left(job: Job, now: datetime) -> Verdict | 
 def succeed_when_the_leader_finished(job: Job, now: datetime) -> Verdict | None:
     """The node whose success is the job's succeeded, whoever else goes on."""
     leader = job.nodes.get(job.spec.leader)
-    if leader is None or not leader.completed or leader.with_a_leave:
+    if leader is None or not leader.has_succeeded or leader.with_a_leave:
         return None
     return _success(job, 1, f" {job.spec.leader} (successPolicy ChiefOrWorker0)", now)
 
@@ -63,7 +63,7 @@ def fail_by_the_failure_policy(job: Job, now: datetime) -> Verdict | None:
 def fail_when_the_leader_is_lost(job: Job, now: datetime) -> Verdict | None:
     """The node whose success would be the job's has spent its restarts, whoever else goes on."""
     leader = job.nodes.get(job.spec.leader)
-    if leader is None or leader.completed or leader.failures <= job.spec.restart_count:
+    if leader is None or leader.has_succeeded or leader.failures <= job.spec.restart_count:
         return None
     why = "its success would be the job's (successPolicy ChiefOrWorker0)"
     message = f"{leader.name}: {leader.failure}; {why}"
@@ -191,7 +191,7 @@ def _success(job: Job, many: int, where: str, now: datetime) -> Verdict:
 
 def _finished(job: Job, name: str) -> bool:
     node = job.nodes.get(name)
-    return bool(node and node.completed)
+    return bool(node and node.has_succeeded)
 
 
 def _done(job: Job) -> int:

@@ -20,7 +20,7 @@ from elasticjob.master.health.hang import Hung, Seen
 from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.rendezvous import rules
-from elasticjob.master.state.condition import Health, Kind, Suspect, Told
+from elasticjob.master.state.condition import Health, Kind, Suspect, WorkerReport
 from elasticjob.master.state.job import Job
 
 STALE: Final = 3.0  # seconds after which a report says nothing about now
@@ -39,7 +39,7 @@ def heard(job: Job, request: Report, now: datetime) -> Job:
     node = job.nodes[request.node]
     if not request.workers and node.told is None:
         return job
-    told = Told(at=now, round=request.round, workers=request.workers, stacks=request.stacks)
+    told = WorkerReport(at=now, round=request.round, workers=request.workers, stacks=request.stacks)
     job = job.put(node.but(told=told))
     idle = [state.idle for state in request.workers if state.idle is not None]
     if not idle or not job.world or request.round != job.world.round:
@@ -55,7 +55,7 @@ def look(job: Job, now: datetime) -> Job:
     """Apply the rules now: find who hangs and who is slow; go on with a hang that is known."""
     health, world = job.health, job.running
     if world is None or health.round != world.round:
-        health = ended(health, now)
+        health = end_world(health, now)
         return job if health is job.health else job.but(health=health, version=job.version + 1)
     if job.leaving:  # who saves is waited for
         return over(job, now) if health.hang else job
@@ -78,7 +78,7 @@ def find_hang(job: Job, now: datetime) -> Job:
     number = 1 + max(job.health.numbers, *(stacks(job)))
     places = tuple(place(worker) for worker in hung.workers)
     order = Hang(number=number, round=job.round, reason=hung.sentence, workers=places)
-    job = named(job, Kind.HANG, hung.sentence, now, key(hung.workers[0]))
+    job = add_finding(job, Kind.HANG, hung.sentence, now, key(hung.workers[0]))
     stood = (now - stepped).total_seconds() if stepped else 0.0
     job = goodput.charge(job, stood * len(workers), Cause.HANG)
     return job.but(health=job.health.but(hang=order, since=now, numbers=number))
@@ -109,7 +109,7 @@ def follow(job: Job, now: datetime) -> Job:
 
 def over(job: Job, now: datetime) -> Job:
     """Return the job without the hang in force."""
-    health = job.health.closed(Kind.HANG, now).but(hang=None, since=None)
+    health = job.health.close(Kind.HANG, now).but(hang=None, since=None)
     return job.but(health=health, version=job.version + 1)
 
 
@@ -124,11 +124,11 @@ def find_late(job: Job, now: datetime) -> Job:
     cases = hangs.late(workers, limits)
     for worker, why in cases:
         if key(worker) not in job.health.late:
-            job = named(job, Kind.LATE, why, now, key(worker))
+            job = add_finding(job, Kind.LATE, why, now, key(worker))
     names = tuple(key(worker) for worker, _ in cases)
     if names == job.health.late:
         return job
-    return closed(job.but(health=job.health.but(late=names)), Kind.LATE, now, names)
+    return close_findings(job.but(health=job.health.but(late=names)), Kind.LATE, now, names)
 
 
 def find_stragglers(job: Job, now: datetime) -> Job:
@@ -152,13 +152,15 @@ def find_stragglers(job: Job, now: datetime) -> Job:
         lasts = worker.state.step - suspect.step >= STEADY_STEPS and now - suspect.since >= steady
         if lasts and name not in told:
             told = (*told, name)
-            job = excluded(named(job, Kind.STRAGGLER, why, now, name), worker, why, now)
+            job = exclude(add_finding(job, Kind.STRAGGLER, why, now, name), worker, why, now)
     if (suspects, told) == (health.suspects, health.slow):
         return job
-    return closed(job.but(health=job.health.but(suspects=suspects, slow=told)), Kind.STRAGGLER, now, told)
+    return close_findings(
+        job.but(health=job.health.but(suspects=suspects, slow=told)), Kind.STRAGGLER, now, told
+    )
 
 
-def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
+def exclude(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     """Exclude the node of a straggler, if the job is set so and can go on without it."""
     world = job.running
     if not job.spec.exclude_stragglers or world is None:
@@ -166,27 +168,27 @@ def excluded(job: Job, worker: Seen, why: str, now: datetime) -> Job:
     if len(world.members) - 1 < job.spec.bounds.smallest or worker.node not in job.nodes:
         return job
     job = job.put(job.nodes[worker.node].but(excluded=why))
-    job = named(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now, worker.node)
+    job = add_finding(job, Kind.FAULT_NODE, f"{worker.node} takes part no more: {why}", now, worker.node)
     return rules.settle(rules.end(job, f"{worker.node} is excluded: {why}", now, left=(worker.node,)), now)
 
 
-def named(job: Job, kind: Kind, message: str, now: datetime, about: str = "") -> Job:
+def add_finding(job: Job, kind: Kind, message: str, now: datetime, about: str = "") -> Job:
     """Return the job with one more finding, which is logged, saved and written to the job's status."""
-    return job.but(health=job.health.found(kind, message, now, about), version=job.version + 1)
+    return job.but(health=job.health.add(kind, message, now, about), version=job.version + 1)
 
 
-def closed(job: Job, kind: Kind, now: datetime, but: Container[str] = ()) -> Job:
+def close_findings(job: Job, kind: Kind, now: datetime, but: Container[str] = ()) -> Job:
     """Return the job with the findings of a kind closed, but those about some."""
-    health = job.health.closed(kind, now, but)
+    health = job.health.close(kind, now, but)
     return job if health is job.health else job.but(health=health, version=job.version + 1)
 
 
-def stored(job: Job, node: str, before: str, error: str, now: datetime) -> Job:
+def note_storage_trouble(job: Job, node: str, before: str, error: str, now: datetime) -> Job:
     """Return the job with what a node tells of its last checkpoint: why it is not in storage, "" if it is."""
     if error and error != before:
-        return named(job, Kind.CHECKPOINT, f"{node}: {error}", now, node)
+        return add_finding(job, Kind.CHECKPOINT, f"{node}: {error}", now, node)
     if before and not error:
-        return closed(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node})
+        return close_findings(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node})
     return job
 
 
@@ -240,12 +242,12 @@ def of_round(health: Health, number: int, now: datetime) -> Health:
     """Return the health as the world of `number` begins with it: findings stay, suspicions do not."""
     if health.round == number:
         return health
-    health = ended(health, now)
+    health = end_world(health, now)
     return Health(round=number, numbers=health.numbers, counts=health.counts, findings=health.findings)
 
 
-def ended(health: Health, now: datetime) -> Health:
+def end_world(health: Health, now: datetime) -> Health:
     """Return the health without a hang in force, and with all findings about workers of a world closed."""
     for kind in (Kind.HANG, Kind.LATE, Kind.STRAGGLER):
-        health = health.closed(kind, now)
+        health = health.close(kind, now)
     return health.but(hang=None, since=None) if health.hang else health

@@ -86,7 +86,7 @@ def close(job: Job, now: datetime) -> Job:
     return job.but(account=job.account.but(at=now, seconds=dict(found), told={}))
 
 
-def appeared(job: Job, name: str, created: datetime | None) -> Job:
+def account_new_pod(job: Job, name: str, created: datetime | None) -> Job:
     """Account the time of a new pod before this master, or the first one of this job, began to count."""
     account, kind = job.account, job.nodes[name].kind
     if created is None or account.since is None or job.verdict or not counts(job, kind):

@@ -37,20 +37,20 @@ def record(job: Job, progress: Progress, now: datetime) -> Job:
         if not training.stored and (read := _read(job, progress)):
             training = training.but(stored=read, stored_at=now)
     elif training.progress and progress.step <= training.progress.step:
-        training = _added(_measured(training, progress), progress)
+        training = _merge(_prefer_measurement(training, progress), progress)
     else:
-        training = _go_on(_measured(training, progress), progress, now)
+        training = _go_on(_prefer_measurement(training, progress), progress, now)
     return job.but(training=training)
 
 
-def moved(job: Job, gap: timedelta) -> Job:
+def shift(job: Job, gap: timedelta) -> Job:
     """Return the job with the times from which durations are counted moved by `gap`: a new master's clock may
     differ by hours, and cannot tell how long there was none. The speed is measured anew.
     """
     training, ending = job.training, job.ending
     change = _of_round(training, job.round)
     if change and change.stopped and not change.resumed:
-        changes = _replaced(training.changes, change.but(stopped=change.stopped + gap))
+        changes = _replace(training.changes, change.but(stopped=change.stopped + gap))
         training = training.but(changes=changes)
     if ending:
         ending = ending.but(since=ending.since + gap, stopped=ending.stopped and ending.stopped + gap)
@@ -92,17 +92,17 @@ def last_step(job: Job) -> datetime | None:
     return max((at for at in (job.training.at, job.health.stepped) if at), default=None)
 
 
-def stored(training: Training, told: Kept, now: datetime) -> Training:
+def note_stored_step(training: Training, told: Kept, now: datetime) -> Training:
     """Note when the newest checkpoint reached storage; before the first, when nodes told of some."""
     if training.stored_at is not None and told.stored <= training.stored:
         return training
     return training.but(stored=told.stored, stored_at=now)
 
 
-def kept(job: Job) -> Kept:
+def checkpoints_of(job: Job) -> Kept:
     """Return how the checkpoints of the job stand, from what its nodes say; a lost node has no trouble."""
     all_ = [node.kept for node in job.nodes.values() if node.kept]
-    here = [node.kept for node in job.nodes.values() if node.kept and (node.completed or not node.ended)]
+    here = [node.kept for node in job.nodes.values() if node.kept and (node.has_succeeded or not node.ended)]
     newest = max(all_, key=lambda each: each.stored, default=Kept())
     return Kept(
         in_memory=max((each.in_memory for each in all_), default=0),
@@ -150,7 +150,7 @@ def _go_on(training: Training, progress: Progress, now: datetime) -> Training:
     )
 
 
-def _added(training: Training, progress: Progress) -> Training:
+def _merge(training: Training, progress: Progress) -> Training:
     """Merge metrics of the newest known step that come later, or from another member."""
     known = training.progress
     if known is None or progress.step < known.step:
@@ -166,7 +166,7 @@ def _resume(training: Training, number: int, progress: Progress, now: datetime) 
         closed = change.but(
             resumed=now, step_after=progress.step, standstill=stood, measured=progress.standstill is not None
         )
-        training = training.but(changes=_replaced(training.changes, closed))
+        training = training.but(changes=_replace(training.changes, closed))
     return training.but(
         progress=progress,
         round=number,
@@ -174,7 +174,7 @@ def _resume(training: Training, number: int, progress: Progress, now: datetime) 
         window=(Sample(at=now, step=progress.step, samples=progress.samples),),
         productive=training.productive + _before_the_stop(training, change) - _redone(training, progress),
         lost=training.lost + _steps_again(training, progress),
-        stored=min(training.stored, _loaded(training, progress)),  # a later one was not found
+        stored=min(training.stored, _resumes_after(training, progress)),  # a later one was not found
         standstill=training.standstill + (stood or 0.0),
     )
 
@@ -206,10 +206,10 @@ def _redone(training: Training, progress: Progress) -> float:
 
 def _steps_again(training: Training, progress: Progress) -> int:
     """Return how many steps are made again, if training resumed from an older step."""
-    return max(0, training.progress.step - _loaded(training, progress)) if training.progress else 0
+    return max(0, training.progress.step - _resumes_after(training, progress)) if training.progress else 0
 
 
-def _loaded(training: Training, progress: Progress) -> int:
+def _resumes_after(training: Training, progress: Progress) -> int:
     """Return the step from which a round goes on whose first progress this is: usually the one before it.
 
     Where nothing is left to train, no step is made: what is told is the checkpoint of the last one.
@@ -219,7 +219,7 @@ def _loaded(training: Training, progress: Progress) -> int:
     return max(0, progress.step - 1)
 
 
-def _measured(training: Training, progress: Progress) -> Training:
+def _prefer_measurement(training: Training, progress: Progress) -> Training:
     """Prefer the workers' own measurement from step to step, the slowest of them."""
     change = _of_round(training, training.round)
     stood = progress.standstill
@@ -227,8 +227,8 @@ def _measured(training: Training, progress: Progress) -> Training:
         return training
     more = stood - (change.standstill or 0.0)
     closed = change.but(standstill=stood, measured=True)
-    return training.but(changes=_replaced(training.changes, closed), standstill=training.standstill + more)
+    return training.but(changes=_replace(training.changes, closed), standstill=training.standstill + more)
 
 
-def _replaced(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+def _replace(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
     return tuple(change if old.round == change.round else old for old in changes)

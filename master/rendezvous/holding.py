@@ -41,7 +41,7 @@ CROWD: Final = 1_000
 
 def blame(job: Job, failed: Node, number: int, now: datetime) -> Job:
     """Count the failure of a worker in round `number` against those that have just come to that world."""
-    world, job = job.world, noted(job, now)
+    world, job = job.world, note_world(job, now)
     if world is None or number != world.round or job.proven.round >= number:
         return job
     older = [member for member in world.members if _is_older(job.proven, member.node, member.incarnation)]
@@ -49,30 +49,30 @@ def blame(job: Job, failed: Node, number: int, now: datetime) -> Job:
     job = _failed_at_start(job, number, {member.node for member in older})
     if not new or not older:
         is_resized = not new and len(older) != len(job.proven.nodes)
-        return _size_named(job, failed, now) if is_resized else job
+        return _name_size(job, failed, now) if is_resized else job
     if any(_was_killed(job.nodes[name], number) for name in new):
         return job
     points = 1 if failed.name in new else HELD
     for name in sorted(new):
-        job = _blamed(job, job.nodes[name], len(world.members), points, failed, now)
+        job = _blame(job, job.nodes[name], len(world.members), points, failed, now)
     return job
 
 
 def look(job: Job, now: datetime) -> Job:
     """Note a world that works; tell of nodes that are held back, again as well, and close what is over."""
-    job = noted(job, now)
+    job = note_world(job, now)
     open_ = {each.about for each in job.health.findings if _is_open(each.reason) and not each.until}
     for each in job.nodes.values() if job.nodes.count(lambda kind: kind.joined and kind.spoilt) else ():
         if each.joined and each.name not in open_ and _still_held(job, each, now):
-            job = _held(job, each, "", now)
+            job = _holds(job, each, "", now)
             open_.add(each.name)
     if not open_:
         return job
     inside = job.proven.nodes if _works_now(job) else {}
     held = {node.name for name in open_ if (node := job.nodes.get(name)) and _still_held(job, node, now)}
-    health = job.health.closed(Kind.HELD_BACK, now, held - inside.keys())
+    health = job.health.close(Kind.HELD_BACK, now, held - inside.keys())
     if not job.proven.failed:
-        health = health.closed(Kind.FAILS_AT_START, now)
+        health = health.close(Kind.FAILS_AT_START, now)
     return job if health is job.health else job.but(health=health, version=job.version + 1)
 
 
@@ -103,7 +103,7 @@ def sentence(job: Job) -> str:
     return next((f"; {why}" for why in held), "")
 
 
-def noted(job: Job, now: datetime) -> Job:
+def note_world(job: Job, now: datetime) -> Job:
     """Note that the world works, once it does: its members are the older ones from then on."""
     world = job.world
     if world is None or job.proven.round >= world.round or not _works(job, world, now):
@@ -149,7 +149,7 @@ def _failed_at_start(job: Job, number: int, older: set[str]) -> Job:
     return job.but(proven=known.but(nodes=nodes, size=size, failed=failed, last=number))
 
 
-def _size_named(job: Job, failed: Node, now: datetime) -> Job:
+def _name_size(job: Job, failed: Node, now: datetime) -> Job:
     """Say that worlds of a size fail though nobody has come to them, once two have."""
     many, about = job.proven.failed, _nodes([str(job.proven.size)])
     is_known = any(
@@ -159,13 +159,13 @@ def _size_named(job: Job, failed: Node, now: datetime) -> Job:
     if many < HELD or is_known:
         return job
     why = f"worlds of {about} fail at their start; {failed.name}: {failed.failure}"
-    health = job.health.closed(Kind.FAILS_AT_START, now).found(Kind.FAILS_AT_START, why, now, about)
+    health = job.health.close(Kind.FAILS_AT_START, now).add(Kind.FAILS_AT_START, why, now, about)
     return job.but(health=health, version=job.version + 1)
 
 
 def _comes_again(job: Job, node: Node) -> bool:
     """Whether a node that has not joined will: it lives, or has failed, and its pod is made again."""
-    if node.joined or node.leaving or node.excluded or node.completed:
+    if node.joined or node.leaving or node.excluded or node.has_succeeded:
         return False
     if node.alive:
         return True
@@ -174,7 +174,7 @@ def _comes_again(job: Job, node: Node) -> bool:
 
 def _still_held(job: Job, node: Node, now: datetime) -> bool:
     """Whether a node is there, and a size of which the job may be is closed to it."""
-    if node.leaving or node.excluded or node.completed or node.phase is Phase.DELETED:
+    if node.leaving or node.excluded or node.has_succeeded or node.phase is Phase.DELETED:
         return False
     return any(int(size) <= job.most and is_held(node, int(size), now) for size in node.spoilt)
 
@@ -191,7 +191,7 @@ def _was_killed(node: Node, number: int) -> bool:
     return node.killed == number or node.beat is None
 
 
-def _blamed(job: Job, node: Node, size: int, points: int, failed: Node, now: datetime) -> Job:
+def _blame(job: Job, node: Node, size: int, points: int, failed: Node, now: datetime) -> Job:
     known, number = node.spoilt.get(str(size)), failed.reported[0] if failed.reported else 0
     fresh = known if known and now - known.at < LATER else Spoilt(points=0, round=0, at=now)
     total = max(fresh.points, points) if fresh.round == number else fresh.points + points
@@ -199,11 +199,11 @@ def _blamed(job: Job, node: Node, size: int, points: int, failed: Node, now: dat
     job = job.put(node)
     if total < HELD or total == fresh.points:
         return job
-    return _held(job, node, f"; {failed.name}: {failed.failure}", now)
+    return _holds(job, node, f"; {failed.name}: {failed.failure}", now)
 
 
-def _held(job: Job, node: Node, since: str, now: datetime) -> Job:
-    found = job.health.found(Kind.HELD_BACK, f"{_why(node)}{since}", now, node.name)
+def _holds(job: Job, node: Node, since: str, now: datetime) -> Job:
+    found = job.health.add(Kind.HELD_BACK, f"{_why(node)}{since}", now, node.name)
     return job.but(health=found, version=job.version + 1)
 
 

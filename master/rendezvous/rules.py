@@ -30,7 +30,7 @@ from elasticjob.api.sentences import few
 from elasticjob.master.rendezvous import holding, topology
 from elasticjob.master.state.condition import Kind as Finding
 from elasticjob.master.state.job import NAMED, Departure, Ending, Job
-from elasticjob.master.state.node import Joined, Kind, Node
+from elasticjob.master.state.node import Kind, Node, Waiting
 from elasticjob.master.state.roster import Roster
 from elasticjob.master.state.training import Change
 
@@ -51,7 +51,7 @@ def lose(job: Job, name: str, why: str, now: datetime) -> Job:
         return job
     member = job.member(name)
     if member and name in job.leaving:
-        return left(job, name, now)
+        return note_departure(job, name, now)
     job = job.put(node.but(round=0, joined=None))
     if member and job.ending and name in job.ending.saving:  # it was to go
         return job.but(version=job.version + 1)
@@ -95,7 +95,7 @@ def depart(job: Job, name: str, reason: str, grace: float, now: datetime) -> Job
     return job.but(leaving=news, version=job.version + is_named)
 
 
-def left(job: Job, name: str, now: datetime) -> Job:
+def note_departure(job: Job, name: str, now: datetime) -> Job:
     """Note that a member which was leaving is gone: it stays in its world while others leave it, too."""
     if name not in job.leaving:
         return _saves(job, name, now)
@@ -139,7 +139,7 @@ def _is_plain(job: Job) -> bool:
     return bool(job.leaving) or not any(job.nodes[member.node].elastic for member in members)
 
 
-def restarted(job: Job, name: str) -> Job:
+def tell_restart(job: Job, name: str) -> Job:
     """Tell the members of a world that ends of the first one whose script was ended with it.
 
     Elastic ones may wait for that script to enter, and come to no step boundary then.
@@ -165,7 +165,7 @@ def settle(job: Job, now: datetime) -> Job:
 
 def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     """Return the nodes that form the next world now, in rank order; empty while it has to wait."""
-    _, size = _joined(job)
+    _, size = _waiting(job)
     if not size or saving(job, now):
         return ()
     survivors = _has_survivors(job)
@@ -179,7 +179,7 @@ def choose(job: Job, now: datetime) -> tuple[Node, ...]:
     bounds, done = job.spec.bounds, job.nodes.count(lambda kind: kind.completed)
     least = max(bounds.smallest - done, bounds.unit)
     size = holding.largest(joined, range(size, least - 1, -bounds.unit), now) or size
-    return topology.lay_out(joined[:size], job.topology, age.entered)
+    return topology.lay_out(joined[:size], job.topology, age.entry_round)
 
 
 def is_trained(job: Job) -> bool:
@@ -208,13 +208,13 @@ def is_over(job: Job) -> bool:
 def _finished_and_rest(world: World, job: Job) -> tuple[list[int], list[tuple[int, Node | None]]]:
     """Return since when the finished elastic members of the world were in it, and the unfinished ones."""
     members = [(member.since, job.nodes.get(member.node)) for member in world.members]
-    finished = [since for since, node in members if node and node.completed and node.elastic]
-    return finished, [(since, node) for since, node in members if not (node and node.completed)]
+    finished = [since for since, node in members if node and node.has_succeeded and node.elastic]
+    return finished, [(since, node) for since, node in members if not (node and node.has_succeeded)]
 
 
 def why_waiting(job: Job, now: datetime) -> str:
     """Return in one sentence what the next world waits for."""
-    joined, size = _joined(job)
+    joined, size = _waiting(job)
     if still := waits_for(job, now):
         return f"{joined} node{'s' * (joined != 1)} joined; {still}"
     if not size:
@@ -283,7 +283,7 @@ def _quiet_until(job: Job, now: datetime) -> datetime:
     return min(nodes.last + limits.quiet, nodes.first + limits.longest_quiet)
 
 
-def _joined(job: Job) -> tuple[int, int]:
+def _waiting(job: Job) -> tuple[int, int]:
     """Return how many nodes joined, and the largest world size they allow: 0, or a number within bounds."""
     bounds, nodes = job.spec.bounds, job.nodes
     joined = nodes.count(lambda kind: kind.joined)
@@ -343,9 +343,9 @@ class _Age:
 
     def __call__(self, node: Node) -> tuple[int, bool, bool, bool, tuple[str, int, str]]:
         is_new = self.older is not None and node.name not in self.older
-        return self.entered(node), node.kind.costly, is_new, bool(node.spoilt), node.place
+        return self.entry_round(node), node.kind.costly, is_new, bool(node.spoilt), node.place
 
-    def entered(self, node: Node) -> int:
+    def entry_round(self, node: Node) -> int:
         """Return the round since which the node holds the model's state; the next one for a newcomer."""
         if not node.holds or node.holds < self.newest or (self.elastic and node.kind.costly):
             return self.next
@@ -354,17 +354,17 @@ class _Age:
 
 def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     """Form the world of `chosen`; other nodes hold no model state any more, and wait if they have joined."""
-    job = holding.noted(job, now)
+    job = holding.note_world(job, now)
     number, age = job.round + 1, _Age(job)
-    members = tuple(_member(node, node.joined, age.entered(node)) for node in chosen if node.joined)
+    members = tuple(_member(node, node.joined, age.entry_round(node)) for node in chosen if node.joined)
     slots = max(member.slots for member in members)
-    batch = max(job.batch_slots, job.spec.planned * slots, sum(member.slots for member in members))
+    batch = max(job.batch_slots, job.spec.largest_world * slots, sum(member.slots for member in members))
     world = World(round=number, members=members, batch_slots=batch)
     inside = {node.name for node in chosen}
-    nodes = Roster(_placed(node, number, node.name in inside) for node in job.nodes.values())
+    nodes = Roster(_place(node, number, node.name in inside) for node in job.nodes.values())
     changes = (*job.training.changes, _change(job, chosen, world, now))[-job.spec.limits.history :]
-    if unfinished := _unfinished(job, chosen):
-        job = job.but(health=job.health.found(Finding.UNFINISHED, unfinished, now))
+    if unfinished := _who_repeats(job, chosen):
+        job = job.but(health=job.health.add(Finding.UNFINISHED, unfinished, now))
     return job.but(
         nodes=nodes,
         round=number,
@@ -377,7 +377,7 @@ def _complete(job: Job, chosen: tuple[Node, ...], now: datetime) -> Job:
     )
 
 
-def _unfinished(job: Job, chosen: tuple[Node, ...]) -> str:
+def _who_repeats(job: Job, chosen: tuple[Node, ...]) -> str:
     """Return who does the end of a training again that other members of the last world have finished."""
     members = [job.nodes[member.node] for member in job.world.members] if job.world else []
     done = [node for node in members if node.finished and not node.with_a_leave]
@@ -392,7 +392,7 @@ def _unfinished(job: Job, chosen: tuple[Node, ...]) -> str:
     return f"{_names(done)} finished, and {lost} was lost before it had: it trains again, {where}"
 
 
-def _member(node: Node, joined: Joined, since: int) -> Member:
+def _member(node: Node, joined: Waiting, since: int) -> Member:
     return Member(
         node=node.name,
         incarnation=node.incarnation,
@@ -404,7 +404,7 @@ def _member(node: Node, joined: Joined, since: int) -> Member:
     )
 
 
-def _placed(node: Node, number: int, inside: bool) -> Node:
+def _place(node: Node, number: int, inside: bool) -> Node:
     """Return the node after a world was formed with or without it."""
     if inside:
         return node.but(round=number, joined=None)

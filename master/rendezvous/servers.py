@@ -46,9 +46,9 @@ def settle(job: Job, now: datetime) -> Job:
         return job
     before = job.parameters
     after = _forget(before, now, job.spec.limits.silence)
-    after = _moved(_drained(_renewed(_fallen_back(after), _places(job), now), now))
+    after = _move(_drain(_renew(_fallen_back(after), _places(job), now), now))
     job = job if after == before else job.but(parameters=after)
-    return _told_later(_saved(_complete(job)), before)
+    return _told_later(_save(_complete(job)), before)
 
 
 def without(job: Job, pods: AbstractSet[str], now: datetime) -> Job:
@@ -70,7 +70,7 @@ def save(job: Job) -> Job:
     return _told_later(job.but(parameters=before.but(versions=number, saving=saving)), before)
 
 
-def told(parameters: Parameters) -> Plane | None:
+def saved_state(parameters: Parameters) -> Plane | None:
     """Return the state that servers and workers are told; None until it is saved."""
     return plane(parameters) if parameters.mark <= parameters.durable else None
 
@@ -125,7 +125,7 @@ def _forget(parameters: Parameters, now: datetime, silence: timedelta) -> Parame
     return parameters.but(servers=servers, followers=followers)
 
 
-def _renewed(parameters: Parameters, places: frozenset[int], now: datetime) -> Parameters:
+def _renew(parameters: Parameters, places: frozenset[int], now: datetime) -> Parameters:
     """Offer the cluster that should be, if it is another one than the next, or than that in use."""
     candidates = _candidates(parameters)
     absent = places.difference(candidates)
@@ -155,7 +155,7 @@ def _given_up(parameters: Parameters) -> Parameters:
 def _restores(parameters: Parameters, wanted: tuple[Server, ...]) -> int | None:
     """Return the checkpoint that the next servers go back to, 0 for none; None if they take over."""
     if not parameters.current.version:
-        found = _found(wanted)
+        found = _earlier_checkpoint(wanted)
         return found.number if found else 0
     before = parameters.next
     if before and (before.restores is not None or any(each.gone == before.version for each in wanted)):
@@ -163,7 +163,7 @@ def _restores(parameters: Parameters, wanted: tuple[Server, ...]) -> int | None:
     return None if all(each.copies for each in parameters.lost) else parameters.kept.number
 
 
-def _found(wanted: tuple[Server, ...]) -> Kept | None:
+def _earlier_checkpoint(wanted: tuple[Server, ...]) -> Kept | None:
     """Return the checkpoint of an earlier job that all servers see in their folders.
 
     One that has seen that the newest is damaged names an older one.
@@ -192,7 +192,7 @@ def _number_of(kept: Kept) -> int:
     return kept.number
 
 
-def _drained(parameters: Parameters, now: datetime) -> Parameters:
+def _drain(parameters: Parameters, now: datetime) -> Parameters:
     """Let the workers stop once they are prepared for the next cluster."""
     following = parameters.next
     if following is None or parameters.draining:
@@ -204,7 +204,7 @@ def _drained(parameters: Parameters, now: datetime) -> Parameters:
     return parameters
 
 
-def _moved(parameters: Parameters) -> Parameters:
+def _move(parameters: Parameters) -> Parameters:
     """Let the values move once no worker sends to the present cluster."""
     if parameters.next is None or not parameters.draining or parameters.moving:
         return parameters
@@ -246,7 +246,7 @@ def _back_to(book: Book, positions: tuple[Position, ...], restored: str) -> Book
     return book
 
 
-def _saved(job: Job) -> Job:
+def _save(job: Job) -> Job:
     """Take the next steps of a save that are due."""
     parameters, saving = job.parameters, job.parameters.saving
     if saving is None:

@@ -106,7 +106,7 @@ class Rules(Protocol):
         """Return what is to be done for the pods to be as the JobResource says."""
 
 
-class Listed(Protocol):
+class PodList(Protocol):
     """The pods of the job, as far as they are known: a cache."""
 
     def list(self) -> Iterable[Pod]:
@@ -121,7 +121,7 @@ class Pods:
         client: Client,
         job: ElasticJob,
         rules: Rules,
-        pods: Listed,
+        pods: PodList,
         clock: Clock,
         address: str,
         metrics: Metrics | None = None,
@@ -157,10 +157,10 @@ class Pods:
             pause = EVERY
             if self._passes.is_due(self._key.name):
                 with self._passes.over(self._key.name):
-                    pause = await self._stepped()
+                    pause = await self._step()
             await self._wait(pause)
 
-    async def _stepped(self) -> float:
+    async def _step(self) -> float:
         try:
             return await self.step()
         except (KubeError, ScalerError) as error:

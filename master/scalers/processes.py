@@ -52,7 +52,7 @@ KEPT: Final = 64
 """Keys of changes that are remembered."""
 
 
-class Wanted(Value, frozen=True):
+class Target(Value, frozen=True):
     """What should run, and the keys of the changes that led there."""
 
     members: Members = ()
@@ -67,7 +67,7 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def carried_out(wanted: Wanted, key: str, change: Change, job: str, critical: Critical) -> Wanted:
+def carried_out(wanted: Target, key: str, change: Change, job: str, critical: Critical) -> Target:
     """Return what should run after a change; the same if it was carried out before. Raises ScalerError."""
     if key in wanted.keys:
         return wanted
@@ -75,10 +75,10 @@ def carried_out(wanted: Wanted, key: str, change: Change, job: str, critical: Cr
     roles = {member.role for member in members} | change.groups.keys()
     for role, group in change.groups.items():
         if group.count is not None:
-            members = workers.scaled(members, role, group.count, critical)
+            members = workers.scale(members, role, group.count, critical)
     for name, resource in change.nodes.items():
-        members = workers.migrated(members, *_place(name, job, roles), resource.manifest(), critical)
-    return Wanted(members=members, keys=(*wanted.keys, key)[-KEPT:])
+        members = workers.migrate(members, *_place(name, job, roles), resource.manifest(), critical)
+    return Target(members=members, keys=(*wanted.keys, key)[-KEPT:])
 
 
 def _place(name: str, job: str, roles: set[str]) -> tuple[str, int]:
@@ -108,7 +108,7 @@ class Processes:
         self._folder, self._job, self._command, self._clock = folder, job, command, clock
         self._critical, self._budget, self._grace = critical or Critical(), budget, grace
         self._file = File(folder / "nodes.json")
-        self._wanted: Wanted | None = None
+        self._wanted: Target | None = None
         self._running: dict[tuple[str, int], _Process] = {}
         self._failed: dict[tuple[str, int], tuple[int, float]] = {}  # by role and rank
         self._turn = asyncio.Lock()
@@ -117,7 +117,7 @@ class Processes:
     async def apply(self, key: str, change: Change) -> None:
         """Record the change; `run` carries it out."""
         async with self._turn:
-            wanted = await self._known()
+            wanted = await self._look_up()
             await self._become(carried_out(wanted, key, change, self._job, self._critical))
 
     async def run(self) -> None:
@@ -138,7 +138,7 @@ class Processes:
     async def close(self) -> None:
         """End all processes, with their time to do so."""
         async with self._turn:
-            await self._known()
+            await self._look_up()
             while running := [each for each in self._running.values() if each.alive]:
                 for process in running:
                     process.stop(self._clock.monotonic(), self._grace)
@@ -146,7 +146,7 @@ class Processes:
 
     async def members(self) -> Members:
         """Return the nodes that are there or should be."""
-        return (await self._known()).members
+        return (await self._look_up()).members
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -155,7 +155,7 @@ class Processes:
 
     async def look(self) -> None:
         """Bring the processes one step closer to what should run."""
-        wanted = await self._known()
+        wanted = await self._look_up()
         now = self._clock.monotonic()
         for member in wanted.members:
             place = (member.role, member.id)
@@ -167,24 +167,24 @@ class Processes:
             elif process is None and member.alive and self._is_free(wanted, member):
                 self._start(member, now)
         self._running = {place: process for place, process in self._running.items() if process.alive}
-        running = tuple(self._shown(member) for member in wanted.members)
-        await self._become(Wanted(members=tuple(filter(self._counts, running)), keys=wanted.keys))
+        running = tuple(self._show(member) for member in wanted.members)
+        await self._become(Target(members=tuple(filter(self._counts, running)), keys=wanted.keys))
 
-    def _is_free(self, wanted: Wanted, member: Member) -> bool:
+    def _is_free(self, wanted: Target, member: Member) -> bool:
         """Whether no earlier life of the place still runs: two would be two nodes of one name."""
         others = ((m.role, m.id) for m in wanted.members if (m.role, m.rank) == (member.role, member.rank))
         return not any(self._running[place].alive for place in others if place in self._running)
 
     def _counts(self, member: Member) -> bool:
         """Whether a node is still to be remembered: it holds a place, or its process has not ended."""
-        return member.wanted or (member.role, member.id) in self._running
+        return member.holds_place or (member.role, member.id) in self._running
 
-    def _shown(self, member: Member) -> Member:
+    def _show(self, member: Member) -> Member:
         runs = member.alive and (member.role, member.id) in self._running
         return member.but(phase=Phase.RUNNING) if runs else member
 
-    def _ended(self, wanted: Wanted, member: Member, process: _Process) -> Wanted:
-        verdict = workers.relaunched(
+    def _ended(self, wanted: Target, member: Member, process: _Process) -> Target:
+        verdict = workers.relaunch(
             wanted.members,
             member,
             of_status(process.code),
@@ -212,28 +212,31 @@ class Processes:
             return
         self._running[member.role, member.id] = process
 
-    async def _known(self) -> Wanted:
+    async def _look_up(self) -> Target:
         if self._wanted is None:
             try:
                 data = await self._file.load()
-                wanted = msgspec.json.decode(data, type=Wanted) if data else Wanted()
-                self._running = dict(self._found(wanted))
+                wanted = msgspec.json.decode(data, type=Target) if data else Target()
+                self._running = dict(self._find(wanted))
                 self._wanted = wanted
             except (OSError, *UNREADABLE) as error:
                 raise ScalerError(f"the nodes of job {self._job} cannot be read: {error}") from error
         return self._wanted
 
-    def _found(self, wanted: Wanted) -> Iterator[tuple[tuple[str, int], _Process]]:
+    def _find(self, wanted: Target) -> Iterator[tuple[tuple[str, int], _Process]]:
         """The processes that an earlier scaler of this folder has started, and that run."""
         for member in wanted.members:
             lock = self._folder / f"{self._name(member)}.lock"
             if lock.exists() and _is_locked(lock):
-                yield (member.role, member.id), _Process(None, _noted(lock.with_suffix(".pid")), lock, 0.0)
+                yield (
+                    (member.role, member.id),
+                    _Process(None, _noted_process(lock.with_suffix(".pid")), lock, 0.0),
+                )
 
     def _name(self, member: Member) -> str:
         return f"{self._job}-{member.role}-{member.rank}-{member.id}"
 
-    async def _become(self, wanted: Wanted) -> None:
+    async def _become(self, wanted: Target) -> None:
         if wanted == self._wanted:
             return
         try:
@@ -294,7 +297,7 @@ def _begin(folder: Path, name: str, command: Command, now: float) -> _Process:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _Process(None, _noted(note), lock, now)
+            return _Process(None, _noted_process(note), lock, now)
         note.unlink(missing_ok=True)
         own = subprocess.Popen(
             command.arguments,
@@ -309,7 +312,7 @@ def _begin(folder: Path, name: str, command: Command, now: float) -> _Process:
         os.close(held)
 
 
-def _noted(note: Path) -> psutil.Process | None:
+def _noted_process(note: Path) -> psutil.Process | None:
     """Return the process whose pid was noted, None if that is not known: it is not another one's pid."""
     try:
         pid, began = note.read_text().split()

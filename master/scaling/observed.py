@@ -10,12 +10,12 @@ from elasticjob.api.roles import PS
 from elasticjob.api.v1alpha1.jobresource import JobResource
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.api.v1alpha1.sizing import placement_of
-from elasticjob.master.state.scaling import Placed, key
+from elasticjob.master.state.scaling import Target, key
 
 
 def placed_of(
     resource: JobResource | None, plans: Iterable[ScalePlan], job: str = "", mark: str = ""
-) -> Placed:
+) -> Target:
     """Return what should run now, and what plans tell; the master's own have names that `plan.key` makes."""
     plans = tuple(plans)
     unfinished = (plan for plan in plans if not (plan.status.phase and plan.status.phase.is_terminal))
@@ -24,7 +24,7 @@ def placed_of(
     own = [plan for plan in plans if plan.metadata.name.startswith(prefix)]
     times = (plan.metadata.creation_timestamp for plan in own)
     newest = max((at for at in times if at), default=None)
-    told = Placed(
+    told = Target(
         open=names,
         begun=key(job, mark, 0) in {plan.metadata.name for plan in plans},
         number=max((_number(plan.metadata.name) for plan in own), default=0),

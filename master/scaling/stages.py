@@ -23,9 +23,9 @@ from elasticjob.api.sizes.change import Change
 from elasticjob.api.sizes.facts import Mode, Stage
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.scaling import Scaling, key
-from elasticjob.sizing.bounds import bounded
+from elasticjob.sizing.bounds import bound
 from elasticjob.sizing.facts import Facts, Waiting
-from elasticjob.sizing.rules.start import undecided
+from elasticjob.sizing.rules.start import open_roles
 
 LONGEST_HOLD: Final = timedelta(hours=1)
 
@@ -39,19 +39,19 @@ def question(job: Job, now: datetime) -> Facts | None:
     if scaling.placed.open and not (found.waiting and _are_own(job, scaling.placed.open)):
         return None
     if scaling.stage is Stage.CREATE:
-        return found if undecided(found) and not scaling.placed.begun else _next(job, found, now)
+        return found if open_roles(found) and not scaling.placed.begun else _next(job, found, now)
     return _next(job, found, now)
 
 
-def allowed(job: Job, facts: Facts, plan: Change) -> Change:
+def permit(job: Job, facts: Facts, plan: Change) -> Change:
     """Return what may be carried out of a plan: within bounds, and not what has just been asked in vain."""
-    plan = bounded(facts, plan)
+    plan = bound(facts, plan)
     if plan and _echo(job.scaling, plan) == job.scaling.echo:
         return Change(reason=f"{plan.reason}; but the operator did not allow just that before")
     return plan
 
 
-def answered(job: Job, facts: Facts, plan: Change, now: datetime) -> Job:
+def after_answer(job: Job, facts: Facts, plan: Change, now: datetime) -> Job:
     """Return the job after an answer that is carried out: the stage moves on, and it is remembered."""
     scaling, number = job.scaling, _number(job.scaling)
     judged = facts.samples[-1].workers if facts.settled and facts.samples else scaling.judged
@@ -64,7 +64,7 @@ def answered(job: Job, facts: Facts, plan: Change, now: datetime) -> Job:
         scaling = scaling.but(numbers=number, planned=now, echo=_echo(scaling, plan))
     if PS in plan.groups:
         scaling = scaling.but(planned_ps=now)
-    return job.but(scaling=_held(_cut(scaling, facts, plan, now), facts, plan, now))
+    return job.but(scaling=_hold(_cut(scaling, facts, plan, now), facts, plan, now))
 
 
 def name_of(job: Job, facts: Facts) -> str:
@@ -159,7 +159,7 @@ def _cut(scaling: Scaling, facts: Facts, plan: Change, now: datetime) -> Scaling
     return scaling.but(cuts=cuts | {name: now for name in plan.nodes if name in waits})
 
 
-def _held(scaling: Scaling, facts: Facts, plan: Change, now: datetime) -> Scaling:
+def _hold(scaling: Scaling, facts: Facts, plan: Change, now: datetime) -> Scaling:
     if plan.hold:
         wait = min(facts.pace.hold * 2**scaling.holds, LONGEST_HOLD)
         return scaling.but(held=now + wait, holds=min(scaling.holds + 1, 8))

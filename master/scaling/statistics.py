@@ -13,7 +13,7 @@ from elasticjob.master.progress import progress
 from elasticjob.master.state.job import Job
 from elasticjob.master.state.node import Node
 from elasticjob.master.state.scaling import Scaling
-from elasticjob.sizing.demand import Demand, needed
+from elasticjob.sizing.demand import Demand, need_of
 from elasticjob.sizing.measures import KEPT
 
 SIZES: Final = 32
@@ -33,7 +33,7 @@ def take(job: Job, now: datetime) -> Job:
     if (found := _record(job, applied, now)) is None:
         return job if scaling.since is None else job.but(scaling=scaling.but(since=None))
     every = job.spec.limits.pace.point
-    demand = {role: needed(scaling.demand.get(role, Demand()), found, role, every) for role in _roles(found)}
+    demand = {role: need_of(scaling.demand.get(role, Demand()), found, role, every) for role in _roles(found)}
     scaling = _with(scaling, found).but(applied=applied, demand=scaling.demand | demand)
     return job.but(scaling=scaling)
 
@@ -47,7 +47,7 @@ def _with(scaling: Scaling, found: Sample) -> Scaling:
     last = scaling.records[-1] if scaling.records else None
     changed = last is None or (last.workers, servers_of(last)) != (found.workers, servers_of(found))
     before = scaling.records if last and servers_of(last) == servers_of(found) else ()
-    records = tuple(_kept((*before, found)))
+    records = tuple(_keep((*before, found)))
     return scaling.but(records=records, since=found.at if changed else scaling.since or found.at)
 
 
@@ -56,7 +56,7 @@ def servers_of(record: Sample) -> frozenset[str]:
     return frozenset(use.name for use in record.nodes if use.role == PS)
 
 
-def _kept(records: tuple[Sample, ...]) -> Iterable[Sample]:
+def _keep(records: tuple[Sample, ...]) -> Iterable[Sample]:
     """The newest of each of the newest sizes, oldest first. Only the newest keep what each node uses."""
     counts = dict[int, int]()
     kept = list[Sample]()
@@ -78,7 +78,7 @@ def _record(job: Job, applied: int, now: datetime) -> Sample | None:
     if speed is None or (workers := _training(job)) is None:
         return None
     uses = [use_of(node) for node in job.nodes.values() if node.alive]
-    return Sample(at=now, nodes=_named(uses), workers=workers, steps=speed.steps, samples=speed.samples)
+    return Sample(at=now, nodes=_by_name(uses), workers=workers, steps=speed.steps, samples=speed.samples)
 
 
 def _speed(job: Job, applied: int, now: datetime) -> progress.Speed | None:
@@ -105,7 +105,7 @@ def _training(job: Job) -> int | None:
     return train if whole else None
 
 
-def _named(uses: list[Use]) -> tuple[Use, ...]:
+def _by_name(uses: list[Use]) -> tuple[Use, ...]:
     roles = dict.fromkeys(use.role for use in uses)
     each = ([use for use in uses if use.role == role] for role in roles)
     return tuple(use for of_role in each for use in _largest(of_role))

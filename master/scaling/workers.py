@@ -48,22 +48,22 @@ class Member(Value, frozen=True):
     avoid: tuple[str, ...] = ()
 
     @property
-    def wanted(self) -> bool:
+    def holds_place(self) -> bool:
         """Whether it holds a place: it runs, or will, or has ended without a successor."""
         return not self.released and not self.replaced
 
     @property
     def alive(self) -> bool:
         """Whether it runs or will."""
-        return self.wanted and self.phase in ALIVE
+        return self.holds_place and self.phase in ALIVE
 
 
 Members = tuple[Member, ...]
 
 
-def scaled(members: Members, role: str, count: int, critical: Critical | None = None) -> Members:
+def scale(members: Members, role: str, count: int, critical: Critical | None = None) -> Members:
     """Return the nodes after a role got another size: up or down. Places that have ended count."""
-    places = sum(member.role == role and member.wanted for member in members)
+    places = sum(member.role == role and member.holds_place for member in members)
     if count >= places:
         return up(members, role, count - places)
     return down(members, role, places - count, critical or Critical())
@@ -71,7 +71,7 @@ def scaled(members: Members, role: str, count: int, critical: Critical | None = 
 
 def up(members: Members, role: str, more: int, resource: Mapping[str, str] | None = None) -> Members:
     """Return the nodes with `more` of a role: new ids, the lowest ranks that no node holds."""
-    held = {member.rank for member in members if member.role == role and member.wanted}
+    held = {member.rank for member in members if member.role == role and member.holds_place}
     free = (rank for rank in range(len(held) + more) if rank not in held)
     return (*members, *_born(members, role, [next(free) for _ in range(more)], resource or {}))
 
@@ -79,10 +79,10 @@ def up(members: Members, role: str, more: int, resource: Mapping[str, str] | Non
 def down(members: Members, role: str, fewer: int, critical: Critical) -> Members:
     """Return the nodes with `fewer` of a role released: the highest ranks, never critical ones."""
     going = [member for member in _alive(members, role) if not critical.holds(member)][::-1][:fewer]
-    return _changed(members, (member.but(released=True) for member in going))
+    return _change(members, (member.but(released=True) for member in going))
 
 
-def migrated(
+def migrate(
     members: Members, role: str, rank: int, resource: Mapping[str, str], critical: Critical
 ) -> Members:
     """Return the nodes with a place moved: the old life is released, a new one has the planned resources.
@@ -94,7 +94,7 @@ def migrated(
         return members
     (new,) = _born(members, role, [rank], old.resource | dict(resource))
     new = new.but(relaunches=old.relaunches, avoid=old.avoid)
-    return (*_changed(members, [old.but(released=True, replaced=True)]), new)
+    return (*_change(members, [old.but(released=True, replaced=True)]), new)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Verdict:
     fatal: bool = False
 
 
-def relaunched(
+def relaunch(
     members: Members,
     ended: Member,
     reason: ExitReason,
@@ -121,7 +121,7 @@ def relaunched(
     policy = RestartPolicy.ON_FAILURE if always else RestartPolicy.EXIT_CODE
     phase = Phase.SUCCEEDED if reason is ExitReason.SUCCEEDED else Phase.FAILED
     after = ended.but(phase=phase)
-    members = _changed(members, [after])
+    members = _change(members, [after])
     name = f"{ended.role} {ended.rank}"
     if ended.replaced or ended.released:
         return Verdict(members, f"{name} has left")
@@ -137,7 +137,7 @@ def relaunched(
     (new,) = _born(members, ended.role, [ended.rank], ended.resource)
     away = (machine,) if consequence.elsewhere and machine and machine not in ended.avoid else ()
     new = new.but(relaunches=spent, avoid=(*ended.avoid, *away))
-    members = (*_changed(members, [after.but(replaced=True)]), new)
+    members = (*_change(members, [after.but(replaced=True)]), new)
     counted = f"; relaunch {spent} of {most}" if consequence.counts else ""
     return Verdict(members, f"{name}: {reason}{counted}")
 
@@ -185,7 +185,7 @@ def _budget(part: str) -> tuple[int, int]:
 
 def is_over(members: Members, role: str, priority: str = "") -> bool:
     """Whether a role is over: no node runs and no high one waits; low ones hold it where none is high."""
-    places = [member for member in members if member.role == role and member.wanted]
+    places = [member for member in members if member.role == role and member.holds_place]
     if any(member.phase is Phase.RUNNING for member in places):
         return False
     high = [member for member in places if is_high(priority, member.rank, len(places))]
@@ -203,6 +203,6 @@ def _born(members: Members, role: str, ranks: Iterable[int], resource: Mapping[s
         yield Member(role=role, id=first + number, rank=rank, resource=dict(resource))
 
 
-def _changed(members: Members, changes: Iterable[Member]) -> Members:
+def _change(members: Members, changes: Iterable[Member]) -> Members:
     new = {(member.role, member.id): member for member in changes}
     return tuple(new.get((member.role, member.id), member) for member in members)

@@ -67,7 +67,7 @@ class Watching:
         else:
             self._watches.pop(line, None)
 
-    def closed(self, line: object) -> None:
+    def forget(self, line: object) -> None:
         """Forget a connection."""
         if watch := self._watches.pop(line, None):
             self._doubt(watch)
@@ -88,7 +88,7 @@ class Calls(Plain[Call]):
             return None
         try:
             return call_of("POST", head.path, head.headers, self._token)
-        except wire.Rejected:
+        except wire.BadRequest:
             return None
 
     def serve(self, line: Line, wanted: Call, body: bytes) -> bool:
@@ -104,7 +104,7 @@ class Calls(Plain[Call]):
     def lost(self, line: Line) -> None:
         if poll := self._waiting.pop(line, None):
             self._desk.hang_up(poll)
-        self._watching.closed(line.transport)
+        self._watching.forget(line.transport)
 
     def _respond(self, line: Line, call: Call, question: Request[Any], reply: Any) -> None:
         self._waiting.pop(line, None)
@@ -151,7 +151,7 @@ class Server(web.Server):
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._watching.closed(self._transports.pop(handler, None))
+        self._watching.forget(self._transports.pop(handler, None))
 
     async def shutdown(self, timeout: float | None = None) -> None:
         await super().shutdown(timeout)
@@ -167,7 +167,7 @@ class Server(web.Server):
             question = wire.decode(call.name, call.decode, await _body(request))
             self._watching.heard(request.transport, question)
             reply = await self._desk.ask(question)
-        except wire.Rejected as error:
+        except wire.BadRequest as error:
             return _problem(error.problem, error.headers)
         except RequestError as error:
             return _problem(error.problem())

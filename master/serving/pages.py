@@ -96,7 +96,7 @@ def status(job: Job, now: datetime) -> dict[str, Any]:
         "eta": progress.eta(training),
         "lostSteps": training.lost,
         "standstill": round(training.standstill, 3),
-        "checkpoint": progress.kept(job),
+        "checkpoint": progress.checkpoints_of(job),
         "goodputRatio": progress.shown_goodput(job),
         "productiveSeconds": round(job.account.seconds.get(goodput.Cause.PRODUCTIVE, 0.0), 3),
         "badputSeconds": goodput.lost(job.account),
@@ -170,15 +170,15 @@ class JobCollector(Collector):
         yield from _times(job)
         yield _gauge(job, "stragglers", "Workers that are slow now.", len(job.health.slow))
         states = Counter(state(job, node) for node in job.nodes.values())
-        yield _counted(job, "nodes", "Nodes by what they do.", "state", states)
+        yield _count(job, "nodes", "Nodes by what they do.", "state", states)
         doing = Counter(str(each.doing) for node in job.nodes.values() for each in _workers(node))
-        yield _counted(job, "workers", "Workers by what they do.", "doing", doing)
+        yield _count(job, "workers", "Workers by what they do.", "doing", doing)
         yield from _uses(job)
 
 
 def _values(job: Job) -> list[tuple[str, str, float | None]]:
     training, world = job.training, job.running
-    kept, left = progress.kept(job), restarts_left(job)
+    kept, left = progress.checkpoints_of(job), restarts_left(job)
     latest, rate = training.progress or Progress(step=0), progress.speed(training)
     return [
         ("step", "Optimizer steps since the beginning of the job.", latest.step),
@@ -285,7 +285,7 @@ def _gauge(job: Job, name: str, what: str, value: float | None) -> Metric:
     return gauge
 
 
-def _counted(job: Job, name: str, what: str, label: str, counts: Mapping[str, int]) -> Metric:
+def _count(job: Job, name: str, what: str, label: str, counts: Mapping[str, int]) -> Metric:
     gauge = GaugeMetricFamily(f"elasticjob_{name}", what, labels=["job", label])
     for word, count in sorted(counts.items()):
         gauge.add_metric([job.spec.job, word], count)

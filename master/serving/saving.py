@@ -39,7 +39,7 @@ class Saving:
                 saving, began = shell.job, shell.clock.monotonic()
                 await self._store.save(await self._snapshot(saving))
                 delay, self._since = 0.5, None
-                shell.saved(saving)
+                shell.on_save(saving)
                 await shell.clock.sleep(min(shell.clock.monotonic() - began, PAUSE))
             except Exception as error:
                 self._since = self._since or shell.now()
@@ -59,7 +59,7 @@ class Saving:
             name, trace = shell.job.spec.job, _trace(error)
             log.warning("the last state of job %s is not saved: %s", name, error, exc_info=trace)
 
-    def seconds_unsaved(self) -> float:
+    def seconds_without_save(self) -> float:
         """Return for how long the state could not be saved."""
         return (self._shell.now() - self._since).total_seconds() if self._since else 0.0
 
@@ -70,7 +70,7 @@ class Saving:
         return await asyncio.to_thread(snapshot, job, self._shell.now())
 
     def _say_unsaved(self, error: Exception, delay: float) -> None:
-        seconds = self.seconds_unsaved()
+        seconds = self.seconds_without_save()
         log.log(
             logging.ERROR if seconds > UNSAVED else logging.WARNING,
             "job %s is not saved for %.0f s, which a next master would lack; next try in %.1f s: %s",

@@ -75,5 +75,5 @@ class Master(Shell):
         await self._saving.save_last()
 
     def _page(self, request: web.BaseRequest) -> web.StreamResponse:
-        trouble = pages.Trouble(self._saving.seconds_unsaved(), self.failed_passes())
+        trouble = pages.Trouble(self._saving.seconds_without_save(), self.failed_passes())
         return pages.render(request, self.job, self.now(), trouble)

@@ -24,7 +24,7 @@ from elasticjob.kube.metrics import Metrics
 from elasticjob.master.handlers import dispatch, nodes, shards
 from elasticjob.master.serving import changes
 from elasticjob.master.serving.polls import Poll, Polls, Tell
-from elasticjob.master.serving.told import Told
+from elasticjob.master.serving.told import StopOrders
 from elasticjob.master.shards import book
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.job import Job
@@ -51,7 +51,7 @@ class Shell:
         self.metrics = Metrics(CollectorRegistry())  # of the loops; those of the job are made from its state
         if job.verdict:  # reached by an earlier master that did not live to report it
             self.ended.set()
-        self._node, self._told = node, Told(node)
+        self._node, self._told = node, StopOrders(node)
         self._began, self._origin = self.clock.monotonic(), self.clock.now()
         self._polls = Polls()
         self._requests = Passes("requests", self.clock, self.metrics)
@@ -94,9 +94,9 @@ class Shell:
         """
         asked = self.now()
         try:
-            reply = self._handled(request, asked)
+            reply = self._handle(request, asked)
             if reply is not None or type(request) not in dispatch.LATER:
-                tell(self._told.noted(self.job, request, reply))
+                tell(self._told.note(self.job, request, reply))
                 return None
         except RequestError as error:
             tell(error)
@@ -132,11 +132,11 @@ class Shell:
 
     def observe(self, change: Callable[[Job, datetime], Job]) -> None:
         """Apply a change observed outside of requests: pods, the spec."""
-        self.become(dispatch.judged(change(self.job, self.now()), self.now()))
+        self.become(dispatch.judge(change(self.job, self.now()), self.now()))
 
     def become(self, job: Job) -> None:
         """Replace the state; the long polls that it answers are woken soon."""
-        if finished(job) != finished(self.job):
+        if count_finished(job) != count_finished(self.job):
             self.unsaved.set()  # for the next master: the loss of a finished node ends no world
             if self._node:
                 job = job.but(version=job.version + 1)  # and for heirs
@@ -155,10 +155,10 @@ class Shell:
             self.ended.set()
         changes.say(before, job)
 
-    def saved(self, job: Job) -> None:
+    def on_save(self, job: Job) -> None:
         """Note that `job`, a state of before, is saved now."""
-        after = book.saved(self.job.shards, job.shards.mark)
-        parameters = self.job.parameters.saved(job.parameters.mark)
+        after = book.after_save(self.job.shards, job.shards.mark)
+        parameters = self.job.parameters.after_save(job.parameters.mark)
         if after is not self.job.shards or parameters is not self.job.parameters:
             self.become(self.job.but(shards=after, parameters=parameters))
 
@@ -172,7 +172,7 @@ class Shell:
     async def wait_until_told(self, limit: float) -> None:
         """Return when all connected agents have been told to stop, at the latest after `limit` seconds."""
         until = self.now() + timedelta(seconds=limit)
-        while self._told.untold(self.job) and self.now() < until:
+        while self._told.without_order(self.job) and self.now() < until:
             await self.clock.sleep(TICK)
 
     def hang_up_all(self) -> None:
@@ -227,7 +227,7 @@ class Shell:
         samples = (each for family in self.metrics.failed_passes.collect() for each in family.samples)
         return {each.labels["loop"]: each.value for each in samples if each.name.endswith("_total")}
 
-    def _handled(self, request: Request[Any], now: datetime) -> Any:
+    def _handle(self, request: Request[Any], now: datetime) -> Any:
         turn = dispatch.handle(self.job, request, now)
         self.become(turn.job)
         if turn.reply is not None or not isinstance(request, dispatch.CONSUMERS):
@@ -256,7 +256,7 @@ class Shell:
         try:
             reply = dispatch.LATER[type(request)](self.job, request, now)
             if reply is dispatch.AGAIN:
-                reply = self._handled(request, now)
+                reply = self._handle(request, now)
             if reply is not None:
                 self._answer(poll, reply)
         except RequestError as error:
@@ -266,7 +266,7 @@ class Shell:
 
     def _answer(self, poll: Poll, reply: Any) -> None:
         self._polls.drop(poll)
-        poll.tell(self._told.noted(self.job, poll.request, reply))
+        poll.tell(self._told.note(self.job, poll.request, reply))
 
     def _give_up(self, poll: Poll, error: Exception) -> None:
         """Answer a poll with the unexpected error that it met: its client asks again after a pause."""
@@ -293,6 +293,6 @@ class Shell:
             self.become(job)
 
 
-def finished(job: Job) -> int:
+def count_finished(job: Job) -> int:
     """Return how many nodes have finished."""
     return job.nodes.count(lambda kind: kind.finished)

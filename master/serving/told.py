@@ -12,7 +12,7 @@ from elasticjob.master.durable.succession import part_of, succession
 from elasticjob.master.state.job import Job
 
 
-class Told:
+class StopOrders:
     """The nodes that were told to stop, and the succession, made once for each version of the job."""
 
     def __init__(self, node: str) -> None:
@@ -21,7 +21,7 @@ class Told:
         self._stopped: set[str] = set()
         self._carried: tuple[int, Succession | None] = (0, None)
 
-    def noted(self, job: Job, request: Request[Any], reply: Any) -> Any:
+    def note(self, job: Job, request: Request[Any], reply: Any) -> Any:
         """Return the reply with what its node carries; remember who was told to stop."""
         if isinstance(request, Watch) and isinstance(reply, Orders) and reply.order is Order.STOP:
             self._stopped.add(request.node)
@@ -30,7 +30,7 @@ class Told:
         left = self._succession(job) if reply.version > request.seen else None
         return msgspec.structs.replace(reply, succession=left and part_of(left, request.node))
 
-    def untold(self, job: Job) -> list[str]:
+    def without_order(self, job: Job) -> list[str]:
         """Return the connected nodes that were not told to stop."""
         return [n.name for n in job.nodes.values() if n.beat and not n.failed and n.name not in self._stopped]
 

@@ -25,7 +25,7 @@ _DECODERS = {
 _ENCODERS = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
 
-class Rejected(Exception):
+class BadRequest(Exception):
     """An HTTP request that was refused before it reached the job."""
 
     def __init__(
@@ -41,10 +41,10 @@ def verb(method: str, path: str) -> str:
     name = path.removeprefix(PREFIX)
     if name not in VERBS:
         known = ", ".join(sorted(VERBS))
-        raise Rejected(404, "unknown-verb", "No such verb", f"{name} is not one of {known}")
+        raise BadRequest(404, "unknown-verb", "No such verb", f"{name} is not one of {known}")
     if method != "POST":
         detail = f"{method} {path}: verbs are called by POST"
-        raise Rejected(405, "malformed", "Wrong method", detail, {"Allow": "POST"})
+        raise BadRequest(405, "malformed", "Wrong method", detail, {"Allow": "POST"})
     return name
 
 
@@ -55,7 +55,7 @@ def authorize(header: str, token: str) -> None:
     if not token or not hmac.compare_digest(sent, expected.encode()):
         detail = "send the job's token as `Authorization: Bearer <token>`; it is in the Secret <job>-token"
         challenge = {"WWW-Authenticate": "Bearer"}
-        raise Rejected(401, "unauthenticated", "Wrong or missing token", detail, challenge)
+        raise BadRequest(401, "unauthenticated", "Wrong or missing token", detail, challenge)
 
 
 def decode(name: str, decoded: Callable[[bytes], Request[Any]], body: bytes) -> Request[Any]:
@@ -64,9 +64,9 @@ def decode(name: str, decoded: Callable[[bytes], Request[Any]], body: bytes) -> 
         return decoded(body)
     except RecursionError:
         detail = f"{name}: the body is nested deeper than it can be read"
-        raise Rejected(400, "malformed", "Malformed body", detail) from None
+        raise BadRequest(400, "malformed", "Malformed body", detail) from None
     except UNREADABLE as error:
-        raise Rejected(400, "malformed", "Malformed body", f"{name}: {error}") from error
+        raise BadRequest(400, "malformed", "Malformed body", f"{name}: {error}") from error
 
 
 class Encoder:
@@ -125,10 +125,10 @@ def media_type(content_type: str, default: str = JSON) -> str:
     return default
 
 
-def too_large(size: int | None) -> Rejected:
+def too_large(size: int | None) -> BadRequest:
     """Return the error for a body beyond the limit."""
     seen = f"{size} bytes" if size else "the body"
-    return Rejected(413, "too-large", "Body too large", f"{seen}: at most {LIMIT} are taken")
+    return BadRequest(413, "too-large", "Body too large", f"{seen}: at most {LIMIT} are taken")
 
 
 def decoder(name: str, mime: str) -> Callable[[bytes], Request[Any]]:

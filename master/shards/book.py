@@ -59,7 +59,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return book
 
 
-def saved(book: Book, mark: int) -> Book:
+def after_save(book: Book, mark: int) -> Book:
     """Return the book after the changes up to `mark` were saved."""
     return book.but(durable=mark, news=book.news + 1) if mark > book.durable else book
 
@@ -125,4 +125,4 @@ def _is_news(before: Ledger | None, after: Ledger) -> bool:
         return False
     freed = after.returned != before.returned or (before.awaiting and not after.awaiting)
     freed = freed or (after.counted != before.counted and after.scarce and bool(after.undealt))
-    return bool(freed or after.restored != before.restored or (not after.holding and after.exhausted))
+    return bool(freed or after.restored != before.restored or (not after.holding and after.is_exhausted))

@@ -100,10 +100,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def complete(self) -> bool:
         """Whether all records of all epochs are applied."""
-        return self.exhausted and not self.poisoned
+        return self.is_exhausted and not self.poisoned
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether nothing is left to be dealt or to be finished."""
         return not self.holding and self.undealt == 0
 
@@ -129,7 +129,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def open(self) -> Ranges:
         """The shards below `next` that are neither done nor poisoned."""
         held = (each.number for reader in everyone(self) for each in reader.leases)
-        return merged([*self.back, *((n, n + 1) for n in self.late), *((n, n + 1) for n in held)])
+        return merge([*self.back, *((n, n + 1) for n in self.late), *((n, n + 1) for n in held)])
 
     @property
     def deadline(self) -> timedelta:
@@ -230,14 +230,14 @@ def deal(
 
 def waits_for_save(ledger: Ledger, reader: Reader, gate: Gate) -> bool:
     """Whether the next answer to this consumer waits for nothing but a saved ledger."""
-    if reader.opened > gate.durable or ledger.exhausted:
+    if reader.opened > gate.durable or ledger.is_exhausted:
         return True
     return not ledger.awaiting and bool(ledger.back or ledger.late) and ledger.returned > gate.durable
 
 
 def may_end(ledger: Ledger, gate: Gate) -> bool:
     """Whether consumers may be told that nothing is left: no new master has to learn of the last result."""
-    return ledger.exhausted and max(ledger.counted, ledger.returned) <= gate.durable
+    return ledger.is_exhausted and max(ledger.counted, ledger.returned) <= gate.durable
 
 
 def may_yield(ledger: Ledger, consumer: Consumer) -> bool:
@@ -269,10 +269,10 @@ def result(
             continue
         finished += 1
         leases = tuple(own for own in leases if own is not mine)
-        ledger = _failed(ledger, mine, outcome.error, mark) if outcome.error else _applied(ledger, mine)
+        ledger = _fail(ledger, mine, outcome.error, mark) if outcome.error else _apply(ledger, mine)
     for each in progress:
         moved = moved or any(own.lease == each.lease for own in leases)
-        leases = _noted(ledger, leases, each)
+        leases = _note(ledger, leases, each)
     if not finished and not moved:
         return ledger
     if finished:
@@ -291,12 +291,12 @@ def lose(ledger: Ledger, reader: Reader, mark: int, error: str = "") -> Ledger:
     leases = reader.leases
     ledger = _drop(ledger, reader)
     if error and leases:
-        ledger, leases = _failed(ledger, leases[0], error, mark), leases[1:]
+        ledger, leases = _fail(ledger, leases[0], error, mark), leases[1:]
     for each in leases:
-        ledger = _kept(ledger, each)
+        ledger = _keep(ledger, each)
     if not leases:
         return ledger
-    back = merged([*ledger.back, *((each.number, each.number + 1) for each in leases)])
+    back = merge([*ledger.back, *((each.number, each.number + 1) for each in leases)])
     return ledger.but(back=back, returned=mark)
 
 
@@ -375,7 +375,7 @@ def shard(ledger: Ledger, held: Held) -> Shard:
     )
 
 
-def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Return ranges sorted, with those that touch as one."""
     result: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
@@ -410,9 +410,9 @@ def _again(
         if each.lease <= ledger.failed_by.get(each.number, -1):
             continue  # its error is in the snapshot, and would count twice
         if any(own.lease == each.lease for own in leases):
-            leases = _noted(ledger, leases, each)
+            leases = _note(ledger, leases, each)
         elif _is_open(ledger, each.number):
-            ledger = _taken(ledger, each.number)
+            ledger = _take(ledger, each.number)
             leases = (*leases, each)
     own = {each.lease for each in leases}
     refused = (*reader.refused, *(each.lease for each in held if each.lease not in own))
@@ -457,11 +457,11 @@ def _is_open(ledger: Ledger, number: int) -> bool:
     return number in ledger.late or any(start <= number < end for start, end in ledger.back)
 
 
-def _taken(ledger: Ledger, number: int) -> Ledger:
+def _take(ledger: Ledger, number: int) -> Ledger:
     """Return the ledger without an open shard; never dealt ones before it may be others' leases, and wait."""
     if number >= ledger.next:
         skipped = ((ledger.next, number),) if number > ledger.next else ()
-        return ledger.but(next=number + 1, back=merged([*ledger.back, *skipped]))
+        return ledger.but(next=number + 1, back=merge([*ledger.back, *skipped]))
     late = tuple(each for each in ledger.late if each != number)
     parts = (
         part
@@ -472,23 +472,23 @@ def _taken(ledger: Ledger, number: int) -> Ledger:
     return ledger.but(back=back, late=late, used=_without(ledger.used, number))
 
 
-def _applied(ledger: Ledger, held: Held) -> Ledger:
+def _apply(ledger: Ledger, held: Held) -> Ledger:
     """Count a shard."""
     dataset = ledger.dataset
     records = splitters.length(dataset, held.number)
     if ledger.failed:
-        ledger = _forgiven(ledger, held)
+        ledger = _forgive(ledger, held)
     steps = -(-records // dataset.batch)
     return ledger.but(applied=ledger.applied + records, steps=ledger.steps + steps)
 
 
-def _failed(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
+def _fail(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
     """Count a failure: the shard is dealt again at the end of its part, or is poisoned."""
     failures = ledger.failed.get(held.number, 0) + 1
     if failures <= ledger.dataset.retries:
         failed = ledger.failed | {held.number: failures}
         failed_by = ledger.failed_by | {held.number: held.lease}
-        ledger = _kept(ledger.but(failed=failed, failed_by=failed_by), held)
+        ledger = _keep(ledger.but(failed=failed, failed_by=failed_by), held)
         return ledger.but(late=(*ledger.late, held.number), returned=mark)
     bad = shard(ledger, held)
     poisoned = Poisoned(
@@ -501,21 +501,21 @@ def _failed(ledger: Ledger, held: Held, error: str, mark: int) -> Ledger:
         partition=bad.partition,
     )
     applied = ledger.applied + held.used
-    return _forgiven(ledger, held).but(poisoned=(*ledger.poisoned, poisoned), applied=applied)
+    return _forgive(ledger, held).but(poisoned=(*ledger.poisoned, poisoned), applied=applied)
 
 
-def _forgiven(ledger: Ledger, held: Held) -> Ledger:
+def _forgive(ledger: Ledger, held: Held) -> Ledger:
     """Return the ledger without the failures of a shard that is over."""
     failed, by = _without(ledger.failed, held.number), _without(ledger.failed_by, held.number)
     return ledger.but(failed=failed, failed_by=by)
 
 
-def _kept(ledger: Ledger, held: Held) -> Ledger:
+def _keep(ledger: Ledger, held: Held) -> Ledger:
     """Return the ledger that remembers how far a returned shard is applied."""
     return ledger.but(used=ledger.used | {held.number: held.used}) if held.used else ledger
 
 
-def _noted(ledger: Ledger, leases: tuple[Held, ...], said: Held) -> tuple[Held, ...]:
+def _note(ledger: Ledger, leases: tuple[Held, ...], said: Held) -> tuple[Held, ...]:
     """Return the leases with the progress that a consumer reports; the same if there is none."""
     for own in leases:
         if own.lease == said.lease and said.used > own.used:
@@ -536,14 +536,14 @@ def _bucket(ledger: Ledger, node: str) -> dict[str, Reader]:
 
 def _put(ledger: Ledger, reader: Reader) -> Ledger:
     """Return the ledger with a consumer added or replaced, and its counts."""
-    return _changed(ledger, reader.consumer, reader)
+    return _change(ledger, reader.consumer, reader)
 
 
 def _drop(ledger: Ledger, reader: Reader) -> Ledger:
-    return _changed(ledger, reader.consumer, None)
+    return _change(ledger, reader.consumer, None)
 
 
-def _changed(ledger: Ledger, who: Consumer, reader: Reader | None) -> Ledger:
+def _change(ledger: Ledger, who: Consumer, reader: Reader | None) -> Ledger:
     which, place, readers = hash(who.node) % BUCKETS, who.place, list(ledger.readers)
     bucket = readers[which] = readers[which].copy()
     old = bucket.pop(place, None)

@@ -30,7 +30,7 @@ class Kind(StrEnum):
     WORKER_FAILED = "WorkerFailed"
 
 
-class Told(Value, frozen=True):
+class WorkerReport(Value, frozen=True):
     """The last report of a node about its workers, and when it came."""
 
     at: datetime
@@ -111,7 +111,7 @@ class Health(Value, frozen=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    def found(self, kind: Kind, message: str, at: datetime, about: str = "") -> Health:
+    def add(self, kind: Kind, message: str, at: datetime, about: str = "") -> Health:
         """Return the health with one more finding, in the place of the last one of that kind about the same.
 
         Each hang is kept. Where there are too many, those go first that are closed.
@@ -127,7 +127,7 @@ class Health(Value, frozen=True):
         counts = {**self.counts, kind: self.counts.get(kind, 0) + 1}
         return self.but(counts=counts, findings=(*kept, new))
 
-    def counted(self, kind: Kind, message: str, at: datetime, about: str) -> Health:
+    def count(self, kind: Kind, message: str, at: datetime, about: str) -> Health:
         """Return the health with an open finding counted once more, or a new one."""
         same = (
             each
@@ -135,12 +135,12 @@ class Health(Value, frozen=True):
             if (each.reason, each.about) == (kind, about) and each.until is None
         )
         if (known := next(same, None)) is None:
-            return self.found(kind, message, at, about)
+            return self.add(kind, message, at, about)
         again = known.but(count=known.count + 1, last=at)
         findings = tuple(again if each is known else each for each in self.findings)
         return self.but(counts={**self.counts, kind: self.counts.get(kind, 0) + 1}, findings=findings)
 
-    def closed(self, kind: Kind, at: datetime, but: Container[str] = ()) -> Health:
+    def close(self, kind: Kind, at: datetime, but: Container[str] = ()) -> Health:
         """Return the health with the open findings of a kind closed, but those about some."""
         findings = tuple(
             each.but(until=at)

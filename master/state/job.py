@@ -102,7 +102,7 @@ class Spec(Value, frozen=True):
         return self.bounds.largest or MOST_NODES
 
     @property
-    def planned(self) -> int:
+    def largest_world(self) -> int:
         """The largest world that is foreseen: of a job without a maximum, the one that was asked for."""
         return self.bounds.largest or max(self.replicas or 0, self.bounds.smallest)
 

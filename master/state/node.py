@@ -10,7 +10,7 @@ import msgspec
 
 from elasticjob.api.rpc.nodes import Kept, Usage
 from elasticjob.api.rpc.rendezvous import Recovery
-from elasticjob.master.state.condition import Alike, Told
+from elasticjob.master.state.condition import Alike, WorkerReport
 from elasticjob.master.state.value import Value
 
 
@@ -54,7 +54,7 @@ class Spoilt(Value, frozen=True):
     at: datetime
 
 
-class Joined(Value, frozen=True):
+class Waiting(Value, frozen=True):
     """A waiting node: its slots, since when, and when the join expires unless repeated."""
 
     slots: int
@@ -91,7 +91,7 @@ class Node(Value, frozen=True):
     beat: datetime | None = None
     round: int = 0
     left: int = 0
-    joined: Joined | None = None
+    joined: Waiting | None = None
     elastic: bool = False
     finished: bool = False
     with_a_leave: bool = False  # it finished while a member was leaving: perhaps its world, not the training
@@ -107,7 +107,7 @@ class Node(Value, frozen=True):
     usage: Usage | None = None
     peak: int | None = None  # the most memory that was reported here, in bytes; None: unknown
     kept: Kept | None = None
-    told: Told | None = None
+    told: WorkerReport | None = None
     failed_at: datetime | None = None
     excluded: str = ""
     resource: dict[str, str] = msgspec.field(default_factory=dict)  # requests of its training container
@@ -124,7 +124,7 @@ class Node(Value, frozen=True):
         return self.finished or self.failed or bool(self.excluded) or self.phase in ENDS
 
     @property
-    def completed(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Whether the node succeeded, as its agent or its pod reports; a deleted pod does not count.
 
         The pod counts because a script may run without our agent, and the agent's last request may be lost.
@@ -139,7 +139,7 @@ class Node(Value, frozen=True):
     @property
     def started(self) -> bool:
         """Whether its pod runs or has succeeded, or an agent is connected."""
-        return self.completed or self.beat is not None or self.phase is Phase.RUNNING
+        return self.has_succeeded or self.beat is not None or self.phase is Phase.RUNNING
 
     @property
     def place(self) -> tuple[str, int, str]:
@@ -164,8 +164,8 @@ class Node(Value, frozen=True):
             role=self.role,
             failures=self.failures,
             alive=not out and (agent or running),
-            started=agent or running or self.completed,
-            completed=self.completed,
+            started=agent or running or self.has_succeeded,
+            completed=self.has_succeeded,
             finished=self.finished,
             joined=self.joined is not None,
             out=out,

@@ -11,7 +11,7 @@ from elasticjob.master.state.value import Value
 from elasticjob.sizing.demand import Demand
 
 
-class Placed(Placement, frozen=True, kw_only=True):
+class Target(Placement, frozen=True, kw_only=True):
     """What should run now, as the JobResource says, and the plans that there are.
 
     `begun` says that there is a plan for the start; `number` and `planned` are those of the newest plan of
@@ -32,7 +32,7 @@ class Scaling(Value, frozen=True):
     the job may not grow, since nodes that were added found no machine, `holds` times in a row.
     """
 
-    placed: Placed = Placed()
+    placed: Target = Target()
     stage: Stage = Stage.CREATE
     records: tuple[Sample, ...] = ()
     since: datetime | None = None  # since when all nodes train at the size of the newest record
@@ -49,11 +49,11 @@ class Scaling(Value, frozen=True):
     echo: str = ""  # of the last plan and of what ran before it
     reason: str = ""  # of the last plan, or why there was none
 
-    def moved(self, gap: timedelta) -> Scaling:
+    def shift(self, gap: timedelta) -> Scaling:
         """Return it with its times moved by `gap`: the clock of a new master may differ by hours."""
         records = tuple(record.but(at=record.at + gap) for record in self.records)
         cuts = {name: at + gap for name, at in self.cuts.items()}
-        demand = {role: each.moved(gap) for role, each in self.demand.items()}
+        demand = {role: each.shift(gap) for role, each in self.demand.items()}
         times = {name: getattr(self, name) for name in ("since", "asked", "planned", "planned_ps", "held")}
         later = {name: at + gap for name, at in times.items() if at}
         return self.but(records=records, cuts=cuts, demand=demand, **later)

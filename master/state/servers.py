@@ -131,7 +131,7 @@ class Parameters(Value, frozen=True):
         """The first worker of those that are there."""
         return min(self.followers.values(), key=lambda each: (each.since, each.incarnation), default=None)
 
-    def saved(self, mark: int) -> Parameters:
+    def after_save(self, mark: int) -> Parameters:
         """Return it after the changes up to `mark` were saved."""
         return self.but(durable=mark, news=self.news + 1) if mark > self.durable else self
 

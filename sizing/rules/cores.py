@@ -38,14 +38,14 @@ def _of_role(facts: Facts, role: str) -> Change:
     demand, given = facts.demand.get(role), facts.resource(role).get("cpu")
     if demand is None or not demand.cores or given is None or not given:
         return Change()
-    wanted = _wanted(demand, float(given.value))
+    wanted = _target(demand, float(given.value))
     if wanted is None:
         return Change()
     reason = f"a node of {role} uses {demand.cores:.3g} of {given} cores: each gets {wanted}"
     return Change({role: Group(resource=Resources({"cpu": wanted}))}, reason=reason)
 
 
-def _wanted(demand: Demand, had: float) -> Cores | None:
+def _target(demand: Demand, had: float) -> Cores | None:
     if not demand.sated and demand.cores >= BUSY * had and had < MOST:
         return cores(min(2 * had, MOST))
     enough = cores(max(demand.cores, LEAST))

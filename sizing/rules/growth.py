@@ -70,7 +70,7 @@ def _back(facts: Facts, speeds: Mapping[int, float], now: int) -> Change | None:
         or (got := ratio(speeds, smaller, now)) >= STAYS
     ):
         return None
-    told = f"{_told(speeds, now)} is not worth it beside {_told(speeds, smaller)}"
+    told = f"{_describe(speeds, now)} is not worth it beside {_describe(speeds, smaller)}"
     reason = f"{told}: an added worker brings {got:.0%} of one before, {STAYS:.0%} are asked for"
     return Change({WORKER: Group(_count(facts, smaller, now))}, reason=reason)
 
@@ -99,17 +99,17 @@ def _grown(facts: Facts, speeds: Mapping[int, float], now: int, size: int, why: 
     role = facts.roles[WORKER]
     count = role.down(_count(facts, size, now))
     if count <= facts.count(WORKER):
-        return Change(reason=f"{_told(speeds, now)}: {_obstacle(facts)}")
-    return Change({WORKER: Group(count)}, reason=f"{_told(speeds, now)}: {count} are tried, {why}")
+        return Change(reason=f"{_describe(speeds, now)}: {_obstacle(facts)}")
+    return Change({WORKER: Group(count)}, reason=f"{_describe(speeds, now)}: {count} are tried, {why}")
 
 
 def _down(facts: Facts, speeds: Mapping[int, float], now: int, larger: int) -> Change:
     role = facts.roles[WORKER]
     half = max(now // 2 // role.unit * role.unit, role.smallest + role.beside)
     if any(size < now for size in speeds) or half >= now:
-        return Change(reason=f"{_told(speeds, now)} is settled: {larger} did not pay")
+        return Change(reason=f"{_describe(speeds, now)} is settled: {larger} did not pay")
     count = max(_count(facts, half, now), role.smallest)
-    reason = f"{_told(speeds, now)}: {larger} did not pay, so {count} are tried"
+    reason = f"{_describe(speeds, now)}: {larger} did not pay, so {count} are tried"
     return Change({WORKER: Group(count)}, reason=reason)
 
 
@@ -156,5 +156,5 @@ def _obstacle(facts: Facts) -> str:
     return f"the cluster has room for {room.get(WORKER, 0)} more"
 
 
-def _told(speeds: Mapping[int, float], size: int) -> str:
+def _describe(speeds: Mapping[int, float], size: int) -> str:
     return f"{size} at {speeds[size]:.4g}/s"

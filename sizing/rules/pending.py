@@ -25,7 +25,7 @@ def propose(facts: Facts) -> Change | None:
 
 def _less(facts: Facts) -> Change | None:
     late = [w for w in facts.waiting if facts.now - w.since >= facts.pace.pending]
-    nodes = {w.name: less for w in late if (less := _halved(w))}
+    nodes = {w.name: less for w in late if (less := _halve(w))}
     if not nodes:
         return None
     minutes = facts.pace.pending.total_seconds() / 60
@@ -33,7 +33,7 @@ def _less(facts: Facts) -> Change | None:
     return Change(nodes=nodes, reason=f"{told} found no machine for {minutes:.0f} min: asks for half")
 
 
-def _halved(waiting: Waiting) -> Resources:
+def _halve(waiting: Waiting) -> Resources:
     if any(isinstance(amount, Devices) and amount for amount in waiting.resource.values()):
         return Resources({})
     half = {n: _half(n, a) for n, a in waiting.resource.items() if n in FLOOR}

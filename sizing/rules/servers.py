@@ -70,7 +70,7 @@ def propose(facts: Facts) -> Change:
     told = f"{window.workers} workers use {each:.3g} cores each, and {per:.3g} of the parameter servers"
     if not found:
         return Change(reason=f"{told}: nothing has to change")
-    return Change(found.groups, found.nodes, f"{told}: {workers} workers{_said(found)}")
+    return Change(found.groups, found.nodes, f"{told}: {workers} workers{_say(found)}")
 
 
 def _workers(facts: Facts, window: Window, per: float, each: float) -> int:
@@ -140,7 +140,7 @@ def _count(facts: Facts, window: Window, workers: int) -> int:
     return workers - chiefs
 
 
-def _said(change: Change) -> str:
+def _say(change: Change) -> str:
     group = change.groups.get(PS, Group())
     count = f", {group.count} parameter servers" if group.count else ""
     each = f", each parameter server gets {_amounts(group.resource)}" if group.resource else ""
@@ -159,7 +159,7 @@ def hot(facts: Facts) -> Change | None:
     """A server that works at its limit: every server gets what it uses, times the workers yet to come."""
     samples = newest(facts.samples)
     busy = {name: share for name, share in shares(samples, PS).items() if share > HOT}
-    crowded = _crowded(facts)
+    crowded = _over_share(facts)
     if not busy and not crowded:
         return None
     nodes: dict[str, Resources] = {}
@@ -178,7 +178,7 @@ def hot(facts: Facts) -> Change | None:
     return Change(nodes=nodes, reason="; ".join(told[:4]))
 
 
-def _crowded(facts: Facts) -> Mapping[str, int]:
+def _over_share(facts: Facts) -> Mapping[str, int]:
     """Return the memory of each server that has used more than its share in each of the newest samples."""
     samples = newest(facts.samples)
     if not samples:

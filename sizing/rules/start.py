@@ -30,7 +30,7 @@ EVALUATES: Final = Resources({"cpu": Cores(2), "memory": Bytes(1024 * MIB)})
 """An evaluator that would get less gets what a worker does."""
 
 
-def undecided(facts: Facts) -> tuple[str, ...]:
+def open_roles(facts: Facts) -> tuple[str, ...]:
     """Return the roles that wait for a plan to have any nodes."""
     roles = facts.roles.items()
     return tuple(r for r, role in roles if role.count is None and r not in facts.placed.sizes)
@@ -38,7 +38,7 @@ def undecided(facts: Facts) -> tuple[str, ...]:
 
 def propose(facts: Facts) -> Change:
     """Return what the undecided roles start with."""
-    counts = {role: facts.roles[role].smallest for role in undecided(facts)}
+    counts = {role: facts.roles[role].smallest for role in open_roles(facts)}
     if not counts:
         return Change(reason="every role has a size")
     if facts.job.mode is Mode.MANUAL:
@@ -48,12 +48,12 @@ def propose(facts: Facts) -> Change:
     if small := [(r, n) for r, s in sizes.items() for n in s if s[n].value < LEAST[n].value]:
         role, name = small[0]
         return Change(
-            reason=f"{_counted(counts)} do not fit: a node of {role} would get {sizes[role][name]} {name}, "
+            reason=f"{_count(counts)} do not fit: a node of {role} would get {sizes[role][name]} {name}, "
             f"and needs {LEAST[name]} at least; raise spec.resourceLimits"
         )
     groups = {role: Group(count, sizes[role]) for role, count in counts.items()}
-    told = "; ".join(f"{role}: {_told(size)}" for role, size in sizes.items() if size)
-    reason = f"replicas is not set: the job starts with {_counted(counts)}, its minimum"
+    told = "; ".join(f"{role}: {_describe(size)}" for role, size in sizes.items() if size)
+    reason = f"replicas is not set: the job starts with {_count(counts)}, its minimum"
     return Change(groups, reason=f"{reason}; {told}, {_source(facts)}" if told else reason)
 
 
@@ -77,13 +77,13 @@ def _amount(facts: Facts, name: str, counts: Mapping[str, int]) -> Amount:
     if (limit := facts.limits.get(name)) is not None:
         step = MIB if name == "memory" else 1
         amount = min(ceil(limit.value / SHARE / step) * step, MOST[name].value)
-        amount = min(amount, _left(facts, name, counts, limit))
+        amount = min(amount, _share(facts, name, counts, limit))
     if facts.machine is not None and name in facts.machine:
         amount = min(amount, facts.machine[name].value)
-    return unit(name)(_rounded(name, amount))
+    return unit(name)(_round_down(name, amount))
 
 
-def _left(facts: Facts, name: str, counts: Mapping[str, int], limit: Amount) -> Fraction | int:
+def _share(facts: Facts, name: str, counts: Mapping[str, int], limit: Amount) -> Fraction | int:
     """The share of the limit for each node whose size is not set, once the others have theirs."""
     taken, nodes = Fraction(0), 0
     for role, settings in facts.roles.items():
@@ -97,18 +97,18 @@ def _left(facts: Facts, name: str, counts: Mapping[str, int], limit: Amount) -> 
     return (limit.value - taken) / max(nodes, 1)
 
 
-def _rounded(name: str, amount: Fraction | int) -> Fraction | int:
+def _round_down(name: str, amount: Fraction | int) -> Fraction | int:
     """Rounded down to a MiB, or to a hundredth of a core."""
     if name == "memory":
         return amount // MIB * MIB
     return Fraction(int(amount * 100), 100)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _count(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} of {role}" for role, count in sorted(counts.items()))
 
 
-def _told(size: Resources) -> str:
+def _describe(size: Resources) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in _in_order(size))
 
 
@@ -119,4 +119,4 @@ def _in_order(size: Resources) -> Iterable[tuple[str, Amount]]:
 def _source(facts: Facts) -> str:
     limits = ", ".join(f"{n} {a}" for n, a in sorted(facts.job.limits.items()) if n in DEFAULT)
     source = f"a fifth of resourceLimits ({limits})" if limits else "the default without resourceLimits"
-    return f"{source}, on machines with {_told(facts.machine)} left" if facts.machine else source
+    return f"{source}, on machines with {_describe(facts.machine)} left" if facts.machine else source

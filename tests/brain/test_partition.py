@@ -141,7 +141,7 @@ async def trains(store: Store, uid: str) -> None:
 async def test_two_brains_never_make_two_plans_for_one_decision(
     served: Served, client: Client, namespace: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main, "installed", lambda: (RESTLESS,))
+    monkeypatch.setattr(main, "all_algorithms", lambda: (RESTLESS,))
     await install(client)
     spec = {"optimizeMode": "cluster", "replicaSpecs": {"worker": role(None, minReplicas=1, maxReplicas=8)}}
     made = await client.create(

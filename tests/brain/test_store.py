@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert
 
 from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.facts import JobFacts, Sample, Use
-from elasticjob.brain.history import Decision, Killed
+from elasticjob.brain.history import Decision, OomKill
 from elasticjob.brain.migrations.run import configuration
 from elasticjob.brain.store import (
     NoDatabase,
@@ -111,7 +111,7 @@ async def test_ends_stay_and_the_first_reason_for_them(store: Store) -> None:
     assert (pod.ended, pod.reason, pod.log) == (end, "OOMKilled", "last words")
     job = await store.find("team", "digits")
     assert (job.ended, job.completed) == (end, True)
-    assert (await store.history("u1", end)).killed == (Killed("digits-worker-0", "worker", end, 4 << 30),)
+    assert (await store.history("u1", end)).killed == (OomKill("digits-worker-0", "worker", end, 4 << 30),)
 
 
 async def test_a_namesake_is_another_job(store: Store) -> None:

@@ -103,17 +103,11 @@ async def test_metrics_show_the_phase_and_the_first_step(site: Site) -> None:
     first_steps = "elasticjob_time_to_first_step_seconds_count"
     before = registry.get_sample_value(first_steps) or 0
 
-    async def runs() -> bool:
-        return registry.get_sample_value("elasticjob_jobs", running) == 1
-
-    async def has_begun() -> bool:
-        return registry.get_sample_value(first_steps) == before + 1
-
     await site.apply(local())
-    await until(runs, "a running job is shown")
+    await until(lambda: registry.get_sample_value("elasticjob_jobs", running) == 1, "a running job is shown")
     step: Manifest = {"status": {"training": {"step": 1}}}
     await site.client.merge_patch(ELASTICJOB, "digits", step, site.namespace, subresource="status")
-    await until(has_begun, "its first step is counted")
+    await until(lambda: registry.get_sample_value(first_steps) == before + 1, "its first step is counted")
 
 
 async def test_a_plan_and_an_autoscaler_agree_on_the_size(site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elasticjob.kube.asked import Asked
+from elasticjob.kube.asked import ApiRequest
 
 JOBS = "/apis/elastic.iml.github.io/v1alpha1"
 
@@ -13,27 +13,27 @@ JOBS = "/apis/elastic.iml.github.io/v1alpha1"
     ("asked", "words", "command"),
     [
         (
-            Asked("GET", f"{JOBS}/namespaces/team/elasticjobs", {"watch": "true"}),
+            ApiRequest("GET", f"{JOBS}/namespaces/team/elasticjobs", {"watch": "true"}),
             "watch elasticjobs in namespace team",
             "kubectl auth can-i watch elasticjobs.elastic.iml.github.io -n team",
         ),
         (
-            Asked("GET", f"{JOBS}/elasticjobs"),
+            ApiRequest("GET", f"{JOBS}/elasticjobs"),
             "list elasticjobs in all namespaces",
             "kubectl auth can-i list elasticjobs.elastic.iml.github.io -A",
         ),
         (
-            Asked("GET", "/api/v1/namespaces/team/pods/digits-worker-0/log"),
+            ApiRequest("GET", "/api/v1/namespaces/team/pods/digits-worker-0/log"),
             "get pods/log in namespace team",
             "kubectl auth can-i get pods --subresource=log -n team",
         ),
         (
-            Asked("PATCH", f"{JOBS}/namespaces/team/elasticjobs/digits/scale"),
+            ApiRequest("PATCH", f"{JOBS}/namespaces/team/elasticjobs/digits/scale"),
             "patch elasticjobs/scale in namespace team",
             "kubectl auth can-i patch elasticjobs.elastic.iml.github.io --subresource=scale -n team",
         ),
-        (Asked("GET", "/version"), "GET /version", ""),
+        (ApiRequest("GET", "/version"), "GET /version", ""),
     ],
 )
-def test_a_request_is_told_in_the_words_of_roles(asked: Asked, words: str, command: str) -> None:
+def test_a_request_is_told_in_the_words_of_roles(asked: ApiRequest, words: str, command: str) -> None:
     assert (asked.in_words, asked.can_i) == (words, command)

@@ -26,7 +26,7 @@ from elasticjob.master.cluster.cluster import spec_of
 from elasticjob.master.scalers.scaleplan import manifest
 from elasticjob.master.state.job import Limits
 from elasticjob.sizing.algorithm import Decider
-from elasticjob.sizing.bounds import bounded
+from elasticjob.sizing.bounds import bound
 from elasticjob.sizing.decide import decide
 from elasticjob.sizing.facts import Event, Facts
 from elasticjob.sizing.table import ALGORITHMS
@@ -124,7 +124,7 @@ def test_all_programs_agree(of: ElasticJob, asked: int, wanted: int, data: st.Da
     room = data.draw(st.sampled_from([None, {"worker": 3}, {"worker": 40}]))
     base = facts_with(facts(of, after), room)
     offer = Change({"worker": Group(wanted, Resources.parse({"cpu": "2"}))}, reason="because")
-    for change in (bounded(base, offer), *(decided(base, by) for by in Decider)):
+    for change in (bound(base, offer), *(decided(base, by) for by in Decider)):
         if not change:
             continue
         event(f"changes {sorted(change.groups)}")

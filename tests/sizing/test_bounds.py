@@ -14,7 +14,7 @@ from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Placement, Sample
 from elasticjob.api.sizes.role import Role
-from elasticjob.sizing.bounds import bounded
+from elasticjob.sizing.bounds import bound
 from elasticjob.sizing.facts import Facts
 from elasticjob.sizing.rules import growth
 from lab.build.sizing import NOW, asked
@@ -52,7 +52,7 @@ def test_growth_settles_and_is_worth_it(curve: Curve, most: int, unit: int, room
             {"worker": role}, sizes={"worker": size}, room={"worker": max(0, room - size)}, samples=samples
         )
         facts = replace(facts, now=now, judged=judged)
-        plan, judged = bounded(facts, growth.propose(facts)), size
+        plan, judged = bound(facts, growth.propose(facts)), size
         if plan:
             size = plan.groups["worker"].count or size
             changes.append(tick)
@@ -126,7 +126,7 @@ def needs(facts: Facts, placed: Placement) -> Resources:
 @settings(max_examples=150)
 @given(facts=questions(), plan=plans)
 def test_no_plan_leaves_what_the_user_allows(facts: Facts, plan: Change) -> None:
-    found, placed = bounded(facts, plan), facts.placed
+    found, placed = bound(facts, plan), facts.placed
     assert found.reason or not found
     for name, group in found.groups.items():
         role = facts.job.roles[name]

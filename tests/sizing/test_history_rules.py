@@ -17,7 +17,7 @@ from elasticjob.api.sizes.role import Role
 from elasticjob.sizing import demand
 from elasticjob.sizing.algorithm import Algorithm, Decider
 from elasticjob.sizing.decide import decide
-from elasticjob.sizing.facts import Event, Facts, Killed, Past
+from elasticjob.sizing.facts import Event, Facts, OomKill, Past
 from elasticjob.sizing.table import ALGORITHMS
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -68,7 +68,7 @@ def samples(
     )
 
 
-def past(*nodes: Use, completed: bool = True, killed: tuple[Killed, ...] = ()) -> Past:
+def past(*nodes: Use, completed: bool = True, killed: tuple[OomKill, ...] = ()) -> Past:
     return Past("u0", "before", NOW, completed, samples(*nodes), killed)
 
 
@@ -110,7 +110,7 @@ ROWS: dict[str, Row] = {
     ),
     "workers from history, and what killed some": Row(
         Event.START,
-        created(ALL_REDUCE, past=(past(*WORKERS, killed=(Killed("j-worker-0", "worker", NOW, 10 * GIB),)),)),
+        created(ALL_REDUCE, past=(past(*WORKERS, killed=(OomKill("j-worker-0", "worker", NOW, 10 * GIB),)),)),
         {"worker": (4, {"cpu": "4200m", "memory": "12Gi"})},
         says="1 completed jobs like it",
     ),
@@ -294,7 +294,7 @@ taken = st.builds(
 )
 kills = st.lists(
     st.builds(
-        Killed,
+        OomKill,
         st.just("j-worker-0"),
         st.sampled_from(["worker", "ps"]),
         st.just(NOW),

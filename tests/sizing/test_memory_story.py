@@ -93,7 +93,7 @@ def under_master(pod: Pod, minutes: int) -> Pod:
     for tick in range(minutes * 4):
         now = NOW + tick * STEP
         sample = Sample(now, 1, 1.0, 8.0, (pod.use(tick / 4),))
-        needed = demand.needed(
+        needed = demand.need_of(
             facts.demand.get("worker", demand.Demand()), sample, "worker", facts.pace.point
         )
         facts = replace(

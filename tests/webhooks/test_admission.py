@@ -18,7 +18,7 @@ from elasticjob.api.v1alpha1.kueue import MAX_EXEC_TIME, PRIORITY_CLASS, QUEUE_N
 from elasticjob.controllers.parts import names
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
-from elasticjob.kube.webhook.review import Answer, Request, UserInfo, Webhook, mutated, validated
+from elasticjob.kube.webhook.review import Answer, Request, UserInfo, Webhook, mutate, validate
 from elasticjob.webhooks import WEBHOOKS, dijob, elasticjob, jobresource, scaleplan
 from lab.build.jobs import NOW, at
 from lab.build.manifests import ABSENT, ROLE, changed, declared, job
@@ -48,7 +48,7 @@ def request(new: Manifest | None, old: Manifest | None = None) -> Request:
 async def answer(webhook: Webhook[Any], changes: dict[str, Any], old: dict[str, Any] | None = None) -> Answer:
     base = declared(webhook.kind)
     before = changed(base, old) if old is not None else None
-    return await validated(webhook, request(changed(base, changes), before), Jobs(job()))
+    return await validate(webhook, request(changed(base, changes), before), Jobs(job()))
 
 
 def applied(manifest: Manifest, patch: Answer) -> Manifest:
@@ -236,12 +236,12 @@ TWICE = [{"name": "A", "value": "1"}, {"name": "B", "value": "x"}, {"name": "A",
 async def test_a_variable_that_is_there_twice_is_refused_before_the_server_does() -> None:
     base = declared(elasticjob.WEBHOOK.kind)
     new = changed(base, {f"{MAIN}/env": TWICE})
-    found = await mutated(elasticjob.WEBHOOK, request(new))
+    found = await mutate(elasticjob.WEBHOOK, request(new))
     assert (found.allowed, found.code) == (False, 422)
     assert [str(each) for each in found.problems] == [f"{MAIN_PATH}.env[2]: A is there twice: leave one out"]
     stored = request(changed(new, {"metadata/labels": {"a": "b"}}), new)
-    assert (await mutated(elasticjob.WEBHOOK, stored)).allowed
-    assert (await mutated(elasticjob.WEBHOOK, request(new, base))).code == 422
+    assert (await mutate(elasticjob.WEBHOOK, stored)).allowed
+    assert (await mutate(elasticjob.WEBHOOK, request(new, base))).code == 422
 
 
 async def test_a_job_in_cluster_mode_is_told_that_there_is_no_brain() -> None:
@@ -297,7 +297,7 @@ async def test_a_master_plans_for_its_own_job(user: str, refused: bool) -> None:
             return kind.convert(found) if name in known else None
 
     given = structs.replace(request(declared(scaleplan.WEBHOOK.kind)), user_info=UserInfo(user))
-    answered = await validated(scaleplan.WEBHOOK, given, Accounts(job()))
+    answered = await validate(scaleplan.WEBHOOK, given, Accounts(job()))
     assert answered.allowed is not refused
     assert [str(problem) for problem in answered.problems] == [
         f"spec.ownerJob: the master of job {name} plans for its own job: write {name}"
@@ -309,7 +309,7 @@ async def test_a_master_plans_for_its_own_job(user: str, refused: bool) -> None:
 async def test_a_plan_for_a_job_that_has_gone_can_still_be_labelled() -> None:
     base = declared(scaleplan.WEBHOOK.kind)
     new = changed(base, {"metadata/labels": {"a": "b"}})
-    assert await validated(scaleplan.WEBHOOK, request(new, base), Jobs()) == Answer(True)
+    assert await validate(scaleplan.WEBHOOK, request(new, base), Jobs()) == Answer(True)
 
 
 @pytest.mark.parametrize(
@@ -335,15 +335,15 @@ async def test_mutation_of_todays_form_adds_labels_and_nothing_else(
 ) -> None:
     manifest = changed(declared(webhook.kind), changes)
     wanted = changed(manifest, {"metadata/labels": labels} if labels else {})
-    assert applied(changed(manifest, {}), await mutated(webhook, request(manifest))) == wanted
+    assert applied(changed(manifest, {}), await mutate(webhook, request(manifest))) == wanted
 
 
 @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook.kind.name)
 async def test_mutation_is_done_once(webhook: Webhook[Any]) -> None:
     once = applied(
-        changed(declared(webhook.kind), {}), await mutated(webhook, request(declared(webhook.kind)))
+        changed(declared(webhook.kind), {}), await mutate(webhook, request(declared(webhook.kind)))
     )
-    assert (await mutated(webhook, request(once))).patch in ((), [])
+    assert (await mutate(webhook, request(once))).patch in ((), [])
 
 
 EASYDL: Manifest = {
@@ -367,9 +367,9 @@ def one_container(*command: str) -> Manifest:
 
 async def admitted(webhook: Webhook[Any], new: Manifest, old: Manifest | None = None) -> Any:
     """Return what readers see of a write that both webhooks let through, and that neither changes."""
-    stored = applied(changed(new, {}), await mutated(webhook, request(new, old)))
+    stored = applied(changed(new, {}), await mutate(webhook, request(new, old)))
     assert stored["spec"] == new["spec"]
-    found = await validated(webhook, request(stored, old), Jobs(job()))
+    found = await validate(webhook, request(stored, old), Jobs(job()))
     assert found.allowed, found.problems
     return webhook.kind.convert(stored)
 
@@ -473,8 +473,8 @@ async def test_older_forms_that_can_mean_two_things_are_refused(
     changes: dict[str, Any], message: str
 ) -> None:
     new = changed(declared(elasticjob.WEBHOOK.kind), changes)
-    stored = applied(changed(new, {}), await mutated(elasticjob.WEBHOOK, request(new)))
-    found = await validated(elasticjob.WEBHOOK, request(stored), Jobs())
+    stored = applied(changed(new, {}), await mutate(elasticjob.WEBHOOK, request(new)))
+    found = await validate(elasticjob.WEBHOOK, request(stored), Jobs())
     assert [str(problem) for problem in found.problems] == [message]
 
 

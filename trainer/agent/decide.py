@@ -40,7 +40,17 @@ from elasticjob.trainer.agent.failures import (
     way,
     why_hopeless,
 )
-from elasticjob.trainer.agent.group import CLOSING, KILLED, PEERS, Ending, Failed, Group, Life, Terms, Worker
+from elasticjob.trainer.agent.group import (
+    CLOSING,
+    KILLED,
+    PEERS,
+    Ending,
+    Group,
+    Life,
+    Terms,
+    Worker,
+    WorkerFailure,
+)
 from elasticjob.trainer.link.channel import Abort, Enter, Interrupt, Stop
 
 EXCUSE = 1.0  # seconds in which the master may attribute a failure to the loss of another node
@@ -106,7 +116,7 @@ def kill_what_is_behind(group: Group, now: float) -> Step | None:
     late = [w for w in group.workers.values() if w.behind and w.kill_at is None]
     if not late:
         return None
-    return killed(group, late, f"starting {places(late)} again: {late[0].behind}")
+    return kill(group, late, f"starting {places(late)} again: {late[0].behind}")
 
 
 def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | None:
@@ -121,7 +131,7 @@ def end_newcomers_to_a_finished_training(group: Group, now: float) -> Step | Non
         return None if group.copies else give_up(group, group.undone[0], now)
     late = [worker for worker in group.workers.values() if worker.kill_at is None]
     if late:
-        return killed(group, late, f"ending {places(late)}: the training is over")
+        return kill(group, late, f"ending {places(late)}: the training is over")
     if group.workers or not group.vacant:
         return None
     return Step(replace(group, ended=group.ended | set(group.vacant)), ())
@@ -144,7 +154,7 @@ def kill_after_grace(group: Group, now: float) -> Step | None:
         return None
     if over or not all(worker.elastic for worker in late):
         return cut_off(group, late, now)
-    return killed(group, late, f"killing {places(late)}: told to end, still there")
+    return kill(group, late, f"killing {places(late)}: told to end, still there")
 
 
 def cut_off(group: Group, late: Sequence[Worker], now: float) -> Step:
@@ -161,7 +171,7 @@ def cut_off(group: Group, late: Sequence[Worker], now: float) -> Step:
     )
     reports = tuple(Report(failure(group, w.slot, w.round, -signal.SIGKILL, sentence)) for w in late[:1])
     told = replace(end, message=f"{end.message}; {sentence}") if end else None
-    step = killed(replace(group, ending=told), late, sentence)
+    step = kill(replace(group, ending=told), late, sentence)
     return replace(step, actions=(*step.actions, *reports))
 
 
@@ -270,10 +280,10 @@ def report_failures(group: Group, now: float) -> Step | None:
         return give_up(group, failed, now, hopeless)
     report = failure_of(group, failed)
     sentence = f"worker {failed.slot} {how_it_ended(failed)}"
-    return Step(reported(group, failed), (Report(report),), f"{whose(group, failed)}{sentence}")
+    return Step(with_report(group, failed), (Report(report),), f"{whose(group, failed)}{sentence}")
 
 
-def give_up(group: Group, failed: Failed, now: float, hopeless: str = UNDONE) -> Step:
+def give_up(group: Group, failed: WorkerFailure, now: float, hopeless: str = UNDONE) -> Step:
     """Return the end of a run that another start of a worker would not help, and why."""
     report = failure_of(group, failed, final=True)
     ending = Ending(
@@ -283,7 +293,7 @@ def give_up(group: Group, failed: Failed, now: float, hopeless: str = UNDONE) ->
         local_rank=failed.slot,
         kill_at=now + group.terms.grace,
     )
-    done = replace(reported(group, failed), ending=ending)
+    done = replace(with_report(group, failed), ending=ending)
     return Step(done, (Report(report),), f"{whose(group, failed)}giving up: {ending.message}")
 
 
@@ -313,7 +323,7 @@ def end_what_a_lost_worker_leaves(group: Group, now: float) -> Step | None:
     rest = [worker for worker in group.workers.values() if worker.kill_at != KILLED]
     if group.ending or not group.bound or group.whole or not rest:
         return None
-    return killed(group, rest, f"killing {places(rest)}: the model is divided, and a part of it is gone")
+    return kill(group, rest, f"killing {places(rest)}: the model is divided, and a part of it is gone")
 
 
 def abort_what_is_broken(group: Group, now: float) -> Step | None:
@@ -482,7 +492,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def killed(group: Group, workers: Sequence[Worker], why: str) -> Step:
+def kill(group: Group, workers: Sequence[Worker], why: str) -> Step:
     """Return the step that kills workers, whose ends are not failures."""
     done = with_all(group, (replace(worker, kill_at=KILLED) for worker in workers))
     return Step(done, tuple(Signal(worker.slot, signal.SIGKILL) for worker in workers), why)
@@ -567,14 +577,14 @@ def entry(group: Group, slot: int) -> Enter:
     )
 
 
-def whose(group: Group, failed: Failed) -> str:
+def whose(group: Group, failed: WorkerFailure) -> str:
     """Return the beginning of a log line about a failed worker: its rank, if it failed in this world."""
     if group.world is None or failed.round != group.round or failed.slot not in group.seats:
         return ""
     return f"rank {entry(group, failed.slot).rank}: "
 
 
-def failure_of(group: Group, failed: Failed, *, final: bool = False) -> Failure:
+def failure_of(group: Group, failed: WorkerFailure, *, final: bool = False) -> Failure:
     """Return the report of a worker that failed, and what tells its end from others."""
     number = 1 + next(at for at, each in enumerate(group.failures) if each is failed)
     report = failure(group, failed.slot, failed.round, failed.status, said_last(failed), final=final)
@@ -613,7 +623,7 @@ def failure(
     )
 
 
-def reported(group: Group, failed: Failed) -> Group:
+def with_report(group: Group, failed: WorkerFailure) -> Group:
     """Return the group in which a failure is reported."""
     known = (replace(each, reported=True) if each is failed else each for each in group.failures)
     return replace(group, failures=tuple(known))

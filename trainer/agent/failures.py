@@ -7,8 +7,8 @@ import signal
 from itertools import accumulate, pairwise, takewhile
 
 from elasticjob.api.rpc.rendezvous import Recovery
-from elasticjob.trainer.agent.group import Failed, Group
-from elasticjob.trainer.agent.words import CANNOT_START, OUT_OF_MEMORY
+from elasticjob.trainer.agent.group import Group, WorkerFailure
+from elasticjob.trainer.agent.termination import CANNOT_START, OUT_OF_MEMORY
 
 ECHOES = 3  # failures allowed per restart in the budget, including those caused by other nodes
 SURE = re.compile(
@@ -43,7 +43,7 @@ def why_hopeless(group: Group) -> str:
     fruitless = restarts(tuple(takewhile(lambda failed: failed.fruitless, since)))
     if 0 < group.terms.tries <= fruitless:
         return "it failed twice without any progress, so it is not started again here"
-    known = remembered(group)
+    known = recent(group)
     spent = tuple(failed for failed in known if failed.round not in free_rounds(known))
     charged = restarts(tuple(failed for failed in spent if not failed.echo))
     if charged > group.terms.max_restarts:
@@ -53,7 +53,7 @@ def why_hopeless(group: Group) -> str:
     return ""
 
 
-def remembered(group: Group) -> tuple[Failed, ...]:
+def recent(group: Group) -> tuple[WorkerFailure, ...]:
     """Return the failures that count: those since the last long time without any."""
     if not group.terms.forgive:
         return group.failures
@@ -62,7 +62,7 @@ def remembered(group: Group) -> tuple[Failed, ...]:
     return group.failures[forgiven:]
 
 
-def free_rounds(failures: tuple[Failed, ...]) -> frozenset[int]:
+def free_rounds(failures: tuple[WorkerFailure, ...]) -> frozenset[int]:
     """Return the rounds that cost no restart: one was killed for a hang after steps since the last failure.
 
     A slow worker may be taken for one that hangs, any number of times in a long training.
@@ -72,7 +72,7 @@ def free_rounds(failures: tuple[Failed, ...]) -> frozenset[int]:
     return frozenset(failed.round for failed, step in hung if failed.step > step)
 
 
-def restarts(failures: tuple[Failed, ...]) -> int:
+def restarts(failures: tuple[WorkerFailure, ...]) -> int:
     """Return how many restarts `failures` cost, as torchrun counts: workers of one round fail together.
 
     Before the first round each worker is started again by itself, and the unluckiest one counts.
@@ -82,13 +82,13 @@ def restarts(failures: tuple[Failed, ...]) -> int:
     return len(rounds) + max((before.count(slot) for slot in before), default=0)
 
 
-def may_be_an_echo(group: Group, failed: Failed) -> bool:
+def may_be_an_echo(group: Group, failed: WorkerFailure) -> bool:
     """Whether a script may have failed only because a peer on another node was lost."""
     alone = group.world is None or group.world.count == 1
     return failed.code > 0 and not (alone or failed.fruitless) and group.recovery is Recovery.RESTART
 
 
-def reason_of(group: Group, failed: Failed) -> str:
+def reason_of(group: Group, failed: WorkerFailure) -> str:
     """Return the reason of an end because of a worker, for the operator."""
     if failed.out_of_memory:
         return OUT_OF_MEMORY
@@ -101,18 +101,18 @@ def cannot_start(group: Group) -> bool:
     return len({way(failed) for failed in last}) == 1 and all(map(is_sure, last))
 
 
-def is_sure(failed: Failed) -> bool:
+def is_sure(failed: WorkerFailure) -> bool:
     """Whether a worker that made no progress would fail like this again."""
     sure = SURE.search(bare(failed)) and not UNSURE.search(failed.message)
     return failed.fruitless and (bool(sure) or failed.code in NOT_FOUND)
 
 
-def way(failed: Failed) -> str:
+def way(failed: WorkerFailure) -> str:
     """Return in which way a worker ended: the error without what varies, and its frame."""
     return f"{VARIES.sub('#', bare(failed))} {failed.frame}".strip()
 
 
-def ends_anywhere(group: Group, failed: Failed) -> bool:
+def ends_anywhere(group: Group, failed: WorkerFailure) -> bool:
     """Whether a worker raised an exception before any progress that it would raise on any machine.
 
     Where the user gave a number of restarts, that alone says how often it is started again.
@@ -122,12 +122,12 @@ def ends_anywhere(group: Group, failed: Failed) -> bool:
     return failed.fruitless and failed.code == RAISED and not elsewhere and group.terms.tries > 0
 
 
-def bare(failed: Failed) -> str:
+def bare(failed: WorkerFailure) -> str:
     """Return the last line of a worker without the rank that torch writes before it."""
     return re.sub(r"^\[rank\d+\]: ", "", failed.message)
 
 
-def hint(group: Group, failed: Failed) -> str:
+def hint(group: Group, failed: WorkerFailure) -> str:
     """Return what to do if a script imports Elastic, and is none that uses it."""
     if group.recovery is Recovery.IN_PROCESS and not failed.elastic and any(map(failed.message.count, WORLD)):
         return (
@@ -137,7 +137,7 @@ def hint(group: Group, failed: Failed) -> str:
     return ""
 
 
-def how_it_ended(failed: Failed) -> str:
+def how_it_ended(failed: WorkerFailure) -> str:
     """Return the exit code or signal of a worker in words."""
     if failed.hung:
         return f"was killed: {failed.message}"
@@ -148,7 +148,7 @@ def how_it_ended(failed: Failed) -> str:
     return f"failed with exit code {failed.code}" + (f": {failed.message}" if failed.message else "")
 
 
-def said_last(failed: Failed) -> str:
+def said_last(failed: WorkerFailure) -> str:
     """Return what the master is told about the end of a worker."""
     return f"out of memory: {failed.out_of_memory}" if failed.out_of_memory else failed.message
 

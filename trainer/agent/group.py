@@ -95,7 +95,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Failed:
+class WorkerFailure:
     """A worker that failed; `code` is negative if it was killed by a signal."""
 
     slot: int
@@ -111,7 +111,7 @@ class Failed:
     out_of_memory: str = ""  # what was used, if the kernel killed it, or a process of its own, for that
     after_end: bool = False  # it had said that it has done the last step of the training
     main: bool = False  # it was rank 0
-    frame: str = ""  # as in `Ended`
+    frame: str = ""  # as in `ProcessEnd`
     reported: bool = False
 
     @property
@@ -147,7 +147,7 @@ class Group:
     starts: int = 0  # how often workers were started here
     workers: Mapping[int, Worker] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
-    failures: tuple[Failed, ...] = ()
+    failures: tuple[WorkerFailure, ...] = ()
     world: World | None = None
     seats: tuple[int, ...] = ()
     spawned: int = 0  # the last round for which workers that are not elastic were started
@@ -235,7 +235,7 @@ class Group:
         return bool(orders and orders.leaving and orders.order is Order.TRAIN and orders.round == self.round)
 
     @property
-    def undone(self) -> tuple[Failed, ...]:
+    def undone(self) -> tuple[WorkerFailure, ...]:
         """The workers that failed after the last step, and whose part after it nobody here has done since.
 
         The main worker counts from the world of the last step on, whether it could still say that it made it.
@@ -256,12 +256,12 @@ class WarmReady:
 
 
 @dataclass(frozen=True)
-class Vetted:
+class CheckPassed:
     """The node has passed its check."""
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """A worker sent a message."""
 
     slot: int
@@ -269,7 +269,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """A worker's process ended; `message` is the line of its error output that says why.
 
     `frame` is where it raised an exception: file, line and function of the program's own, empty without one.
@@ -278,26 +278,26 @@ class Ended:
     slot: int
     code: int
     message: str = ""
-    out_of_memory: str = ""  # as in `Failed`
+    out_of_memory: str = ""  # as in `WorkerFailure`
     frame: str = ""
 
 
 @dataclass(frozen=True)
-class Saved:
+class LastSave:
     """The last checkpoint is written, or could not be: then `problem` says why."""
 
     problem: str = ""
 
 
 @dataclass(frozen=True)
-class Ordered:
+class MasterOrders:
     """The master's orders."""
 
     orders: Orders
 
 
 @dataclass(frozen=True)
-class Formed:
+class NewWorld:
     """A world with this node in it is complete."""
 
     world: World
@@ -313,7 +313,7 @@ class AskedToLeave:
 
 
 @dataclass(frozen=True)
-class Dismissed:
+class Dismissal:
     """The master refuses this agent for good, or is unreachable: the exit code and the reason."""
 
     code: int
@@ -321,7 +321,17 @@ class Dismissed:
     message: str
 
 
-Event = WarmReady | Vetted | Said | Ended | Saved | Ordered | Formed | AskedToLeave | Dismissed
+Event = (
+    WarmReady
+    | CheckPassed
+    | Message
+    | ProcessEnd
+    | LastSave
+    | MasterOrders
+    | NewWorld
+    | AskedToLeave
+    | Dismissal
+)
 
 
 def observe(group: Group, event: Event, now: float) -> Group:
@@ -329,49 +339,49 @@ def observe(group: Group, event: Event, now: float) -> Group:
     match event:
         case WarmReady():
             return replace(group, warm=True)
-        case Vetted():
+        case CheckPassed():
             return replace(group, vetted=True)
-        case Said(slot=slot, message=message):
+        case Message(slot=slot, message=message):
             worker = group.workers.get(slot)
             if isinstance(message, Copied | Hampered):
                 group = replace(group, notes=(*group.notes, message))
             return heard(group, worker, message) if worker else group
-        case Ended():
-            return buried(group, event, now)
-        case Saved(problem=problem):
+        case ProcessEnd():
+            return bury(group, event, now)
+        case LastSave(problem=problem):
             return replace(group, unsaved=problem)
-        case Ordered(orders=orders):
+        case MasterOrders(orders=orders):
             gone = orders.lost if orders.order is Order.REGROUP else group.gone
-            return replace(group, orders=orders, gone=gone, failures=excused(group, orders))
-        case Formed(world=world):
-            return answered(group, world)
+            return replace(group, orders=orders, gone=gone, failures=mark_echoes(group, orders))
+        case NewWorld(world=world):
+            return enter_world(group, world)
         case AskedToLeave(reason=reason, code=code, number=number):
             count = group.leave_count + 1
             asked = replace(group, leave_count=count, leave_signal=number)
             return asked if count > 1 else replace(asked, asked_to_leave=reason, leave_code=code)
-        case Dismissed(code=code, reason=reason, message=message):
+        case Dismissal(code=code, reason=reason, message=message):
             return group if group.ending else replace(group, ending=Ending(code, reason, message))
         case _:
             assert_never(event)
 
 
-def answered(group: Group, world: World) -> Group:
+def enter_world(group: Group, world: World) -> Group:
     """Return the group in its next world, or out of one whose seats here nobody waits for any more."""
     if world.round <= max(group.round, group.missed):
         return group
     asked, nobody = group.asking, replace(group, asking=None, asking_seats=())
-    if asked is None or not any(is_as_asked(member, asked) for member in world.members):
+    if asked is None or not any(matches_request(member, asked) for member in world.members):
         return replace(nobody, missed=world.round)
     return replace(nobody, world=world, seats=group.asking_seats)
 
 
-def is_as_asked(member: Member, asked: Join) -> bool:
+def matches_request(member: Member, asked: Join) -> bool:
     """Whether a member is this node with the workers that wait now; the loop chooses the port of scripts."""
     is_there = asked.port in (0, member.port)
     return member.node == asked.node and member.slots == asked.slots and is_there
 
 
-def excused(group: Group, orders: Orders) -> tuple[Failed, ...]:
+def mark_echoes(group: Group, orders: Orders) -> tuple[WorkerFailure, ...]:
     """Return the failures, those explained by the loss of another node in `orders` marked as echoes.
 
     A script without progress is never excused: if it fails on every node, each failure would excuse the
@@ -394,7 +404,7 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
         case Bound():
             return replace(group, bound=True)
         case Ready(port=port):
-            came = reprieved(worker) if worker.aborted else worker  # it was told before it could hear it
+            came = reprieve(worker) if worker.aborted else worker  # it was told before it could hear it
             return group.with_worker(replace(came, life=Life.WAITING, port=port, round=0))
         case Advance(round=round_, progress=progress, seconds=seconds, ended=ended):
             ended = worker.ended or ended
@@ -402,13 +412,13 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             trained = max(group.trained, round_ if ended else 0)
             return replace(there, progress=progress, progress_round=round_, trained=trained)
         case Boundary(round=round_, port=port):
-            waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=False)
+            waits = replace(reprieve(worker), life=Life.WAITING, port=port, broken=False)
             return group.with_worker(waits) if round_ == worker.round else group
         case Broken(round=round_, port=port):
-            waits = replace(reprieved(worker), life=Life.WAITING, port=port, broken=True)
+            waits = replace(reprieve(worker), life=Life.WAITING, port=port, broken=True)
             return group.with_worker(waits) if round_ == worker.round else group
         case Outside(round=round_):
-            return group.with_worker(reprieved(worker)) if round_ == worker.round else group
+            return group.with_worker(reprieve(worker)) if round_ == worker.round else group
         case Behind(reason=reason):
             return group.with_worker(replace(worker, behind=reason))
         case Hampered():
@@ -420,12 +430,12 @@ def heard(group: Group, worker: Worker, message: FromWorker) -> Group:
             assert_never(message)
 
 
-def reprieved(worker: Worker) -> Worker:
+def reprieve(worker: Worker) -> Worker:
     """Return a worker that reacted to an abort in time: its kill is cancelled, unless already sent."""
     return worker if worker.kill_at == KILLED else replace(worker, kill_at=None)
 
 
-def buried(group: Group, event: Ended, now: float) -> Group:
+def bury(group: Group, event: ProcessEnd, now: float) -> Group:
     """Return the group without the worker that ended, with the consequences of its end."""
     worker = group.workers.get(event.slot)
     if worker is None:
@@ -442,7 +452,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
     if not worker.elastic:
         left = replace(left, ended=frozenset())  # all are started again, as a script expects of its world
     quick = worker.elastic or now - worker.born < QUICK
-    failed = Failed(
+    failed = WorkerFailure(
         slot=event.slot,
         code=event.code,
         round=worker.round,
@@ -460,7 +470,7 @@ def buried(group: Group, event: Ended, now: float) -> Group:
     return replace(left, failures=(*group.failures, failed))
 
 
-def raised_too(group: Group, worker: Worker, event: Ended) -> bool:
+def raised_too(group: Group, worker: Worker, event: ProcessEnd) -> bool:
     """Whether a worker had raised the exception of another one here before it was told to end for that."""
     raised = (worker.round, event.code, event.frame, event.message)
     same = ((each.round, each.code, each.frame, each.message) for each in group.failures)

@@ -22,17 +22,17 @@ from elasticjob.trainer.agent.checkpoints.commits import Keeper, shared_memory, 
 from elasticjob.trainer.agent.decide import LEFT, again_at, decide, still_saving
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
+    CheckPassed,
     Event,
     Group,
-    Saved,
+    LastSave,
     Terms,
-    Vetted,
     observe,
 )
 from elasticjob.trainer.agent.processes.environ import THREADS, with_defaults, worker_environment
 from elasticjob.trainer.agent.processes.folder import own_folder
 from elasticjob.trainer.agent.processes.workers import Workers
-from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shared, why_cold
+from elasticjob.trainer.agent.script import imports, is_elastic, preloads, shareable, why_cold
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.settings import Recover, Settings, Start
 from elasticjob.trainer.agent.shell.membership import Membership
@@ -82,7 +82,7 @@ class Agent:
         cgroup: memory.Cgroup | None = None,
     ) -> None:
         imported = imports(settings.script)
-        wanted = preloads(imported, shared(settings.script, settings.modules))
+        wanted = preloads(imported, shareable(settings.script, settings.modules))
         self._group = Group(
             terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
         )
@@ -118,7 +118,7 @@ class Agent:
             preloads=wanted if warm else None,
             prefix=output.prefix if settings.workers > 1 or settings.template else None,
             log_file=output.log_file,
-            shown=output.shown,
+            shown=output.shows,
             folder=folder,
             echo=output.lost_peers,
             grace=settings.grace,
@@ -176,7 +176,7 @@ class Agent:
                     return end
             event = await self._next_event(again_at(self._group))
             if event is not None:
-                self._group = observe(self._group, self._resources.explained(event), loop.time())
+                self._group = observe(self._group, self._resources.explain(event), loop.time())
 
     async def _next_event(self, until: float | None) -> Event | None:
         """Return the next event, None at the timeout."""
@@ -231,7 +231,7 @@ class Agent:
         try:
             while not (await asyncio.wait({saving}, timeout=SAVING_NOTICE))[0]:
                 log.warning("%s", still_saving(self._group.terms, self._keeper.kept.error, LAST_SAVE))
-            self._events.put_nowait(Saved(saving.result()))
+            self._events.put_nowait(LastSave(saving.result()))
         finally:
             saving.cancel()
 
@@ -239,7 +239,7 @@ class Agent:
         """Have this node checked; prepare its workers if it has passed."""
         if await self._membership.vet(self._environment):
             self._workers.prepare(self._environment)
-            self._events.put_nowait(Vetted())
+            self._events.put_nowait(CheckPassed())
 
     async def _notice(self) -> None:
         """Follow the master when it moves, and log what this node waits for."""

@@ -68,7 +68,7 @@ class Script:
             return None
         if not self.module:
             return Path(self.name)
-        spec = found(self.name)
+        spec = find_module(self.name)
         return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
 
 
@@ -86,7 +86,7 @@ def check(script: Script) -> None:
         if shutil.which(script.name) is None:
             raise Unusable(f"there is no program {script.name!r}", missing=True)
         return
-    if script.module and found(script.name) is None:
+    if script.module and find_module(script.name) is None:
         raise Unusable(
             f"there is no module {script.name!r} in {os.getcwd()} or on Python's path", missing=True
         )
@@ -110,7 +110,7 @@ def check(script: Script) -> None:
         raise Unusable(f"{path}: {error}", missing=False) from None
 
 
-def found(module: str) -> ModuleSpec | None:
+def find_module(module: str) -> ModuleSpec | None:
     """Return what `python -m module` would run from here, without importing its packages."""
     name, *rest = module.split(".")
     spec = PathFinder.find_spec(name, [os.getcwd(), *sys.path])
@@ -142,13 +142,15 @@ def why_cold(script: Script) -> str:
 def _sets_early(source: Path, beside: Path, seen: set[Path]) -> str:
     """Return what a file, or a module beside the script that it imports before torch, sets too late."""
     seen.add(source)
-    nodes = parsed(source)
+    nodes = parse(source)
     first = min((line for node in nodes for line in imports_at(node)), default=sys.maxsize)
     for name in (
         name for node in nodes for name, line in sets(node) if AT_IMPORT.match(name) and line < first
     ):
         return f"{source.name} sets {name} before torch is imported"
-    own = (beside / f"{name}.py" for node in nodes for name in imported(node, set()) if line_of(node) < first)
+    own = (
+        beside / f"{name}.py" for node in nodes for name in imports_of(node, set()) if line_of(node) < first
+    )
     found = (_sets_early(each, beside, seen) for each in own if each not in seen and each.is_file())
     return next(filter(None, found), "")
 
@@ -215,18 +217,18 @@ def imports(script: Script) -> frozenset[str]:
     """
     nodes = syntax(script)
     used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    names = {name for node in nodes for name in (*imported(node, used), *of_lazy(node))}
-    own = withheld(nodes)
+    names = {name for node in nodes for name in (*imports_of(node, used), *of_lazy(node))}
+    own = late_packages(nodes)
     return frozenset(name for name in names if not is_from(own, name))
 
 
 def syntax(script: Script) -> Sequence[ast.AST]:
     """Return all nodes of the script's own source; none if it cannot be read."""
     path = script.source()
-    return parsed(path) if path is not None else ()
+    return parse(path) if path is not None else ()
 
 
-def parsed(path: Path) -> Sequence[ast.AST]:
+def parse(path: Path) -> Sequence[ast.AST]:
     """Return all nodes of a source; none if it cannot be read."""
     try:
         return list(ast.walk(ast.parse(path.read_bytes())))
@@ -234,7 +236,7 @@ def parsed(path: Path) -> Sequence[ast.AST]:
         return ()
 
 
-def withheld(nodes: Iterable[ast.AST]) -> frozenset[str]:
+def late_packages(nodes: Iterable[ast.AST]) -> frozenset[str]:
     """Return the packages whose variables a script may set before it imports them."""
     texts = {text for node in nodes for text in words(node)}
     return frozenset().union(
@@ -260,7 +262,7 @@ def of_lazy(node: ast.AST) -> Iterator[str]:
         yield f"{LAZY}.{node.attr}"
 
 
-def imported(node: ast.AST, used: set[str]) -> Iterator[str]:
+def imports_of(node: ast.AST, used: set[str]) -> Iterator[str]:
     """Yield the modules that one statement imports; our library only if one of its names is in `used`."""
     match node:
         case ast.Import(names=names):
@@ -287,9 +289,9 @@ def is_of_library(library: str, names: frozenset[str]) -> bool:
     return library in names or f"{library}.Elastic" in names
 
 
-def shared(script: Script, modules: Iterable[str]) -> frozenset[str]:
+def shareable(script: Script, modules: Iterable[str]) -> frozenset[str]:
     """Return those of the framework's `modules` that may be imported before the script runs."""
-    own = withheld(syntax(script))
+    own = late_packages(syntax(script))
     return frozenset(module for module in modules if not is_from(own, module))
 
 

@@ -30,7 +30,7 @@ def fill(block: memoryview, places: Iterable[Tensor], arrays: Arrays) -> None:
 
 def block_of(head: Head, arrays: Arrays) -> memoryview:
     """Return a whole block with arrays; `head` knows none of them yet."""
-    tensors, at = part.placed(shapes_of(arrays))
+    tensors, at = part.place(shapes_of(arrays))
     encoded = part.encode(msgspec.structs.replace(head, tensors=tensors))
     block = memoryview(bytearray(at + len(encoded)))
     fill(block, tensors, arrays)

@@ -49,7 +49,7 @@ class Place:
     keeps: bool = True
 
 
-class Taken(Protocol):
+class StateParts(Protocol):
     """A state, taken apart: tensors by name, and a rest that refers to them; `ended` as in `part.Head`."""
 
     ended: int
@@ -60,7 +60,7 @@ class Taken(Protocol):
     def fill(self, block: memoryview, places: Iterable[part.Tensor]) -> None:
         """Copy the tensors to their places in a block; returns when all is there."""
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the rest as bytes."""
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ class Taken(Protocol):
 class Form(Protocol):
     """How a framework's state is taken apart, and read again: by `torch.saving.tensors`, `jax.arrays`."""
 
-    def take(self, state: Any, ended: int = 0) -> Taken:
+    def take(self, state: Any, ended: int = 0) -> StateParts:
         """Take a state apart."""
 
     def reading(self, source: Source, rank: int, into: Any) -> Reading:
@@ -167,7 +167,7 @@ class Flash:
         self._expects, taken = True, self._form.take(state())
         place = taken.place(rank)
         if self._copies(place):
-            _, body, at = described(taken, Save(0, 0), place)
+            _, body, at = layout(taken, Save(0, 0), place)
             Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
 
     def load(
@@ -207,8 +207,8 @@ class Flash:
         """Whether this worker copies its state, and not the first one of this node, which has the same."""
         return place.parts > 1 or place.keeps or self._first
 
-    def _copy(self, writer: Writer, taken: Taken, save: Save, place: Place, *, persist: bool) -> None:
-        tensors, body, at = described(taken, save, place)
+    def _copy(self, writer: Writer, taken: StateParts, save: Save, place: Place, *, persist: bool) -> None:
+        tensors, body, at = layout(taken, save, place)
         try:
             with writer.block(at + len(body)) as block:
                 taken.fill(block, tensors)
@@ -235,12 +235,14 @@ class Flash:
             after=self._after,
         )
 
-    def _write_by_itself(self, to: Storage, taken: Taken, save: Save, place: Place) -> None:
+    def _write_by_itself(self, to: Storage, taken: StateParts, save: Save, place: Place) -> None:
         """Write this worker's part to storage while training waits; the agent commits it with the others."""
         try:
             written = self._write_part(to, taken, save, place)
         except Trouble as trouble:
-            problem = storage.shown(f"the checkpoint of step {save.step} is not in {self._where}: {trouble}")
+            problem = storage.printable(
+                f"the checkpoint of step {save.step} is not in {self._where}: {trouble}"
+            )
             log.warning("%s", problem)
             self._say(Hampered(problem=problem, where=os.fsencode(self._where), step=save.step))
             return
@@ -257,17 +259,17 @@ class Flash:
     def _tell_trouble(self, problem: str) -> None:
         self._say(Hampered(problem=problem))
 
-    def _write(self, to: Storage, taken: Taken, save: Save, place: Place, exchange: Exchange) -> None:
+    def _write(self, to: Storage, taken: StateParts, save: Save, place: Place, exchange: Exchange) -> None:
         written = msgspec.json.encode(self._write_part(to, taken, save, place)) if place.keeps else b""
         parts = [decode_as(each, storage.Part) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
             parts.sort(key=lambda each: each.name)
             manifest = Manifest(save.step, save.round, tuple(parts), by=self._run, after=self._after)
             if strangers := to.commit(manifest, self._keep).strangers:
-                log.warning("%s", part.beside(storage.shown(self._where), strangers))
+                log.warning("%s", part.beside(storage.printable(self._where), strangers))
 
-    def _write_part(self, to: Storage, taken: Taken, save: Save, place: Place) -> storage.Part:
-        tensors, body, at = described(taken, save, place)
+    def _write_part(self, to: Storage, taken: StateParts, save: Save, place: Place) -> storage.Part:
+        tensors, body, at = layout(taken, save, place)
         block = memoryview(mmap.mmap(-1, at + len(body)))
         taken.fill(block, tensors)
         part.seal(block, body, at)
@@ -275,16 +277,16 @@ class Flash:
         return to.write(head, block)
 
 
-def described(taken: Taken, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
+def layout(taken: StateParts, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
     """Return the places of all tensors in a block, its encoded head, and where that begins."""
-    tensors, at = part.placed(taken.shapes())
+    tensors, at = part.place(taken.shapes())
     head = Head(
         step=save.step,
         round=save.round,
         part=place.part,
         parts=place.parts,
         tensors=tensors,
-        rest=taken.encoded(),
+        rest=taken.encode(),
         ended=taken.ended,
     )
     return tensors, part.encode(head), at

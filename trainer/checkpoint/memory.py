@@ -34,7 +34,7 @@ Pin = Callable[[memoryview], Callable[[], object]]
 
 
 @dataclass(frozen=True)
-class Held:
+class Block:
     """A whole block, and the file that has it."""
 
     path: Path
@@ -50,7 +50,7 @@ class Writer:
 
     def __init__(self, folder: Path, slot: str, pin: Pin = lambda _: bool) -> None:
         self._folder, self._slot, self._pin = folder, slot, pin
-        self._open: dict[Path, Mapped] = {}
+        self._open: dict[Path, SharedMapping] = {}
 
     @contextmanager
     def block(self, size: int) -> Iterator[memoryview]:
@@ -60,7 +60,7 @@ class Writer:
         """
         path, fd = self._choose()
         try:
-            mapped = self._mapped(path, fd, size)
+            mapped = self._map(path, fd, size)
         except NoRoom as error:
             unlock(fd)
             fd, mapped = self._spill(path, size, error)
@@ -110,7 +110,7 @@ class Writer:
     def _path(self, number: int) -> Path:
         return self._folder / f"{self._slot}.{number}"
 
-    def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, Mapped]:
+    def _spill(self, path: Path, size: int, full: NoRoom) -> tuple[int, SharedMapping]:
         """Return a locked block where there is more room, with a link to it; NoRoom if there is none."""
         beside = self._folder / SPILL
         if path.is_symlink() or not beside.is_dir():
@@ -121,12 +121,12 @@ class Writer:
         if fd is None:
             raise full
         try:
-            return fd, self._mapped(path, fd, size)
+            return fd, self._map(path, fd, size)
         except NoRoom:
             unlock(fd)
             raise
 
-    def _mapped(self, path: Path, fd: int, size: int) -> Mapped:
+    def _map(self, path: Path, fd: int, size: int) -> SharedMapping:
         known = self._open.get(path)
         if known is not None and known.is_of(fd) and len(known.view) >= size:
             part.begin(known.view)
@@ -134,7 +134,7 @@ class Writer:
         if known is not None:
             self._open.pop(path).close()
         _reserve(fd, path, size)
-        self._open[path] = mapped = Mapped(fd, self._pin)
+        self._open[path] = mapped = SharedMapping(fd, self._pin)
         part.begin(mapped.view)
         return mapped
 
@@ -144,7 +144,7 @@ class Writer:
             self._open.popitem()[1].close()
 
 
-class Mapped:
+class SharedMapping:
     """A file of shared memory in this process's address space."""
 
     def __init__(self, fd: int, pin: Pin) -> None:
@@ -194,7 +194,7 @@ def path_of(mark: str, save: Save, number: int) -> str:
     return f"/v1/memory/{mark}/{save.step}/{save.round}/{number}"
 
 
-def held(folder: Path, mark: str = "") -> list[Held]:
+def blocks_of(folder: Path, mark: str = "") -> list[Block]:
     """Return all whole blocks of a node, or those with a mark, the newest ones first."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -202,7 +202,7 @@ def held(folder: Path, mark: str = "") -> list[Held]:
             continue
         with suppress(Damaged), reading(path) as block:
             head = part.head_of(lambda at, size, block=block: block[at : at + size])  # type: ignore[misc]
-            found.append(Held(path, head))
+            found.append(Block(path, head))
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
 
 

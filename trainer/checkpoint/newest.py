@@ -24,10 +24,10 @@ import msgspec
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
-from elasticjob.trainer.checkpoint.memory import Held
+from elasticjob.trainer.checkpoint.memory import Block
 from elasticjob.trainer.checkpoint.part import Damaged, Newer, Save
-from elasticjob.trainer.checkpoint.sources import InMemory, Source, Stored
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, mixed, shown
+from elasticjob.trainer.checkpoint.sources import InMemory, InStorage, Source
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, mixture, printable
 
 log = logging.getLogger("elasticjob")
 
@@ -42,7 +42,7 @@ Read = Callable[[Source, ExitStack], Any]
 """Opens a checkpoint for as long as the stack; returns what reads it once all workers could open theirs."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class Knowledge(msgspec.Struct, frozen=True):
     """A worker's knowledge of checkpoints: what its node holds and serves, what it sees in storage.
 
     `seen` is the newest step that was in storage when its node looked before.
@@ -57,7 +57,7 @@ class Told(msgspec.Struct, frozen=True):
     seen: str = ""
 
 
-class Met(msgspec.Struct, frozen=True):
+class ReadOutcome(msgspec.Struct, frozen=True):
     """Why a worker cannot read a checkpoint: its bytes are wrong, or it could not be reached."""
 
     damaged: str = ""
@@ -99,17 +99,19 @@ def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
 
     def wait(trouble: Trouble, seconds: float) -> None:
         troubles.append(trouble)
-        log.warning("%s cannot be read now, next look in %.0f s: %s", shown(places.where), seconds, trouble)
-        readers.say(shown(f"{places.where} cannot be read: {trouble}"))
+        log.warning(
+            "%s cannot be read now, next look in %.0f s: %s", printable(places.where), seconds, trouble
+        )
+        readers.say(printable(f"{places.where} cannot be read: {trouble}"))
         readers.pause(seconds)
 
     try:
         found = patiently(lambda: _attempt(places, readers, read), patience, wait)
     except Trouble as trouble:
         raise Trouble(
-            f"{shown(places.where)} cannot be read, so the training does not begin, and nothing there was "
-            f"changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all nodes reach "
-            "it, or give another place"
+            f"{printable(places.where)} cannot be read, so the training does not begin, and nothing there "
+            f"was changed: {trouble} (tried for {patience:.0f} s; {PATIENCE} sets it); see that all nodes "
+            "reach it, or give another place"
         ) from trouble
     if troubles:
         readers.say("")
@@ -145,9 +147,9 @@ def patience(environment: Mapping[str, str]) -> float:
 
 
 def _attempt(places: Places, readers: Readers, read: Read) -> Any:
-    mine = memory.held(places.folder, places.mark) if places.folder else []
-    own = msgspec.json.encode(_told(places, mine, readers.rank))
-    told = [decode_as(each, Told) for each in readers.exchange(own)]
+    mine = memory.blocks_of(places.folder, places.mark) if places.folder else []
+    own = msgspec.json.encode(_knowledge(places, mine, readers.rank))
+    told = [decode_as(each, Knowledge) for each in readers.exchange(own)]
     _raise_trouble([each.trouble for each in told])
     if problem := next((each.mixed for each in told if each.mixed), ""):
         raise ValueError(problem)
@@ -155,17 +157,17 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     _remember(places, stored)
     wrong = ""
     for chosen in choose([each.offers for each in told], stored):
-        found, met = None, Met()
+        found, met = None, ReadOutcome()
         with ExitStack() as opened:
             try:
                 if readers.reads:
                     found = read(_source(places, chosen, mine, readers.rank, told), opened)
             except Damaged as error:
-                met = Met(damaged=str(error))
+                met = ReadOutcome(damaged=str(error))
             except (OSError, Newer) as error:
-                met = Met(trouble=str(error) or type(error).__name__)
-            all_ = [decode_as(each, Met) for each in readers.exchange(msgspec.json.encode(met))]
-            if all(each == Met() for each in all_):
+                met = ReadOutcome(trouble=str(error) or type(error).__name__)
+            all_ = [decode_as(each, ReadOutcome) for each in readers.exchange(msgspec.json.encode(met))]
+            if all(each == ReadOutcome() for each in all_):
                 return (found() if found else None), chosen
         damaged = next((each.damaged for each in all_ if each.damaged), "")
         if chosen.holders:
@@ -178,13 +180,13 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
             _set_aside(places.storage, chosen.save.step, wrong)
     aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
     if aside or wrong:
-        raise Damaged(none_left(shown(places.where), aside, wrong))
+        raise Damaged(no_more(printable(places.where), aside, wrong))
     if seen := next((each.seen for each in told if each.seen), ""):
-        raise Trouble(f"step {seen} was in {shown(places.where)} before, and nothing is now")
+        raise Trouble(f"step {seen} was in {printable(places.where)} before, and nothing is now")
     return None
 
 
-def none_left(where: str, aside: Sequence[int], wrong: str) -> str:
+def no_more(where: str, aside: Sequence[int], wrong: str) -> str:
     """Return in a sentence that there were checkpoints, and none can be read."""
     steps = ", ".join(map(str, aside)) or "in memory"
     damaged = "are damaged" if len(aside) > 1 else "is damaged"
@@ -211,10 +213,10 @@ def _raise_trouble(told: Sequence[str]) -> None:
             raise Trouble(f"rank {rank}: {trouble}")
 
 
-def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
+def _knowledge(places: Places, mine: Sequence[Block], rank: int) -> Knowledge:
     """Return what this worker tells the others; the first one of each node looks into storage."""
     offers = tuple(Offer(*each.head.save, each.head.part, each.head.parts) for each in mine)
-    told = Told(offers, places.server, seen=_seen(places))
+    told = Knowledge(offers, places.server, seen=_seen(places))
     if places.storage is None or not (rank == 0 or (places.first and rank < LOOKING)):
         return told
     try:
@@ -224,7 +226,7 @@ def _told(places: Places, mine: Sequence[Held], rank: int) -> Told:
             told,
             stored=stored,
             aside=tuple(aside),
-            mixed=mixed(manifests, places.where),
+            mixed=mixture(manifests, places.where),
         )
     except (OSError, Newer) as error:
         return msgspec.structs.replace(told, trouble=str(error))
@@ -264,11 +266,13 @@ def _stored_in(storage: Storage) -> tuple[list[Manifest], list[int]]:
     return found, aside
 
 
-def _source(places: Places, chosen: Chosen, mine: Sequence[Held], rank: int, told: Sequence[Told]) -> Source:
+def _source(
+    places: Places, chosen: Chosen, mine: Sequence[Block], rank: int, told: Sequence[Knowledge]
+) -> Source:
     if not chosen.holders:
         if places.storage is None:
-            raise Trouble(f"{shown(places.where)} has no storage, and another worker's has")
-        return Stored(places.storage, chosen.save)
+            raise Trouble(f"{printable(places.where)} has no storage, and another worker's has")
+        return InStorage(places.storage, chosen.save)
     here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
     servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
     return InMemory(places.mark, chosen.save, here, servers, places.token)

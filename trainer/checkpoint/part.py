@@ -101,7 +101,7 @@ class Shape(NamedTuple):
     offset: tuple[int, ...] = ()
 
 
-def placed(shapes: Iterable[Shape]) -> tuple[tuple[Tensor, ...], int]:
+def place(shapes: Iterable[Shape]) -> tuple[tuple[Tensor, ...], int]:
     """Return the places of all tensors, and where the head begins."""
     at, found = START, []
     for each in shapes:

@@ -35,7 +35,7 @@ def decode(rest: bytes) -> Any:
         raise Damaged(f"the rest of its state is none: {error}") from error
 
 
-def joined(name: str, key: object) -> str:
+def pointer(name: str, key: object) -> str:
     """Return the name of a part: a JSON pointer (RFC 6901), so that no two parts have the same."""
     escaped = str(key).replace("~", "~0").replace("/", "~1")
     return f"{name}/{escaped}" if name else escaped

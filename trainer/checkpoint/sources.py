@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
-from elasticjob.trainer.checkpoint.storage import Storage, Trouble, shown
+from elasticjob.trainer.checkpoint.storage import Storage, Trouble, printable
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
 
@@ -49,19 +49,19 @@ class InMemory:
         if number not in self._here:
             return part.head_of(lambda at, size: self._fetch(number, at, size))
         with memory.reading(self._here[number]) as block:
-            return self._checked(part.head_of(lambda at, size: bytes(block[at : at + size])))
+            return self._check(part.head_of(lambda at, size: bytes(block[at : at + size])))
 
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:
         """Lend the block of a part."""
         if number in self._here:
             with memory.reading(self._here[number]) as block:
-                self._checked(part.head_of(lambda at, size: bytes(block[at : at + size])))
+                self._check(part.head_of(lambda at, size: bytes(block[at : at + size])))
                 yield block
             return
         yield memoryview(bytearray(self._fetch(number)))
 
-    def _checked(self, head: Head) -> Head:
+    def _check(self, head: Head) -> Head:
         if head.save != self._save:
             raise Damaged(f"step {head.step} is there, and no more step {self._save.step}")
         return head
@@ -87,7 +87,7 @@ class InMemory:
             connection.close()
 
 
-class Stored:
+class InStorage:
     """A committed checkpoint in storage. Trouble if another one is seen than the one that was chosen."""
 
     def __init__(self, storage: Storage, save: Save) -> None:
@@ -95,7 +95,7 @@ class Stored:
         self._manifest = storage.manifest(save.step)
         if self._manifest.save != save:
             raise Trouble(
-                f"{shown(storage.where)} shows step {save.step} of round {self._manifest.round}, and to "
+                f"{printable(storage.where)} shows step {save.step} of round {self._manifest.round}, and to "
                 f"another worker that of round {save.round}"
             )
 

@@ -88,7 +88,7 @@ class Storage:
     """
 
     def __init__(self, where: str) -> None:
-        self._files, self._root = _opened(where)
+        self._files, self._root = _open(where)
         self._local = "file" in _protocols(self._files)
         self.where = self._root if self._local else where
         if self._local:
@@ -171,8 +171,8 @@ class Storage:
             raise Damaged(f"the manifest of step {step} is none: {error}") from error
         if manifest.format > FORMAT:
             raise Newer(
-                f"{shown(path)} has format {manifest.format}, and this program reads format {FORMAT}: use a "
-                "newer elasticjob"
+                f"{printable(path)} has format {manifest.format}, and this program reads format {FORMAT}: "
+                "use a newer elasticjob"
             )
         return manifest
 
@@ -202,7 +202,7 @@ class Storage:
         with self._reaching(folder), suppress(FileNotFoundError):  # another worker was first
             self._files.mv(f"{folder}/{MANIFEST}", f"{folder}/{ASIDE}")
         log.warning(
-            "the checkpoint of step %d in %s is damaged and is not used: %s", step, shown(self.where), why
+            "the checkpoint of step %d in %s is damaged and is not used: %s", step, printable(self.where), why
         )
 
     def _folder(self, step: int) -> str:
@@ -278,7 +278,7 @@ class Storage:
         except Exception as error:
             said = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
             reason = getattr(error, "strerror", None) or said or type(error).__name__
-            raise Trouble(shown(f"{path}: {reason}")) from error
+            raise Trouble(printable(f"{path}: {reason}")) from error
 
 
 def newest_of(found: Sequence[Manifest], run: str) -> int:
@@ -293,7 +293,7 @@ def strangers(all_: Sequence[Manifest], mine: Manifest) -> list[int]:
     return [each.step for each in all_ if each.by not in ("", mine.by) and each.step > mine.after]
 
 
-def mixed(found: Sequence[Manifest], where: str) -> str:
+def mixture(found: Sequence[Manifest], where: str) -> str:
     """Return in a sentence that two runs have written to a place beside each other, "" if they have not."""
     newest = max(found, key=lambda each: each.step, default=None)
     others = strangers(found, newest) if newest else []
@@ -301,12 +301,12 @@ def mixed(found: Sequence[Manifest], where: str) -> str:
         return ""
     mine = ", ".join(str(each.step) for each in found if each.by == newest.by)
     return (
-        f"two trainings have written to {shown(where)}: step {mine} is of the one, step "
+        f"two trainings have written to {printable(where)}: step {mine} is of the one, step "
         f"{', '.join(map(str, others))} of the other: move the step-* folders of one of them away; {OWN}"
     )
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text that may hold the bytes of a path as one that can be sent."""
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -325,8 +325,8 @@ def check_folder(folder: str) -> None:
         with suppress(OSError):  # not there yet, below a file, or not to be read now
             if not stat.S_ISDIR(os.stat(path).st_mode):
                 raise ValueError(
-                    f"checkpoint is {shown(folder)}, and {shown(path)} is no folder: give a folder that all "
-                    "workers reach; it need not be there yet"
+                    f"checkpoint is {printable(folder)}, and {printable(path)} is no folder: give a folder "
+                    "that all workers reach; it need not be there yet"
                 )
             return
 
@@ -345,7 +345,7 @@ def _pour(block: memoryview, file: Any) -> None:
         file.write(block[at : at + CHUNK])
 
 
-def _opened(where: str) -> tuple[Any, str]:
+def _open(where: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.core.url_to_fs(where)
     except (ValueError, ImportError) as error:

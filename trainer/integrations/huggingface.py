@@ -73,7 +73,7 @@ class ElasticCallback(TrainerCallback):
         self._folder = folder = Path(tempfile.mkdtemp(prefix="elasticjob-trainer-"))
         (folder / TRAINER_STATE_NAME).write_text(self._loop["state"])
         for name, file in FILES.items():
-            if state := self._parts[name].taken():
+            if state := self._parts[name].take():
                 torch.save(state, folder / file)
         if self._random.mine is not None and "numpy" in self._random.mine:
             number = f"_{trainer.args.process_index}" if trainer.args.world_size > 1 else ""
@@ -189,7 +189,7 @@ class Part:
         """Keep the state for Trainer, which restores it."""
         self._loaded = state
 
-    def taken(self) -> dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Return what was loaded, once: it is as large as the model."""
         loaded, self._loaded = self._loaded, {}
         return loaded

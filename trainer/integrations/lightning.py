@@ -83,8 +83,8 @@ class ElasticCallback(Callback):
         after = signal.getsignal(signal.SIGTERM)
         self._asked = after if after is not before else None
         self._step = self._checkpoint.load()
-        if (loaded := whole.taken()) is not None:
-            trainer.strategy.checkpoint_io = Given(loaded, trainer.strategy.checkpoint_io)
+        if (loaded := whole.take()) is not None:
+            trainer.strategy.checkpoint_io = OneRead(loaded, trainer.strategy.checkpoint_io)
             # a callback has no other way to name a checkpoint: fit has read its ckpt_path already
             trainer._checkpoint_connector.resume_start("elasticjob")
 
@@ -92,10 +92,10 @@ class ElasticCallback(Callback):
         """Let Lightning read and write its own files as before."""
         if any(type(each).__name__ == "ZeroRedundancyOptimizer" for each in trainer.optimizers):
             raise TypeError("ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones")
-        if isinstance(trainer.strategy.checkpoint_io, Given):
+        if isinstance(trainer.strategy.checkpoint_io, OneRead):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
         assert self._checkpoint is not None
-        self._ended = bool(self._checkpoint.ended) and self._checkpoint.is_ended(asked(trainer))
+        self._ended = bool(self._checkpoint.ended) and self._checkpoint.is_ended(max_steps(trainer))
         trainer.should_stop |= self._ended
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
@@ -143,8 +143,8 @@ class ElasticCallback(Callback):
         assert self._whole is not None
         self._whole.ended = last
         _place(trainer, epoch, batch)
-        left = last and trainer.should_stop and trainer.global_step < asked(trainer)
-        self._checkpoint.save(trainer.global_step, last=last, ended=asked(trainer) if left else 0)
+        left = last and trainer.should_stop and trainer.global_step < max_steps(trainer)
+        self._checkpoint.save(trainer.global_step, last=last, ended=max_steps(trainer) if left else 0)
 
 
 class Whole:
@@ -175,13 +175,13 @@ class Whole:
         """Keep the state for Lightning, which restores it."""
         self._loaded = state
 
-    def taken(self) -> dict[str, Any] | None:
+    def take(self) -> dict[str, Any] | None:
         """Return what was loaded, once: it is as large as the model."""
         loaded, self._loaded = self._loaded, None
         return loaded
 
 
-class Given(CheckpointIO):
+class OneRead(CheckpointIO):
     """Reads one checkpoint, whatever is asked for, and leaves the rest to the `usual` plugin."""
 
     def __init__(self, checkpoint: dict[str, Any], usual: CheckpointIO) -> None:
@@ -200,7 +200,7 @@ class Given(CheckpointIO):
         self.usual.remove_checkpoint(path)
 
 
-def asked(trainer: Trainer) -> int:
+def max_steps(trainer: Trainer) -> int:
     """Return how many steps a training is to make."""
     return int(min(trainer.estimated_stepping_batches, sys.maxsize))
 

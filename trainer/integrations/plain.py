@@ -7,7 +7,7 @@ from pickle import PicklingError  # noqa: TID251  # only the name of torch's err
 from typing import Any
 
 from elasticjob.trainer.records import order
-from elasticjob.trainer.torch.saving.tree import Taken, decoded
+from elasticjob.trainer.torch.saving.tree import StateParts, decode
 
 
 def sampler_of(prepared: Any) -> Any:
@@ -42,7 +42,7 @@ def check_order(taken: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) 
 def check(name: str, value: Any) -> None:
     """Raise TypeError, with the name of the smallest piece that could not be read again."""
     try:
-        decoded(Taken(value).encoded())
+        decode(StateParts(value).encode())
         return
     except (TypeError, AttributeError, PicklingError):
         if isinstance(value, Mapping):

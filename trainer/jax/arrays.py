@@ -61,7 +61,7 @@ class Snapshot:
     progress: Mapping[str, Any]
 
 
-class Taken:
+class StateParts:
     """A snapshot, taken apart for a checkpoint."""
 
     def __init__(self, snapshot: Snapshot, ended: int) -> None:
@@ -76,11 +76,11 @@ class Taken:
         """Copy the leaves to their places in a block."""
         arrays.fill(block, places, self.arrays)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the rest as bytes."""
         leaves = self._snapshot.leaves
         kinds = {name: leaf.kind for name, leaf in leaves.items() if leaf.kind != ARRAY}
-        return rest.encode({STATE: nested(leaves), "kinds": kinds, **self._snapshot.progress})
+        return rest.encode({STATE: nest(leaves), "kinds": kinds, **self._snapshot.progress})
 
     def check(self) -> None:
         """The rest has nothing but names and numbers."""
@@ -93,9 +93,9 @@ class Taken:
 class Arrays:
     """The form of states in JAX."""
 
-    def take(self, state: Snapshot, ended: int = 0) -> Taken:
+    def take(self, state: Snapshot, ended: int = 0) -> StateParts:
         """Take a snapshot apart."""
-        return Taken(state, ended)
+        return StateParts(state, ended)
 
     @contextmanager
     def reading(self, source: Source, rank: int, into: None) -> Iterator[tuple[int, Callable[[], Snapshot]]]:
@@ -110,13 +110,13 @@ class Arrays:
         return bool
 
 
-def packed(snapshot: Snapshot) -> memoryview:
+def pack(snapshot: Snapshot) -> memoryview:
     """Return a snapshot as a block of bytes."""
-    taken = Taken(snapshot, 0)
-    return arrays.block_of(Head(step=0, round=0, rest=taken.encoded()), taken.arrays)
+    taken = StateParts(snapshot, 0)
+    return arrays.block_of(Head(step=0, round=0, rest=taken.encode()), taken.arrays)
 
 
-def unpacked(block: memoryview) -> Snapshot:
+def unpack(block: memoryview) -> Snapshot:
     """Return the snapshot in a block. Damaged if there is none."""
     return snapshot_in(block, part.head_of(lambda at, size: block[at : at + size]))
 
@@ -142,7 +142,7 @@ def bits_in(block: memoryview, where: part.Tensor) -> Bits:
     return np.frombuffer(block[where.at : where.at + where.size], kind).reshape(where.shape).copy()
 
 
-def nested(names: Iterable[str]) -> Any:
+def nest(names: Iterable[str]) -> Any:
     """Return a tree of references to leaves by their names: for those who read it without the script."""
     tree: dict[str, Any] = {}
     for name in names:
@@ -159,9 +159,9 @@ def on_host(tree: Any) -> Any:
     return jax.tree_util.tree_map_with_path(leaf_on_host, tree, is_leaf=is_leaf)
 
 
-def outlined(tree: Any) -> dict[str, Leaf]:
+def leaves_of(tree: Any) -> dict[str, Leaf]:
     """Return the leaves of a pytree by their names; the numbers of JAX's arrays stay on its devices."""
-    return named(on_host(jax.tree.map(outline, tree, is_leaf=is_leaf)))
+    return leaves_by_name(on_host(jax.tree.map(outline, tree, is_leaf=is_leaf)))
 
 
 def outline(leaf: Any) -> Any:
@@ -185,14 +185,14 @@ def signature(tree: Any) -> Any:
     return form, [(kind, getattr(each, "dtype", None), getattr(each, "shape", None)) for kind, each in arrays]
 
 
-def named(host: Any) -> dict[str, Leaf]:
+def leaves_by_name(host: Any) -> dict[str, Leaf]:
     """Return the leaves of a pytree that `on_host` made by their names. ValueError if two have the same."""
     pairs, _ = jax.tree_util.tree_flatten_with_path(host, is_leaf=is_leaf)
     found: dict[str, Leaf] = {}
     for path, leaf in pairs:
         name = STATE
         for key in path:
-            name = rest.joined(name, plain(key))
+            name = rest.pointer(name, plain(key))
         if name in found:
             raise ValueError(f"two leaves of the state are named {name}: one key is a number, one a text")
         found[name] = leaf

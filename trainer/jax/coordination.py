@@ -186,7 +186,7 @@ class Services:
         """Stop those that have no clients any more; return whether there is none left."""
         if not self._running:
             return True
-        used = served()
+        used = ports_in_use()
         for port in [*self._running]:
             if port not in used:
                 self._running.pop(port).set()
@@ -195,7 +195,7 @@ class Services:
     def close(self) -> None:
         """Wait, not for long, until all have left."""
         until = time.monotonic() + LAST
-        while self._running.keys() & served() and time.monotonic() < until:
+        while self._running.keys() & ports_in_use() and time.monotonic() < until:
             time.sleep(LOOK)
 
 
@@ -205,7 +205,7 @@ def serve(service: Any, stop: threading.Event) -> None:
     service.shutdown()
 
 
-def served() -> frozenset[int]:
+def ports_in_use() -> frozenset[int]:
     """Return the ports of this process at which clients are connected."""
     found = psutil.Process().net_connections("tcp")
     return frozenset(each.laddr.port for each in found if each.status == psutil.CONN_ESTABLISHED)

@@ -64,7 +64,7 @@ class Peers:
                 listener.close()
             return
         self._coordination.open(listener, self._services)
-        self._guarded(self._open_mesh)
+        self._guard(self._open_mesh)
 
     def abort(self) -> None:
         """Fail what is pending; called from another thread."""
@@ -115,7 +115,7 @@ class Peers:
         if self._mesh is None:
             return jax.block_until_ready(tree)
         leaves, form = jax.tree.flatten(jax.tree.map(jnp.asarray, tree))
-        sums = [self._guarded(partial(self._reduced, each, self._total)) for each in joined(leaves)]
+        sums = [self._guard(partial(self._reduce, each, self._total)) for each in concatenate(leaves)]
         return jax.tree.unflatten(form, apart(sums, tuple((leaf.shape, leaf.dtype) for leaf in leaves)))
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
@@ -130,7 +130,7 @@ class Peers:
         if self._mesh is None:
             return [data]
         lengths = [length for (length,) in self.gather([len(data)])]
-        rows = np.zeros((self.size, padded(max(lengths))), np.uint8)
+        rows = np.zeros((self.size, next_power(max(lengths))), np.uint8)
         rows[self.rank, : len(data)] = np.frombuffer(data, np.uint8)
         told = self._largest_of(rows)
         return [each[:length].tobytes() for each, length in zip(told, lengths, strict=True)]
@@ -145,7 +145,7 @@ class Peers:
         told = block if gives else memoryview(bytearray(length))
         for at in range(0, length, CHUNK):
             size = min(CHUNK, length - at)
-            piece = np.zeros(padded(size), np.uint8)
+            piece = np.zeros(next_power(size), np.uint8)
             if gives:
                 piece[:size] = np.frombuffer(block, np.uint8, size, at)
             given = self._largest_of(piece)
@@ -155,7 +155,7 @@ class Peers:
 
     def _largest_of(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the largest of each number over all workers: of bytes, those that are not 0."""
-        return np.asarray(self._guarded(lambda: self._reduced(array, self._largest)))
+        return np.asarray(self._guard(lambda: self._reduce(array, self._largest)))
 
     def _open_mesh(self) -> None:
         firsts = {each.process_index: each for each in reversed(jax.devices())}
@@ -164,7 +164,7 @@ class Peers:
         self._total = jax.jit(total, out_shardings=everywhere)
         self._largest = jax.jit(largest, out_shardings=everywhere)
 
-    def _reduced(self, array: Any, how: Any) -> Any:
+    def _reduce(self, array: Any, how: Any) -> Any:
         mesh = self._mesh
         assert mesh is not None
         shared = NamedSharding(mesh, PartitionSpec("worker"))
@@ -173,7 +173,7 @@ class Peers:
         all_of_them = jax.make_array_from_single_device_arrays(shape, shared, [mine])
         return jax.block_until_ready(how(all_of_them).addressable_data(0))
 
-    def _guarded(self, act: Any) -> Any:
+    def _guard(self, act: Any) -> Any:
         """Return what `act` returns; Lost instead of the error that a lost peer causes."""
         try:
             return act()
@@ -185,7 +185,7 @@ class Peers:
 
 
 @jax.jit  # type: ignore[untyped-decorator]  # JAX declares no types for it
-def joined(leaves: Sequence[Any]) -> list[Any]:
+def concatenate(leaves: Sequence[Any]) -> list[Any]:
     """Return an array for each type, with all leaves of it after each other."""
     types = dict.fromkeys(leaf.dtype for leaf in leaves)
     return [jnp.concatenate([jnp.ravel(leaf) for leaf in leaves if leaf.dtype == each]) for each in types]
@@ -193,7 +193,7 @@ def joined(leaves: Sequence[Any]) -> list[Any]:
 
 @partial(jax.jit, static_argnums=1)
 def apart(arrays: Sequence[Any], leaves: Sequence[tuple[tuple[int, ...], Any]]) -> list[Any]:
-    """Return the leaves, of these shapes and types, that `joined` has put into arrays."""
+    """Return the leaves, of these shapes and types, that `concatenate` has put into arrays."""
     of = {array.dtype: array for array in arrays}
     at = dict.fromkeys(of, 0)
     found = []
@@ -204,7 +204,7 @@ def apart(arrays: Sequence[Any], leaves: Sequence[tuple[tuple[int, ...], Any]]) 
     return found
 
 
-def padded(size: int) -> int:
+def next_power(size: int) -> int:
     """Return the next power of two."""
     return max(LEAST, 1 << (size - 1).bit_length())
 

@@ -12,13 +12,13 @@ from elasticjob.trainer.jax.arrays import (
     Leaf,
     Snapshot,
     is_leaf,
+    leaves_by_name,
+    leaves_of,
     misfit,
-    named,
     on_host,
-    outlined,
-    packed,
+    pack,
     signature,
-    unpacked,
+    unpack,
 )
 from elasticjob.trainer.jax.peers import Peers
 from elasticjob.trainer.loop.world import NOTHING
@@ -43,7 +43,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.tree = on_host(self.tree)
-        self.form = outlined(self.tree)  # its errors are the user's
+        self.form = leaves_of(self.tree)  # its errors are the user's
 
     @property
     def age(self) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class State:
         """Raise RuntimeError, by name, if a later start could not take the state after a step."""
         if (found := signature(self.tree)) == self._checked:
             return
-        if differs := misfit(self.form, outlined(self.tree)):
+        if differs := misfit(self.form, leaves_of(self.tree)):
             raise RuntimeError(
                 f"the state after step {step} does not fit the one that Elastic was given: {differs}; keep "
                 "names, types and shapes (.astype), or begin with these: a later start could not take it"
@@ -64,7 +64,7 @@ class State:
     def snapshot(self) -> Snapshot:
         """Return everything in host memory."""
         progress = {"done": asdict(self.done), "order": self.order, "ended": self.ended}
-        return Snapshot(named(on_host(self.tree)), progress)
+        return Snapshot(leaves_by_name(on_host(self.tree)), progress)
 
     def restore(self, snapshot: Snapshot, where: str) -> list[str]:
         """Take over a snapshot. ValueError names where it is of another state."""
@@ -79,7 +79,7 @@ class State:
     def put(self, leaves: Mapping[str, Leaf]) -> None:
         """Take over leaves by their names, which this state has."""
         host = on_host(self.tree)
-        mine = named(host)
+        mine = leaves_by_name(host)
         form = jax.tree.structure(host, is_leaf=is_leaf)
         self.tree = jax.tree.unflatten(form, [leaves[name].like(mine[name]) for name in mine])
 
@@ -94,24 +94,24 @@ class State:
 
     def take(self, world: Peers, sources: Sequence[int]) -> None:
         """Give the state of the first of workers `sources` to those that have none yet."""
-        given = self._given(world, sources[0])
+        given = self._receive(world, sources[0])
         if given is not None and not self.whole:
             self._become(given, OTHERS)
         self.whole = True
 
     def catch_up(self, world: Peers, source: int) -> None:
         """Bring the workers that hold a state to that of `source`."""
-        given = self._given(world, source)
+        given = self._receive(world, source)
         if given is not None and self.whole:
             self._become(given, OTHERS)
 
-    def _given(self, world: Peers, source: int) -> Snapshot | None:
+    def _receive(self, world: Peers, source: int) -> Snapshot | None:
         """Return the snapshot of worker `source`; None for itself."""
         gives = world.gives(source)
         if gives and world.size == 1:
             return None
-        block = world.tell(packed(self.snapshot()) if gives else memoryview(b""), source)
-        return None if gives else unpacked(block)
+        block = world.tell(pack(self.snapshot()) if gives else memoryview(b""), source)
+        return None if gives else unpack(block)
 
     def _become(self, snapshot: Snapshot, of: str) -> None:
         if differs := misfit(self.form, snapshot.leaves):

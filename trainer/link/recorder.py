@@ -114,13 +114,13 @@ def bound(file: Path) -> socket.socket:
     """Return a listening socket, in the place of one that a worker before has left."""
     listener = socket.socket(socket.AF_UNIX)
     file.unlink(missing_ok=True)
-    with opened(file) as short:
+    with short_name(file) as short:
         listener.bind(short)
     listener.listen()
     return listener
 
 
-class opened:
+class short_name:
     """A name for a socket's file that fits into its address, however deep the folder is."""
 
     def __init__(self, file: Path) -> None:
@@ -215,7 +215,7 @@ def digest(
     begun: dict[str, int] = {}
     for entry in live:
         if entry.name and not entry.is_p2p:
-            label = labelled(entry, groups)
+            label = name_for_people(entry, groups)
             begun[label] = max(begun.pop(label, 0), entry.collective_seq_id)
     inside = next((opened_by(entry, groups, now) for entry in live if entry.open), None)
     return Digest(size, inside, tuple(begun.items())[-GROUPS:])
@@ -227,10 +227,12 @@ def opened_by(entry: Entry, groups: Mapping[str, tuple[str, list[int]]], now: fl
     size = sum(map(prod, entry.input_sizes)) if kind in SAME_SIZE else 0
     seq = 0 if entry.is_p2p or not entry.name else entry.collective_seq_id
     since = max(0.0, now - entry.time_created_ns / 1e9)
-    return Collective(group=labelled(entry, groups), name=kind, seq=seq, size=size, since=round(since, 3))
+    return Collective(
+        group=name_for_people(entry, groups), name=kind, seq=seq, size=size, since=round(since, 3)
+    )
 
 
-def labelled(entry: Entry, groups: Mapping[str, tuple[str, list[int]]]) -> str:
+def name_for_people(entry: Entry, groups: Mapping[str, tuple[str, list[int]]]) -> str:
     """Return a group's name for people, of no other group: torch may use its own names twice."""
     backend, name = entry.group
     description, ranks = groups.get(name, (entry.process_group[1], []))

@@ -140,7 +140,7 @@ class Link:
 
     def say(self, message: FromWorker) -> None:
         """Send a message to the agent; a report that is too long loses its metrics."""
-        short = shortened(message)
+        short = shorten(message)
         if short is not message and not self._shortened:
             self._shortened = True
             log.warning("the metrics of a report are too long, and are left out: log fewer names")
@@ -201,7 +201,7 @@ def channel_to(environment: Mapping[str, str]) -> socket.socket | None:
     return None
 
 
-def shortened(message: FromWorker) -> FromWorker:
+def shorten(message: FromWorker) -> FromWorker:
     """Return a message that fits into a line: a report that is too long without its metrics."""
     if not isinstance(message, Advance) or len(encode(message)) <= LIMIT:
         return message

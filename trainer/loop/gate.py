@@ -66,7 +66,7 @@ class Gate(Generic[W]):
 
     def fall_behind(self, peers: W, newest: Sequence[int]) -> NoReturn:
         """Wait to be killed: only a new process can reach the place of the others in the script."""
-        begin_anew(self._line, peers, f"{missed(self._state.age, newest)}, so it begins as a newcomer")
+        begin_anew(self._line, peers, f"{misses(self._state.age, newest)}, so it begins as a newcomer")
 
 
 def begin_anew(line: Line, peers: World, reason: str) -> NoReturn:
@@ -76,7 +76,7 @@ def begin_anew(line: Line, peers: World, reason: str) -> NoReturn:
         time.sleep(FOREVER)
 
 
-def missed(mine: Sequence[int], newest: Sequence[int]) -> str:
+def misses(mine: Sequence[int], newest: Sequence[int]) -> str:
     """Return what a worker of age `mine` has missed of what others did, in words."""
     if mine[0] == newest[0]:
         return f"it missed the others' calls {mine[1] + 1} to {newest[1]} of evaluate, mean and gather"

@@ -17,7 +17,7 @@ from elasticjob.trainer.records.done import Done
 STEPS: Final = "ELASTICJOB_STEPS"
 
 
-class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
+class StepRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step: when it was counted (Unix time), in which round, by how many workers."""
 
     at: float
@@ -39,7 +39,9 @@ class Record:
         """Record a step now, and the one before, if its main worker may have died before it could."""
         for each in (before, done):
             if each is done or each.step > self._last:
-                counted = Counted(at=self._clock(), round=round_, step=each.step, world=world, loss=each.loss)
+                counted = StepRecord(
+                    at=self._clock(), round=round_, step=each.step, world=world, loss=each.loss
+                )
                 self._file.write(msgspec.json.encode(counted) + b"\n")
         self._last = done.step
 

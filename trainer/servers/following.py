@@ -58,7 +58,7 @@ class Following(Link):
         return self._plane.chief == self.incarnation
 
     @property
-    def kept(self) -> int:
+    def last_checkpoint(self) -> int:
         """The number of the last checkpoint that counts, 0 for none."""
         return self._plane.kept
 
@@ -106,8 +106,8 @@ class Following(Link):
         back to a checkpoint since `restored` was read: the datasets did, too, and there is more to do.
         """
         goes_on = attend()
-        before = max(self.kept, self.saving)  # one that is being written lacks the last steps
-        while goes_on and wanted() and self.kept <= before and self.restored == restored:
+        before = max(self.last_checkpoint, self.saving)  # one that is being written lacks the last steps
+        while goes_on and wanted() and self.last_checkpoint <= before and self.restored == restored:
             self.save()
             self.wait_for_change(SAVE_AGAIN)
             goes_on = attend()

@@ -59,7 +59,7 @@ class Values(Protocol):
 class Checkpoints(Protocol):
     """What a server keeps in files. `copy` is called from the thread of its Values, the others beside it."""
 
-    def found(self) -> Kept | None:
+    def newest(self) -> Kept | None:
         """Return the newest complete checkpoint: at the start, and after one to go back to was Gone."""
 
     def copy(self, number: int) -> None:
@@ -97,7 +97,7 @@ class Serving(Link):
         self._index = int(os.environ.get(names.INDEX, "0")) if index is None else index
         self._holds, self._gone, self._used, self._offered, self._seen = 0, 0, 0, 0, ""
         self._copied, self._written, self._kept, self._error = 0, 0, 0, ""
-        self._found = checkpoints.found() if checkpoints else None
+        self._found = checkpoints.newest() if checkpoints else None
         self._writing: asyncio.Future[None] | None = None
         self._patience, self._clock = patience(os.environ), clock
         self._waits: float | None = None  # since when values cannot be taken over
@@ -136,7 +136,7 @@ class Serving(Link):
         except Gone as error:
             self._tell(move, f"values of version {move.since} are lost: {error}")
             if self._checkpoints and move.restores is not None:
-                self._found = self._checkpoints.found()
+                self._found = self._checkpoints.newest()
             self._gone, self._waits = move.version, None
         except OSError as error:
             if move.restores:

@@ -18,7 +18,7 @@ import msgspec
 from elasticjob.api.rpc.parameters import Kept
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.part import Damaged
-from elasticjob.trainer.store.counted import Counted
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.tables import PARTITIONS, Part
 from elasticjob.trainer.store.wire import Partitions
 
@@ -44,7 +44,7 @@ class Earlier:
         """Return the numbers of those that were set aside as damaged."""
         return [number for number in self._all() if ASIDE in self._names(number)]
 
-    def kept(self, number: int) -> Kept:
+    def read_checkpoint(self, number: int) -> Kept:
         """Return a checkpoint. Damaged if its positions are none."""
         return _decoded(self._of(number) / POSITIONS, _kept)
 
@@ -85,7 +85,7 @@ class Earlier:
 
 class _Saved(msgspec.Struct):
     parts: tuple[Part, ...]
-    counted: Counted
+    counted: AppliedUpdates
 
 
 def _decoded(path: Path, decode: Callable[[bytes], T]) -> T:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from elasticjob.trainer.store.optimizers import Rows, narrowed
+from elasticjob.trainer.store.optimizers import Rows, as_float32
 from elasticjob.trainer.store.tables import Ids, Table
 
 HIGHEST: Final = 2**63 - 1
@@ -34,7 +34,7 @@ def ids_of(table: str, ids: npt.ArrayLike) -> Ids:
     return given.astype(np.int64)
 
 
-def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Ids, Rows]:
+def sum_rows(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[Ids, Rows]:
     """Return each row once, with the sum of its gradients, which are added in float64."""
     rows, given = ids_of(table.name, ids), plain(table.name, gradients)
     floats = given.dtype.kind == "f" or given.dtype.name.startswith(SMALL_FLOATS)
@@ -55,7 +55,7 @@ def summed(table: Table, ids: npt.ArrayLike, gradients: npt.ArrayLike) -> tuple[
             f"table {table.name}: a gradient is no number (NaN or infinite): leave the batch out"
         )
     try:
-        return found, narrowed(sums)
+        return found, as_float32(sums)
     except OverflowError as error:
         raise StoreError(f"table {table.name}: sums of gradients: {error}") from None
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from elasticjob.trainer.store import places
-from elasticjob.trainer.store.counted import Counted
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.optimizers import Rows as Matrix
-from elasticjob.trainer.store.tables import PARTITIONS, Changed, Ids, Slab, Table, among, ids_in, matrix
+from elasticjob.trainer.store.partitions import copies_of, partitions_of
+from elasticjob.trainer.store.tables import PARTITIONS, Change, Ids, Slab, Table, among, ids_in, matrix
 from elasticjob.trainer.store.wire import (
     ROOM,
     Answer,
@@ -25,28 +25,28 @@ from elasticjob.trainer.store.wire import (
 )
 
 
-class Held:
+class PartitionSet:
     """Partitions of the server at `place` of `servers`, in one version. Not for several threads at once."""
 
     def __init__(self, version: int = 0, place: int = 0, servers: int = 0) -> None:
         self.version, self.frozen = version, False
-        self.owned = frozenset(places.owned(place, servers) if servers else ())
-        self.copied = frozenset(places.copied(place, servers) if servers else ())
+        self.owned = frozenset(partitions_of(place, servers) if servers else ())
+        self.copied = frozenset(copies_of(place, servers) if servers else ())
         self.slabs: dict[str, Slab] = {}
-        self.counted = {each: Counted() for each in self.owned | self.copied}
+        self.counted = {each: AppliedUpdates() for each in self.owned | self.copied}
 
     def answer(self, request: Hello | Pull | Push | Fetch) -> Answer:
         """Carry out a request."""
         try:
             match request:
                 case Hello():
-                    return self._greeted(request.tables)
+                    return self._greet(request.tables)
                 case Pull():
-                    return self._pulled(request)
+                    return self._pull(request)
                 case Push():
-                    return self._pushed(request)
+                    return self._push(request)
                 case Fetch():
-                    return self._fetched(request)
+                    return self._fetch(request)
         except (ValueError, LookupError) as error:
             return Refused(str(error))
 
@@ -59,7 +59,7 @@ class Held:
     def put(self, partitions: Partitions) -> None:
         """Take whole partitions over."""
         for part in partitions.parts:
-            self._greeted([part.table])
+            self._greet([part.table])
             self.slabs[part.table.name].put(part)
         self.counted |= {
             each: counted for each, counted in partitions.counted.items() if each in self.counted
@@ -75,14 +75,14 @@ class Held:
         for table in tables:
             self.slabs.setdefault(table.name, Slab(table))
 
-    def _greeted(self, tables: Iterable[Table]) -> Answer:
+    def _greet(self, tables: Iterable[Table]) -> Answer:
         for table in tables:
             slab = self.slabs.setdefault(table.name, Slab(table))
             if slab.table != table:
                 return Refused(f"table {table.name} was made as {slab.table}, and is {table} now")
         return Taken()
 
-    def _pulled(self, request: Pull) -> Answer:
+    def _pull(self, request: Pull) -> Answer:
         if why := self._outdated(request.version):
             return Refused(why, later=True)
         ids = ids_in(request.ids)
@@ -92,7 +92,7 @@ class Held:
             raise ValueError(f"{len(ids)} rows of {request.table} are too many for one answer: pull fewer")
         return Rows(slab.rows(ids).tobytes())
 
-    def _pushed(self, request: Push) -> Answer:
+    def _push(self, request: Push) -> Answer:
         if why := self._outdated(request.version):
             return Refused(why, later=True)
         if self.frozen:
@@ -103,11 +103,11 @@ class Held:
         updates = [self._update(each, own) for each in request.gradients]
         touched = {int(each) for _, ids, _ in updates for each in np.unique(ids % PARTITIONS)}
         fresh = {each for each in touched if not self.counted[each].has(request.key)}
-        changes = list[tuple[Slab, Changed]]()
+        changes = list[tuple[Slab, Change]]()
         for slab, ids, gradients in updates:
             chosen = among(ids, fresh)
             try:
-                changes.append((slab, slab.changed(ids[chosen], gradients[chosen])))
+                changes.append((slab, slab.change(ids[chosen], gradients[chosen])))
             except OverflowError as error:
                 raise ValueError(
                     f"an update of {slab.table.name}: {error}: make its gradients or its rate smaller"
@@ -121,7 +121,7 @@ class Held:
                 self.counted[each].forget(done)
         return Taken()
 
-    def _fetched(self, request: Fetch) -> Answer:
+    def _fetch(self, request: Fetch) -> Answer:
         if why := self._outdated(request.since):
             return Refused(why)
         if missing := set(request.partitions) - self.counted.keys():

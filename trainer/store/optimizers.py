@@ -117,7 +117,7 @@ class Adam(msgspec.Struct, frozen=True, tag=True):
         values -= self.rate * (first / (1.0 - self.beta1**steps)) / (np.sqrt(whole) + self.epsilon)
 
 
-def narrowed(numbers: Numbers) -> Rows:
+def as_float32(numbers: Numbers) -> Rows:
     """Return numbers as float32. Raises OverflowError if it has not all of them."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = numbers.astype(np.float32)

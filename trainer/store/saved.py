@@ -24,12 +24,12 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as rests
 from elasticjob.trainer.checkpoint.arrays import block_of
-from elasticjob.trainer.checkpoint.newest import SECONDS, none_left
+from elasticjob.trainer.checkpoint.newest import SECONDS, no_more
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
-from elasticjob.trainer.checkpoint.sources import Stored
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, shown
+from elasticjob.trainer.checkpoint.sources import InStorage
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, printable
 from elasticjob.trainer.checkpoint.storage import Part as File
-from elasticjob.trainer.store.counted import Counted
+from elasticjob.trainer.store.applied_updates import AppliedUpdates
 from elasticjob.trainer.store.earlier import Earlier
 from elasticjob.trainer.store.optimizers import Rows
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Part, Table, ids_in, matrix
@@ -44,7 +44,7 @@ class Rest(msgspec.Struct):
     """The state of a partition beside its rows."""
 
     tables: tuple[Table, ...]
-    counted: Counted
+    counted: AppliedUpdates
     positions: Positions = ()
 
 
@@ -79,7 +79,7 @@ class Files:
         for file in manifest.parts:
             if len(self._storage.read(number, file, file.size - 1, 1)) != 1:
                 raise Trouble(
-                    f"{shown(self.where)} has not all of {file.name}: do all servers have one folder?"
+                    f"{printable(self.where)} has not all of {file.name}: do all servers have one folder?"
                 )
         self._storage.commit(manifest, keep=sys.maxsize)  # until this one counts
 
@@ -96,17 +96,17 @@ class Files:
                 wrong = wrong or str(error)
                 self.set_aside(number, str(error))
         if aside := self._storage.aside():
-            raise Damaged(none_left(shown(self.where), aside, wrong))
+            raise Damaged(no_more(printable(self.where), aside, wrong))
         return None
 
     def read(self, number: int, partitions: Iterable[int]) -> Iterator[Partitions]:
         """Yield partitions. Damaged if the bytes of one are wrong, Trouble if it cannot be read."""
         if number in (*self._storage.aside(), *self._earlier.aside()):
-            raise Damaged(f"it was set aside: {shown(self.where)}, number {number}")
+            raise Damaged(f"it was set aside: {printable(self.where)}, number {number}")
         if number in self._earlier.numbers():
             yield from self._earlier.read(number, partitions)
             return
-        source = Stored(self._storage, Save(number, ROUND))
+        source = InStorage(self._storage, Save(number, ROUND))
         for each in sorted(partitions):
             with self._patient(number, each), source.open(each) as block:
                 found = partition_in(block, each)
@@ -127,8 +127,8 @@ class Files:
 
     def _kept(self, number: int) -> Kept:
         if number in self._earlier.numbers():
-            return self._earlier.kept(number)
-        source = Stored(self._storage, self._storage.manifest(number).save)
+            return self._earlier.read_checkpoint(number)
+        source = InStorage(self._storage, self._storage.manifest(number).save)
         with self._patient(number, 0):
             return Kept(number=number, positions=rest_of(source.head(0)).positions)
 
@@ -146,7 +146,7 @@ class Files:
 
     def _write(self, number: int, partition: int, parts: Iterable[Part], rest: Rest) -> File:
         of = tuple(part.of(partition) for part in parts)
-        arrays = {name: each for part in of for name, each in named(part, partition).items()}
+        arrays = {name: each for part in of for name, each in tensors_by_name(part, partition).items()}
         rest = Rest(tuple(part.table for part in of), rest.counted, () if partition else rest.positions)
         head = Head(step=number, round=ROUND, part=partition, parts=PARTITIONS, rest=rests.encode(rest))
         return self._storage.write(head, block_of(head, arrays))
@@ -200,7 +200,7 @@ def read(folder: str | Path, table: str, number: int | None = None) -> tuple[Ids
     return ids[order], values.reshape(-1, parts[0].table.dim)[order]
 
 
-def named(part: Part, partition: int) -> dict[str, Ids | Rows]:
+def tensors_by_name(part: Part, partition: int) -> dict[str, Ids | Rows]:
     """Return the tensors of a table's partition by their names."""
     ids = ids_in(part.ids)
     return {

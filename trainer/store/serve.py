@@ -25,7 +25,7 @@ from elasticjob.trainer.store.wire import Written
 log = logging.getLogger("elasticjob.store")
 
 
-class Checkpointed:
+class ServerCheckpoints:
     """The checkpoints of a server."""
 
     def __init__(self, server: Server, files: Files, pause: Callable[[float], None] = time.sleep) -> None:
@@ -34,7 +34,7 @@ class Checkpointed:
         self._copies: dict[int, Copy] = {}
         self._written: dict[int, tuple[str, Written]] = {}
 
-    def found(self) -> Kept | None:
+    def newest(self) -> Kept | None:
         """Return the newest checkpoint; while storage cannot be read, wait, up to a bound."""
 
         def wait(trouble: Trouble, seconds: float) -> None:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     files = Files(given.folder, patience=patience) if given.folder else None
     host = os.environ.get("POD_IP", "127.0.0.1")
     with Server(host, given.port, token=way.token(), files=files) as server:
-        checkpoints = Checkpointed(server, files) if files else None
+        checkpoints = ServerCheckpoints(server, files) if files else None
         with Serving(server.address, server, checkpoints=checkpoints, copies=True, way=way) as serving:
             serving.wait()
 

@@ -22,8 +22,8 @@ import msgspec
 
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.servers.serving import Gone, Move
-from elasticjob.trainer.store import places
-from elasticjob.trainer.store.held import Held
+from elasticjob.trainer.store.held import PartitionSet
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.saved import Commits, Files
 from elasticjob.trainer.store.wire import (
     Answer,
@@ -37,7 +37,7 @@ from elasticjob.trainer.store.wire import (
     Taken,
     WireError,
     Written,
-    connected,
+    connect,
 )
 
 log = logging.getLogger("elasticjob.store")
@@ -69,7 +69,7 @@ class Server:
     def __init__(self, host: str, port: int, *, token: str, files: Files | None = None) -> None:
         self._token, self.files = token, files
         self._commits = Commits(files) if files else None
-        self._held, self._next = Held(), Held()
+        self._held, self._next = PartitionSet(), PartitionSet()
         self._servers: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._line: _Line | None = None
@@ -103,7 +103,7 @@ class Server:
     def take_over(self, move: Move) -> None:
         """Get the partitions of this server: from their owners, from their copies, or from the checkpoint."""
         self._become(move.since)
-        found = Held(move.version, move.me, len(move.after))
+        found = PartitionSet(move.version, move.me, len(move.after))
         if move.restores is not None:
             self._restored(found, move.restores)
         else:
@@ -117,8 +117,8 @@ class Server:
         self._become(version)
         with self._lock:
             if self._held.version != version:
-                self._held = Held()
-            self._next = Held()
+                self._held = PartitionSet()
+            self._next = PartitionSet()
             self._held.frozen = False
             self._servers = servers
             copy = None
@@ -138,7 +138,7 @@ class Server:
         """
         why = "another one is written"
         while wanted() and not self._closed.is_set():
-            answer = self._asked(at, written, COMMIT)
+            answer = self._ask(at, written, COMMIT)
             if isinstance(answer, Taken):
                 return
             why = answer.why if isinstance(answer, Refused) else str(answer)
@@ -185,10 +185,10 @@ class Server:
         with self._lock:
             if version and self._next.version == version:
                 self._next.know(self._held.tables)
-                self._held, self._next = self._next, Held()
+                self._held, self._next = self._next, PartitionSet()
                 self._held.frozen = True
 
-    def _restored(self, found: Held, number: int) -> None:
+    def _restored(self, found: PartitionSet, number: int) -> None:
         if not number:
             return
         if self.files is None:
@@ -200,9 +200,9 @@ class Server:
             self.files.set_aside(number, str(error))
             raise Gone(f"checkpoint {number} is damaged: {error}") from error
 
-    def _fetched(self, found: Held, move: Move) -> None:
+    def _fetched(self, found: PartitionSet, move: Move) -> None:
         wanted, servers = found.owned | found.copied, len(move.before)
-        owner = places.owners(servers)
+        owner = owners(servers)
         away = set[str]()
         for place in sorted({owner[each] for each in wanted}):
             partitions = tuple(sorted(each for each in wanted if owner[each] == place))
@@ -222,7 +222,7 @@ class Server:
             said = {}
             for source in sorted(sources, key=away.__contains__):
                 try:
-                    answer = self._asked(source, request, ANSWER)
+                    answer = self._ask(source, request, ANSWER)
                 except OSError as error:
                     said |= {source: str(error)}
                     away.add(source)
@@ -232,10 +232,10 @@ class Server:
                 said |= {source: answer.why if isinstance(answer, Refused) else str(answer)}
         raise Gone(f"partition {request.partitions[0]} is nowhere: {dict(said)}")
 
-    def _asked(self, source: str, request: Fetch | Written, timeout: float) -> Answer:
+    def _ask(self, source: str, request: Fetch | Written, timeout: float) -> Answer:
         if source == self.address:
             return self.answer(request)
-        connection = connected(source, self._token, timeout)
+        connection = connect(source, self._token, timeout)
         try:
             connection.send(request)
             return connection.answer()
@@ -347,7 +347,7 @@ class _Line:
     def _connected(self) -> Connection:
         greeting = self._greeting()
         if self._connection is None:
-            self._connection, self._known = connected(self._address, self._token, ANSWER), ()
+            self._connection, self._known = connect(self._address, self._token, ANSWER), ()
         if greeting.tables != self._known:
             self._connection.send(greeting)
             answer = self._connection.answer()

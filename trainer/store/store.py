@@ -30,10 +30,10 @@ from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.servers.link import way_of
 from elasticjob.trainer.servers.visits import Visit, Visits
 from elasticjob.trainer.shards import Dataset, Shard
-from elasticjob.trainer.store import places
-from elasticjob.trainer.store.counted import Done, Key
-from elasticjob.trainer.store.given import StoreError, ids_of, summed
+from elasticjob.trainer.store.applied_updates import Done, Key
+from elasticjob.trainer.store.given import StoreError, ids_of, sum_rows
 from elasticjob.trainer.store.optimizers import Rows
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.tables import PARTITIONS, Ids, Table, matrix
 from elasticjob.trainer.store.wire import (
     MOST_TABLES,
@@ -46,7 +46,7 @@ from elasticjob.trainer.store.wire import (
     Push,
     Refused,
     Request,
-    connected,
+    connect,
 )
 from elasticjob.trainer.store.wire import Rows as Pulled
 
@@ -106,7 +106,7 @@ class Store:
         way: Way | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tables = named(tables)
+        self.tables = tables_by_name(tables)
         wants("Store: dataset", dataset, isinstance(dataset, Dataset), "a Dataset")
         often = save_every is None or (is_number(save_every) and save_every > 0)
         wants("Store: save_every", save_every, often, "seconds above 0, or None for no checkpoints")
@@ -173,7 +173,7 @@ class Store:
 
     def push(self, batch: Batch, gradients: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> None:
         """Make the update of a batch (see Batch.push)."""
-        updates = [(name, *summed(self._table(name), *given)) for name, given in gradients.items()]
+        updates = [(name, *sum_rows(self._table(name), *given)) for name, given in gradients.items()]
         every = np.concatenate([ids for _, ids, _ in updates]) if updates else np.zeros(0, np.int64)
         key = Key(self.dataset.name, batch.shard.number, batch.start, batch.end)
         done = tuple(self._done)
@@ -181,7 +181,7 @@ class Store:
         def ask(owner: npt.NDArray[np.int64], version: int) -> dict[int, Request]:
             parts = (Done(self.dataset.name, done),) if done else ()
             asked = np.unique(owner).tolist() if not done else range(len(self._following.addresses))
-            of = places.owners(len(self._following.addresses))
+            of = owners(len(self._following.addresses))
             asks: dict[int, Request] = {}
             for place in asked:
                 chosen = [
@@ -224,7 +224,7 @@ class Store:
             if restored is not None and self._following.restored != restored:
                 return np.zeros(0, np.int64), {}
             servers = self._following.addresses
-            owner = np.asarray(places.owners(len(servers)), np.int64)[ids % PARTITIONS]
+            owner = np.asarray(owners(len(servers)), np.int64)[ids % PARTITIONS]
             try:
                 answers = self._exchange(servers, ask(owner, self._following.version))
             except OSError as error:
@@ -251,7 +251,7 @@ class Store:
 
     def _client(self, address: str) -> _Client:
         if address not in self._clients:
-            self._clients[address] = _Client(connected(address, self._token, ANSWER), self.tables.values())
+            self._clients[address] = _Client(connect(address, self._token, ANSWER), self.tables.values())
         return self._clients[address]
 
     def _forget(self) -> None:
@@ -300,7 +300,7 @@ class Waits:
             log.warning("a request waits for %d s: %s", now - self._began, why)
 
 
-def named(tables: Iterable[Table]) -> dict[str, Table]:
+def tables_by_name(tables: Iterable[Table]) -> dict[str, Table]:
     """Return tables by their names."""
     found: dict[str, Table] = {}
     for table in tables:

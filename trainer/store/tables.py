@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from elasticjob.api.numbers import MANY
 from elasticjob.trainer.checks import check, is_integer, is_number, is_text
-from elasticjob.trainer.store.optimizers import MOST, SGD, Adagrad, Adam, Rows, narrowed
+from elasticjob.trainer.store.optimizers import MOST, SGD, Adagrad, Adam, Rows, as_float32
 
 Ids = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ class Part(msgspec.Struct):
         return Part(self.table, ids[chosen].tobytes(), values.tobytes(), state.tobytes())
 
 
-class Changed(NamedTuple):
+class Change(NamedTuple):
     """Rows with new values and state, and where a Slab has them: at -1 those that it has not."""
 
     ids: Ids
@@ -133,7 +133,7 @@ class Slab:
         """Return the values of rows; those that were never updated are as they would be made."""
         return self._rows(ids, self._places(ids))
 
-    def changed(self, ids: Ids, gradients: Rows) -> Changed:
+    def change(self, ids: Ids, gradients: Rows) -> Change:
         """Return rows as they are after an update; `ids` has none twice.
 
         Raises OverflowError if they are no numbers of float32.
@@ -142,9 +142,9 @@ class Slab:
         values, state = self._rows(ids, places).astype(np.float64), self._state_of(places).astype(np.float64)
         with np.errstate(all="ignore"):
             self.table.optimizer.apply(values, state, gradients.astype(np.float64))
-        return Changed(ids, places, narrowed(values), narrowed(state))
+        return Change(ids, places, as_float32(values), as_float32(state))
 
-    def set(self, changed: Changed) -> None:
+    def set(self, changed: Change) -> None:
         """Set rows, and make those that are not there."""
         places, fresh = changed.places, changed.places < 0
         if fresh.any():
@@ -163,7 +163,7 @@ class Slab:
         """Take rows over, which this server has not. Raises ValueError if the bytes are no such rows."""
         ids = ids_in(part.ids)
         values = matrix(part.values, len(ids), self.table.dim)
-        self.set(Changed(ids, self._places(ids), values, matrix(part.state, len(ids), self.table.state)))
+        self.set(Change(ids, self._places(ids), values, matrix(part.state, len(ids), self.table.state)))
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
         """Return the places of rows, -1 for those that are not there."""

@@ -16,7 +16,7 @@ from elasticjob.api.numbers import Count
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint.storage import PART
 from elasticjob.trainer.checkpoint.storage import Part as File
-from elasticjob.trainer.store.counted import Counted, Done, Key
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Done, Key
 from elasticjob.trainer.store.tables import PARTITIONS, Part, Table
 
 LARGEST: Final = 1 << 30
@@ -106,7 +106,7 @@ class Partitions(msgspec.Struct, tag=True, frozen=True):
     """Whole partitions: their rows, and the records that each has counted."""
 
     parts: tuple[Part, ...]
-    counted: dict[int, Counted]
+    counted: dict[int, AppliedUpdates]
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -183,7 +183,7 @@ class Connection:
         return bytes(found)
 
 
-def connected(address: str, token: str, timeout: float) -> Connection:
+def connect(address: str, token: str, timeout: float) -> Connection:
     """Return a connection to a server that answers within `timeout` seconds. Raises OSError."""
     host, _, port = address.rpartition(":")
     sock = socket.create_connection((host.strip("[]"), int(port)), timeout=min(timeout, REACHED))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-__all__ = ["Jobs", "config", "container", "said", "start_server", "task", "tf", "v1"]
+__all__ = ["Jobs", "config", "container", "message_of", "start_server", "task", "tf", "v1"]
 
 v1: Final = tf.compat.v1
 v1.disable_eager_execution()
@@ -42,7 +42,7 @@ def config(jobs: Jobs, seconds: float = PATIENCE) -> Any:
     return made
 
 
-def said(error: Any) -> str:
+def message_of(error: Any) -> str:
     """Return what an error of TensorFlow says, without the places in the graph."""
     message = error.message.partition("\n\t [[")[0]
     lines = [line for line in message.splitlines() if line and not line.startswith(("\t", " "))]

@@ -70,7 +70,7 @@ def from_model_fn(
             feed |= truth
         elif labels is not None:
             truth = feed[LABELS] = _placeholder(LABELS, labels)
-        return _step(_called(model_fn, given, truth, ModeKeys.TRAIN, params), feed)
+        return _step(_call(model_fn, given, truth, ModeKeys.TRAIN, params), feed)
 
     return model
 
@@ -82,7 +82,7 @@ def predict_of(
 
     def predict() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         given = {name: _placeholder(name, column) for name, column in features.items()}
-        spec = _called(model_fn, dict(given), None, ModeKeys.PREDICT, params)
+        spec = _call(model_fn, dict(given), None, ModeKeys.PREDICT, params)
         found = getattr(spec, "predictions", None)
         if found is None:
             raise TypeError(
@@ -93,7 +93,7 @@ def predict_of(
     return predict
 
 
-def _called(model_fn: Callable[..., Any], features: Any, labels: Any, mode: str, params: Any) -> Any:
+def _call(model_fn: Callable[..., Any], features: Any, labels: Any, mode: str, params: Any) -> Any:
     """Return what a model function returns, which takes as many of the arguments as it names."""
     accepted = inspect.signature(model_fn).parameters
     offered = {"labels": labels, "mode": mode, "params": params or {}, "config": None}

@@ -18,7 +18,7 @@ import msgspec
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.parameters import Positions
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.tensorflow.place import Manifest
+from elasticjob.trainer.tensorflow.partitions import Manifest
 
 STEM: Final = "model-"
 
@@ -39,10 +39,10 @@ def prefix(folder: Path, number: int) -> Path:
 
 def shard(folder: Path, number: int, place: int) -> Path:
     """Return the prefix of what one server writes."""
-    return unfinished(folder, number) / f"server-{place}"
+    return folder_in_work(folder, number) / f"server-{place}"
 
 
-def unfinished(folder: Path, number: int) -> Path:
+def folder_in_work(folder: Path, number: int) -> Path:
     """Return the folder of a checkpoint that is being written."""
     return folder / f".{STEM}{number}"
 
@@ -94,7 +94,7 @@ def finish(folder: Path, number: int, merge: Callable[[list[str], str], None]) -
 
     It works on links to the files, so that it can begin anew after a process that was lost on the way.
     """
-    written = unfinished(folder, number)
+    written = folder_in_work(folder, number)
     if not index(folder, number).is_file():
         merged = written / "merged"
         shutil.rmtree(merged, ignore_errors=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.trainer.tensorflow.compat import container, task, tf, v1
-from elasticjob.trainer.tensorflow.place import PART, Entry, parts, server_of, split
+from elasticjob.trainer.tensorflow.partitions import PART, Entry, parts, server_of, split
 from elasticjob.trainer.tensorflow.server import MANIFEST, assign_if
 
 COUNTED: Final = "elasticjob/counted"
@@ -125,10 +125,10 @@ def with_settings(model: Model) -> Model:
 
 
 def _draw(model: Model, servers: int, worker: str, cut: int) -> Blueprint:
-    placed = _Placed(servers, worker)
+    placed = _Placement(servers, worker)
     with tf.Graph().as_default() as graph, v1.device(placed.device):
         with v1.variable_scope("", custom_getter=_cutting(servers, cut)):
-            step = checked(model())
+            step = check_step(model())
         check_lookups(graph)
         trains = [*tf.nest.flatten(step.train), *_assigned_by_keras(graph)]
         if not _updates(trains, v1.global_variables()):
@@ -177,7 +177,7 @@ def _draw(model: Model, servers: int, worker: str, cut: int) -> Blueprint:
     return Blueprint(servers, manifest, names, definition, graph)
 
 
-def checked(step: Any) -> Step:
+def check_step(step: Any) -> Step:
     """Return what a model function returned, if it is a Step that can be made again for other servers."""
     if hasattr(step, "fit"):
         raise TypeError(FIT)
@@ -223,22 +223,22 @@ def _differing(own: Sequence[Entry], told: Sequence[Entry]) -> str:
     here, there = ({entry.name: entry for entry in each} for each in (own, told))
     if here.keys() != there.keys():
         return (
-            f"this worker's model has {_listed(here.keys() - there.keys())} alone, and "
-            f"{_listed(there.keys() - here.keys())} are"
+            f"this worker's model has {_list(here.keys() - there.keys())} alone, and "
+            f"{_list(there.keys() - here.keys())} are"
         )
     for name, mine in here.items():
         if mine != (other := there[name]):
-            return f"variable {name} is {_described(mine)} in this worker's model and {_described(other)}"
+            return f"variable {name} is {_describe(mine)} in this worker's model and {_describe(other)}"
     return ""
 
 
-def _listed(names: Collection[str], most: int = 5) -> str:
+def _list(names: Collection[str], most: int = 5) -> str:
     """Return names, not too many of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(sorted(names)[:most]) + more if names else "no variables"
 
 
-class _Placed:
+class _Placement:
     """Which device each operation is on; one that is colocated with a variable comes to be there anyway."""
 
     def __init__(self, servers: int, worker: str) -> None:
@@ -400,5 +400,5 @@ def _behind(tensor: Any) -> Any:
     return op
 
 
-def _described(entry: Entry) -> str:
+def _describe(entry: Entry) -> str:
     return f"{entry.dtype} {list(entry.shape)}{', cut into rows' if entry.cut else ''}, beside {entry.home}"

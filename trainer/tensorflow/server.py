@@ -25,13 +25,21 @@ from elasticjob.trainer.tensorflow.compat import (
     Jobs,
     config,
     container,
-    said,
+    message_of,
     start_server,
     task,
     tf,
     v1,
 )
-from elasticjob.trainer.tensorflow.place import Entry, Part, decode, encode, of_server, pieces, slice_spec
+from elasticjob.trainer.tensorflow.partitions import (
+    Entry,
+    Part,
+    decode,
+    encode,
+    of_server,
+    pieces,
+    slice_spec,
+)
 from elasticjob.trainer.tensorflow.threads import Threads
 
 log = logging.getLogger("elasticjob.tensorflow")
@@ -86,9 +94,9 @@ class Server:
                 others = [address for address in move.before if address != self.address]
                 self._threads.while_there(others, partial(self._read_from, move, shelf))
             except AWAY as error:
-                raise ConnectionError(f"version {move.since} does not answer: {said(error)}") from None
+                raise ConnectionError(f"version {move.since} does not answer: {message_of(error)}") from None
             except ABSENT as error:
-                raise Gone(f"version {move.since} has lost values: {said(error)}") from None
+                raise Gone(f"version {move.since} has lost values: {message_of(error)}") from None
 
     def use(self, version: int, servers: tuple[str, ...]) -> None:
         """Drop the values of all other versions."""
@@ -96,7 +104,7 @@ class Server:
         for other in [each for each in self._versions if each != version]:
             self._drop(self._versions.pop(other))
 
-    def found(self) -> Kept | None:
+    def newest(self) -> Kept | None:
         """Return the newest complete checkpoint of the folder."""
         for number in reversed(files.complete(self._folder)):
             try:
@@ -144,7 +152,7 @@ class Server:
         try:
             self._write(shelf, number, positions)
         except tf.errors.OpError as error:
-            raise OSError(f"{self._folder} does not take checkpoint {number}: {said(error)}") from None
+            raise OSError(f"{self._folder} does not take checkpoint {number}: {message_of(error)}") from None
         with self._lock:
             if self._copies.pop(number, None):
                 self._drop(shelf)
@@ -192,9 +200,11 @@ class Server:
                 self._fill(session, shelf, beside.manifest, values)
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
             files.set_aside(self._folder, number)
-            raise Gone(f"checkpoint {number} of {self._folder} is damaged: {said(error)}") from None
+            raise Gone(f"checkpoint {number} of {self._folder} is damaged: {message_of(error)}") from None
         except tf.errors.OpError as error:
-            raise OSError(f"checkpoint {number} of {self._folder} cannot be read: {said(error)}") from None
+            raise OSError(
+                f"checkpoint {number} of {self._folder} cannot be read: {message_of(error)}"
+            ) from None
 
     def _fill(self, session: Any, shelf: _Shelf, manifest: Sequence[Entry], values: Sequence[Any]) -> None:
         """Assign the values, and then the manifest.
@@ -216,7 +226,7 @@ class Server:
         session.run(done)
 
     def _write(self, shelf: _Shelf, number: int, positions: Positions) -> None:
-        files.unfinished(self._folder, number).mkdir(parents=True, exist_ok=True)
+        files.folder_in_work(self._folder, number).mkdir(parents=True, exist_ok=True)
         with self._session() as session, tf.device(self._here):
             manifest = self._manifest(session, shelf)
             if own := _own(shelf, manifest):

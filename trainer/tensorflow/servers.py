@@ -27,7 +27,7 @@ from elasticjob.trainer.servers.link import way_of
 from elasticjob.trainer.servers.visits import Visit, Visits
 from elasticjob.trainer.shards import Dataset, Shard, Way
 from elasticjob.trainer.tensorflow import files
-from elasticjob.trainer.tensorflow.compat import PATIENCE, config, said, start_server, tf, v1
+from elasticjob.trainer.tensorflow.compat import PATIENCE, config, message_of, start_server, tf, v1
 from elasticjob.trainer.tensorflow.graph import (
     CUT,
     FIT,
@@ -39,7 +39,7 @@ from elasticjob.trainer.tensorflow.graph import (
     draw,
     with_settings,
 )
-from elasticjob.trainer.tensorflow.place import decode, encode
+from elasticjob.trainer.tensorflow.partitions import decode, encode
 from elasticjob.trainer.tensorflow.threads import LeftBehind, Threads
 
 log = logging.getLogger("elasticjob.tensorflow")
@@ -198,7 +198,7 @@ class Servers:
                 self._threads.close(each.session)
         self._threads.join()
 
-    def steps(self, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
+    def steps(self, batch: int) -> Iterator[tuple[Sequence[int], StepMaker]]:
         """Yield records, and what makes the step with them, until all records are counted.
 
         The step is called once, with the placeholders of the model by name. It returns what the model's Step
@@ -216,20 +216,20 @@ class Servers:
         """Ask for a checkpoint soon: all workers stop for a moment, files are written meanwhile."""
         self._visits.save()
 
-    def _steps_of(self, visit: Visit, batch: int) -> Iterator[tuple[Sequence[int], Made]]:
+    def _steps_of(self, visit: Visit, batch: int) -> Iterator[tuple[Sequence[int], StepMaker]]:
         """Yield the steps of a shard, from where it is counted, and report it."""
         shard = visit.shard
-        at, end = max(shard.used, self._counted(shard)), shard.used + len(shard)
+        at, end = max(shard.used, self._count(shard)), shard.used + len(shard)
         while at < end and visit.goes_on():
             until = min(at + batch, end)
-            made = Made(self, visit, until)
+            made = StepMaker(self, visit, until)
             yield shard.records[at - shard.used : until - shard.used], made
             if not made.called:
                 raise RuntimeError("a step of Servers.steps was not called: each is to be made")
             if made.counts:
                 at = until
             elif visit.goes_on():
-                at = max(at, self._counted(shard))
+                at = max(at, self._count(shard))
             else:
                 return
             visit.applied(at - shard.used)
@@ -308,7 +308,9 @@ class Servers:
             return False
         except LOST as error:
             log.info(
-                "version %d of the servers is not there yet, or not any more: %s", now.version, said(error)
+                "version %d of the servers is not there yet, or not any more: %s",
+                now.version,
+                message_of(error),
             )
             if makes and self._are_well(now):
                 self._blame(error, now, "the first values")
@@ -326,7 +328,7 @@ class Servers:
         assert self._now
         names = self._now.drawn.names
         if values.keys() != names.feed.keys():
-            raise TypeError(f"the step has {_listed(values)}, and the model takes {_listed(names.feed)}")
+            raise TypeError(f"the step has {_list(values)}, and the model takes {_list(names.feed)}")
         feed = {names.feed[name]: value for name, value in values.items()}
         with self._visits.shards.busy():
             fetched, _ = self._now.run(
@@ -334,7 +336,7 @@ class Servers:
             )
         return fetched
 
-    def _counted(self, shard: Shard) -> int:
+    def _count(self, shard: Shard) -> int:
         """Return how many records of a shard are in the values."""
         while True:
             self._boundary()
@@ -351,7 +353,7 @@ class Servers:
         """Return when it is known that the servers are well, or others serve. Raises a step's own error."""
         now, following = self._now, self._following
         assert now
-        log.warning("a step with version %d of the servers failed: %s", now.version, said(error))
+        log.warning("a step with version %d of the servers failed: %s", now.version, message_of(error))
         session = now.session
         while self._visits.goes_on():
             if following.changing:
@@ -378,7 +380,7 @@ class Servers:
             log.info("version %d of the servers is not there: %s", now.version, error)
             return False
         except LOST as error:  # a session does not always outlive a connection that was broken
-            log.info("version %d of the servers is not well: %s", now.version, said(error))
+            log.info("version %d of the servers is not well: %s", now.version, message_of(error))
             self._renew()
             return False
         return True
@@ -398,7 +400,7 @@ class Servers:
         v1.train.update_checkpoint_state(str(self._folder), files.prefix(self._folder, number).name)
 
 
-class Made:
+class StepMaker:
     """Makes the step of some records, once."""
 
     def __init__(self, servers: Servers, visit: Visit, until: int) -> None:
@@ -416,7 +418,9 @@ class Made:
         try:
             return self._make(values)
         except tf.errors.OpError as error:
-            error.add_note(f"a step of the model failed: {said(error)}")  # the last line is what pods show
+            error.add_note(
+                f"a step of the model failed: {message_of(error)}"
+            )  # the last line is what pods show
             raise
 
     def _make(self, values: dict[str, Any]) -> Any:
@@ -441,5 +445,5 @@ def merge(prefixes: list[str], into: str) -> None:
         )
 
 
-def _listed(names: Any) -> str:
+def _list(names: Any) -> str:
     return ", ".join(sorted(names)) or "nothing"

@@ -28,7 +28,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.checkpoint.rest import joined
+from elasticjob.trainer.checkpoint.rest import pointer
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
@@ -38,7 +38,7 @@ from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import targets
 from elasticjob.trainer.torch.state import Stateful, plain
-from elasticjob.trainer.torch.world.peers import gathered
+from elasticjob.trainer.torch.world.peers import gather
 
 log = logging.getLogger("elasticjob")
 
@@ -106,7 +106,7 @@ class Checkpoint:
                 f"{of} has {sorted(state)}, and Checkpoint(...) got {sorted(self._state)}: give the same "
                 "names, or another folder; elasticjob.trainer.torch.saved.read returns what is in this one"
             )
-        for warning in restoring.told(self._restore(state, of), of, "checkpoint.load()"):
+        for warning in restoring.warnings_of(self._restore(state, of), of, "checkpoint.load()"):
             if rank() == 0:
                 log.warning("%s", warning)
         return save.step
@@ -238,7 +238,7 @@ class Checkpoint:
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
         """Return what to fill; nothing of mine if the checkpoint is one of another state."""
         mine = self._state if self._takes(rest) else {}
-        return targets({joined("", name): each for name, each in mine.items()}, tensors)
+        return targets({pointer("", name): each for name, each in mine.items()}, tensors)
 
 
 def bare(value: Any) -> Any:
@@ -259,7 +259,7 @@ def exchange(data: bytes) -> list[bytes]:
     """Return the `data` of every worker, by rank."""
     if not (dist.is_available() and dist.is_initialized()):
         return [data]
-    return gathered(data, _all)
+    return gather(data, _all)
 
 
 def _all(tensor: Tensor) -> list[Tensor]:

@@ -27,14 +27,14 @@ from elasticjob.trainer.loop.losses import Remedy
 from elasticjob.trainer.loop.turns import Loop, OnChange
 from elasticjob.trainer.records.done import Done, in_turn
 from elasticjob.trainer.torch import meetings
-from elasticjob.trainer.torch.evaluation import Score, evaluated
+from elasticjob.trainer.torch.evaluation import Score, evaluate
 from elasticjob.trainer.torch.records.data import (
     ByPart,
     Indices,
     Loader,
     Order,
     Read,
-    Sampled,
+    SamplerOrder,
     Shards,
     by_index,
 )
@@ -191,7 +191,7 @@ class Elastic:
             raise TypeError("give a sampler that has a length, and then no shuffle: it has its own order")
         order: Order = Indices(len(dataset), self._seed, shuffle=shuffle is not False)
         return Loader(
-            order if sampler is None else Sampled(sampler, self._seed),
+            order if sampler is None else SamplerOrder(sampler, self._seed),
             by_index(dataset),
             global_batch=global_batch,
             micro_batch=micro_batch,
@@ -259,7 +259,7 @@ class Elastic:
         had to do is done by the others. Call it at the same places on all workers: outside of `with step`. A
         worker that is new to a running job gets the last scores from it, before its own first step.
         """
-        return evaluated(self._run, data, score)
+        return evaluate(self._run, data, score)
 
     def mean(self, value: Any) -> Any:
         """Return the mean of the `value` of each worker, the same on all of them.

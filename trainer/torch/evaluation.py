@@ -16,14 +16,14 @@ from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.records.batch import bounds
 from elasticjob.trainer.records.sampler import Piece
 from elasticjob.trainer.torch.meetings import exchange, meet
-from elasticjob.trainer.torch.records.data import Loader, moved
+from elasticjob.trainer.torch.records.data import Loader, to_device
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.saving.tree import settle
 
 Score = Callable[[Any], Mapping[str, float | Tensor]]
 
 
-class Scored(msgspec.Struct, frozen=True):
+class Scores(msgspec.Struct, frozen=True):
     """The scores of one batch: `records` of them, by name their mean."""
 
     index: int
@@ -33,14 +33,14 @@ class Scored(msgspec.Struct, frozen=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _indices = msgspec.msgpack.Decoder(list[int]).decode
-_scored = msgspec.msgpack.Decoder(list[Scored]).decode
+_scored = msgspec.msgpack.Decoder(list[Scores]).decode
 
 
-def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
+def evaluate(run: Run, data: Loader, score: Score) -> dict[str, float]:
     """Return the mean of each score over all records of `data`."""
     if run.membership.is_newcomer():
         return dict(run.state.scores)
-    pieces, mine = _pieces(run, data), dict[int, Scored]()
+    pieces, mine = _pieces(run, data), dict[int, Scores]()
 
     def attempt() -> None:
         with _evaluating(run, data):
@@ -51,7 +51,7 @@ def evaluated(run: Run, data: Loader, score: Score) -> dict[str, float]:
 
 
 def _scores(
-    run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scored]
+    run: Run, data: Loader, pieces: list[Piece], score: Score, mine: dict[int, Scores]
 ) -> dict[str, float]:
     """Compute the batches that nobody has yet, each worker its part; `mine` is what this one has."""
     with run.line.inside():  # the first worker's running statistics are those of all
@@ -66,15 +66,15 @@ def _scores(
     read = data.read(part + left[:1] * idle)
     for number, batch in enumerate(read):
         run.peers.check()
-        means = {name: float(value) for name, value in score(moved(batch, run.device)).items()}
+        means = {name: float(value) for name, value in score(to_device(batch, run.device)).items()}
         if number < len(part):
             piece = part[number]
-            mine[piece.index] = Scored(piece.index, piece.count, means)
+            mine[piece.index] = Scores(piece.index, piece.count, means)
     said = exchange(run, _encode(list(mine.values())))
     return means_of([each for part_ in said for each in _scored(part_)])
 
 
-def means_of(scored: list[Scored]) -> dict[str, float]:
+def means_of(scored: list[Scores]) -> dict[str, float]:
     """Return the mean over all records; exact, so that it does not depend on who computed what."""
     total = sum(each.records for each in scored)
     return {

@@ -72,7 +72,7 @@ def as_dcp(state: Any, path: Path) -> int:
     """Write it as torch.distributed.checkpoint does, in one process."""
     if not isinstance(state, Mapping):
         raise NotExported("torch.distributed.checkpoint takes a dict: leave --only out, or name a dict")
-    named(state)
+    values_by_name(state)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")
         try:
@@ -84,7 +84,7 @@ def as_dcp(state: Any, path: Path) -> int:
 
 def as_safetensors(state: Any, path: Path) -> int:
     """Write the tensors alone, their names joined by dots."""
-    values = named(state)
+    values = values_by_name(state)
     tensors = {name: each for name, each in values.items() if isinstance(each, Tensor)}
     for name, each in tensors.items():
         if each.dtype not in SAFE:
@@ -111,7 +111,7 @@ WRITERS: Final[Mapping[str, Callable[[Any, Path], int]]] = {
 }
 
 
-def named(state: Any) -> dict[str, Any]:
+def values_by_name(state: Any) -> dict[str, Any]:
     """Return all values by their names. NotExported if two have the same name, joined by dots."""
     values: dict[str, Any] = {}
     for keys, value in leaves(state):

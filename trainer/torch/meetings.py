@@ -12,7 +12,7 @@ from elasticjob.trainer.loop import whereabouts
 from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch.run import Run
 from elasticjob.trainer.torch.state import plain
-from elasticjob.trainer.torch.world.values import check_mean, decoded, encoded, mean_of
+from elasticjob.trainer.torch.world.values import check_mean, decode_value, encode_value, mean_of
 
 EARLY: Final = 1024  # meetings before the first step whose results are kept for newcomers
 
@@ -84,7 +84,7 @@ def gather(run: Run, value: Any) -> list[Any]:
 
 
 def _values(run: Run, at: At, value: Any) -> list[Any]:
-    mine, state = encoded(value), run.state
+    mine, state = encode_value(value), run.state
     if run.membership.is_newcomer():
         said = _earlier(run, at)
     else:
@@ -96,7 +96,7 @@ def _values(run: Run, at: At, value: Any) -> list[Any]:
 
         meet(run, at, attempt)
         said = state.said
-    return [decoded(each, run.device) for each in said]
+    return [decode_value(each, run.device) for each in said]
 
 
 def _earlier(run: Run, at: At) -> list[bytes]:

@@ -23,7 +23,7 @@ class Membership(membership.Membership[Peers]):
 
     def wrap_what_is_trained(self) -> None:
         """Wrap the model anew if the script has frozen or unfrozen parameters since."""
-        if not self._reduction.outdated():
+        if not self._reduction.is_stale():
             return
         try:
             with self._line.inside():

@@ -27,7 +27,7 @@ METRIC: Final = "gradient_noise_scale"
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """A step whose micro-batches' squares are this worker's only, and the square of its gradient."""
 
     round: int
@@ -45,8 +45,8 @@ class Noise:
         self._hooks: list[RemovableHandle] = []
         self._sum: Tensor | None = None
         self._weight = 0.0
-        self._new: Measured | None = None
-        self._waits: Measured | None = None
+        self._new: Measurement | None = None
+        self._waits: Measurement | None = None
         self._square = self._variance = 0.0
 
     @property
@@ -79,7 +79,7 @@ class Noise:
         assert self._sum is not None
         squares = [square(each.grad) for each in parameters if each.grad is not None]
         whole = float(torch.stack(squares).sum()) if squares else 0.0
-        self._new = Measured(round_, pieces, records, float(self._sum), whole)
+        self._new = Measurement(round_, pieces, records, float(self._sum), whole)
         self.end()
 
     def end(self) -> None:

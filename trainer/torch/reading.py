@@ -41,7 +41,7 @@ class Reading(reading.Reading):
     def order(self) -> dict[str, Any]:
         """Return what the order of the records depends on, by name."""
         assert self.loader is not None
-        return self.loader.told()
+        return self.loader.facts()
 
     def ahead(self, place: Enter) -> None:
         """Let the loader read from the present position on, if it does not already."""

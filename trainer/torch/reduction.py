@@ -12,7 +12,7 @@ from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.torch.saving.tree import is_distributed, settle
 from elasticjob.trainer.torch.state import State
 from elasticjob.trainer.torch.world.peers import Peers
-from elasticjob.trainer.torch.world.replicated import Replicated
+from elasticjob.trainer.torch.world.replicated import Replication
 
 NUMBERS: Final = 5  # loss, weight, interrupted, step, squares of gradients
 
@@ -32,7 +32,7 @@ class Reduction(Protocol):
 
     def peers(self, place: Enter) -> Peers: ...
     def enter(self, peers: Peers) -> None: ...
-    def outdated(self) -> bool: ...
+    def is_stale(self) -> bool: ...
     def leave(self) -> None: ...
     def begin(self) -> None: ...
     def adding_up(self, last: bool) -> AbstractContextManager[None]: ...
@@ -46,13 +46,13 @@ class Reduction(Protocol):
 def reduction_of(state: State, noise_every: int, ddp: Mapping[str, Any]) -> Reduction:
     """Return how the model is trained: as fully_shard has divided it, or replicated over all workers."""
     if not is_divided(state.model):
-        return Replicated(state.model, NUMBERS, ddp)
+        return Replication(state.model, NUMBERS, ddp)
     for name, given in (("ddp", ddp), ("scaler", state.scaler), ("noise_every", noise_every)):
         if given:
             raise ValueError(f"the model is divided by fully_shard: Elastic({name}=...) is not for that")
-    from elasticjob.trainer.torch.world.divided import Divided  # what it imports takes a second
+    from elasticjob.trainer.torch.world.divided import Sharding  # what it imports takes a second
 
-    return Divided(state.model)
+    return Sharding(state.model)
 
 
 def is_divided(model: nn.Module) -> bool:

@@ -56,7 +56,7 @@ def load(name: str, mine: Any, saved: Any, of: str, schedulers: Sequence[LRSched
     return changes
 
 
-def told(changes: Sequence[str], of: str, after: str) -> list[str]:
+def warnings_of(changes: Sequence[str], of: str, after: str) -> list[str]:
     """Return the one warning that tells of `changes`, if there are any; they can be undone `after` a call."""
     if not changes:
         return []
@@ -112,7 +112,7 @@ def _misfit_of_groups(mine: Optimizer, there: Sequence[Mapping[str, Any]]) -> st
     counts, theirs = ([len(group["params"]) for group in groups] for groups in (here, there))
     if counts == theirs:
         return ""
-    return f"groups of {_listed(theirs)} parameters there, and of {_listed(counts)} here"
+    return f"groups of {_list(theirs)} parameters there, and of {_list(counts)} here"
 
 
 def _misfit_of_schedule(mine: LRScheduler, saved: Mapping[str, Any]) -> str:
@@ -132,7 +132,7 @@ def _other_class(mine: Any, here: Set[str], there: Set[str], arguments: Sequence
         return ""
     were, are = (sorted(each, key=lambda key: (key not in known, key)) for each in (lost, new))
     kind = type(mine).__name__
-    return f"{_listed(were or ['nothing'])} only there, and {_listed(are or ['nothing'])} only here ({kind})"
+    return f"{_list(were or ['nothing'])} only there, and {_list(are or ['nothing'])} only here ({kind})"
 
 
 def _changes(mine: Any, saved: Any, schedulers: Sequence[LRScheduler]) -> list[str]:
@@ -147,10 +147,10 @@ def _changes(mine: Any, saved: Any, schedulers: Sequence[LRScheduler]) -> list[s
     if isinstance(mine, LRScheduler):
         inner = zip(getattr(mine, "_schedulers", ()), saved.get("_schedulers", ()), strict=True)
         return [
-            *_compared(mine.state_dict(), saved, SCHEDULE),
+            *_compare(mine.state_dict(), saved, SCHEDULE),
             *(change for here, there in inner for change in _changes(here, there, ())),
         ]
-    return _compared(mine.state_dict(), saved, SCALER) if isinstance(mine, GradScaler) else []
+    return _compare(mine.state_dict(), saved, SCALER) if isinstance(mine, GradScaler) else []
 
 
 def _of_group(here: Mapping[str, Any], there: Mapping[str, Any], scheduled: bool) -> list[str]:
@@ -158,14 +158,14 @@ def _of_group(here: Mapping[str, Any], there: Mapping[str, Any], scheduled: bool
     steady: tuple[str, ...] = HYPER
     if "max_momentum" in here or "max_momentum" in there:  # OneCycleLR, CyclicLR
         steady = tuple(each for each in HYPER if each not in ("momentum", "betas"))
-    changes = _compared(here, there, (*steady, *CYCLED, "maximize"))
+    changes = _compare(here, there, (*steady, *CYCLED, "maximize"))
     if "initial_lr" in here:
         began = {"lr": there.get("initial_lr", there["lr"])}
-        return [*_compared({"lr": here["initial_lr"]}, began, ("lr",)), *changes]
-    return changes if scheduled else [*_compared(here, there, ("lr",)), *changes]
+        return [*_compare({"lr": here["initial_lr"]}, began, ("lr",)), *changes]
+    return changes if scheduled else [*_compare(here, there, ("lr",)), *changes]
 
 
-def _compared(here: Mapping[str, Any], there: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def _compare(here: Mapping[str, Any], there: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     both = [name for name in names if name in here and name in there]
     pairs = {name: (_plain(here[name]), _plain(there[name])) for name in both}
     return [
@@ -179,7 +179,7 @@ def _keys(groups: Iterable[Mapping[str, Any]]) -> set[str]:
     return {key for group in groups for key in group}
 
 
-def _listed(values: Sequence[Any]) -> str:
+def _list(values: Sequence[Any]) -> str:
     more = f" and {len(values) - MOST} more" if len(values) > MOST else ""
     return ", ".join(map(str, values[:MOST])) + more
 

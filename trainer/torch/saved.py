@@ -21,10 +21,10 @@ from torch import Tensor
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest, rows
 from elasticjob.trainer.checkpoint.part import Damaged
-from elasticjob.trainer.checkpoint.sources import Stored
+from elasticjob.trainer.checkpoint.sources import InStorage
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch.saving.reshard import Piece, pieces_of, tensor_in
-from elasticjob.trainer.torch.saving.tree import decoded, together
+from elasticjob.trainer.torch.saving.tree import decode, together
 
 Room = Callable[[int], memoryview]
 """Returns memory for so many bytes, which may be a file's."""
@@ -85,10 +85,10 @@ class Saved:
 
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
         self.manifest = manifest
-        self._source = Stored(storage, manifest.save)
+        self._source = InStorage(storage, manifest.save)
         self.heads = [self._source.head(number) for number in range(self._source.parts)]
         plain = rest.is_plain(self.heads[0].rest)
-        self._rest = (rest.decode if plain else decoded)(self.heads[0].rest)
+        self._rest = (rest.decode if plain else decode)(self.heads[0].rest)
         if rows.is_store(self._rest):
             self._rest, self.heads = rows.of_tables(self.heads)
         self._pieces = pieces_of(self.heads)

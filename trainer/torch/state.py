@@ -15,7 +15,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from elasticjob.trainer.checkpoint.rest import joined
+from elasticjob.trainer.checkpoint.rest import pointer
 from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.torch import restoring
@@ -110,7 +110,7 @@ class State:
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as plain tensors and numbers."""
-        return {"model": self.model.state_dict(), **self._trained(), "keep": self._kept()}
+        return {"model": self.model.state_dict(), **self._trained(), "keep": self._user_state()}
 
     def restore(self, snapshot: dict[str, Any], where: str = "memory") -> list[str]:
         """Take over a `snapshot` from `where`; return warnings: where the script and the snapshot differ.
@@ -121,7 +121,7 @@ class State:
         of = f"the checkpoint of step {snapshot['done']['step']} in {where}"
         changes = restoring.load("the model", self.model, snapshot["model"], of)
         changes += self._restore_trained(snapshot, of)
-        warnings = restoring.told(changes, of, "Elastic(...)")
+        warnings = restoring.warnings_of(changes, of, "Elastic(...)")
         if bool(snapshot["scaler"]) != (self.scaler is not None and self.scaler.is_enabled()):
             use = "is not used" if snapshot["scaler"] else "is not there, so this one begins anew"
             warnings.append(f"{of} and the script differ: the state of a GradScaler {use}")
@@ -138,12 +138,12 @@ class State:
     @property
     def into(self) -> Targets:
         """What is to be filled with the tensors of a checkpoint."""
-        return lambda _, tensors: targets(self._named(), tensors)
+        return lambda _, tensors: targets(self._by_name(), tensors)
 
-    def _named(self) -> dict[str, Any]:
+    def _by_name(self) -> dict[str, Any]:
         """Return what holds tensors by its name in a snapshot."""
         optimizers = {f"optimizers/{index}": each for index, each in enumerate(self.optimizers)}
-        kept = {joined("keep", name): each for name, each in self.keep.items()}
+        kept = {pointer("keep", name): each for name, each in self.keep.items()}
         return {"model": self.model, **optimizers, **kept}
 
     def roll_back(self, snapshot: dict[str, Any]) -> None:
@@ -176,8 +176,8 @@ class State:
             self.whole, self.mixed = giving, not giving
         peers.hand_over(self._parameters(), sources)
         peers.broadcast(self._buffers(), sources[0])
-        trained = peers.share(self._shared() if giving else None, sources)
-        kept = peers.share(self._kept() if giving else None, sources[:1])
+        trained = peers.share(self._to_share() if giving else None, sources)
+        kept = peers.share(self._user_state() if giving else None, sources[:1])
         if not giving and not was_whole:
             self._restore_trained(trained)
             self._restore_kept(kept)
@@ -194,7 +194,7 @@ class State:
         mine = [*self._parameters(), *self._buffers()]
         tensors = [tensor.clone() for tensor in mine]
         peers.broadcast(tensors, source)
-        received = peers.share(self._shared() if giving else None, [source])
+        received = peers.share(self._to_share() if giving else None, [source])
         if giving or not self.whole:
             return
         with torch.no_grad():
@@ -217,7 +217,7 @@ class State:
         """Restore the model's buffers."""
         copy_to(list(self.model.buffers()), buffers)
 
-    def _shared(self) -> dict[str, Any]:
+    def _to_share(self) -> dict[str, Any]:
         """Return what goes to other workers and not into checkpoints, too."""
         return {**self._trained(), "said": self.said, "early": self.early}
 
@@ -264,7 +264,7 @@ class State:
     def _all_schedulers(self) -> list[LRScheduler]:
         return [*self.schedulers, *(each.scheduler for each in self.per_epoch)]
 
-    def _kept(self) -> dict[str, Any]:
+    def _user_state(self) -> dict[str, Any]:
         return {
             name: plain(dict(each) if isinstance(each, dict) else each.state_dict())
             for name, each in self.keep.items()

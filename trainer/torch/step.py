@@ -13,7 +13,7 @@ from elasticjob.trainer.link.pulse import Phase
 from elasticjob.trainer.loop import step
 from elasticjob.trainer.loop.step import FOLD
 from elasticjob.trainer.records.sampler import Piece
-from elasticjob.trainer.torch.records.data import moved, stream
+from elasticjob.trainer.torch.records.data import stream, to_device
 from elasticjob.trainer.torch.records.randomness import Randomness, seed_torch
 from elasticjob.trainer.torch.run import Run, trained_parameters
 from elasticjob.trainer.torch.state import State
@@ -76,7 +76,7 @@ class Step(step.Step[Run]):
             run.peers.check()
             run.line.say(Phase.READING)
             with run.line.inside(False):
-                batch = moved(run.reading.next(), run.device)
+                batch = to_device(run.reading.next(), run.device)
             run.line.say(Phase.COMPUTING)
             seed_torch(stream(run.seed, self.number - 1, piece.index), run.device)
             self._current, self._last = piece, piece is self._pieces[-1]

@@ -108,7 +108,7 @@ def is_by_kill(code: int, message: str) -> bool:
     return code in KILLED or (code > 0 and bool(CHILD_KILLED.search(message)))
 
 
-def told(used: int, limit: int | None) -> str:
+def describe(used: int, limit: int | None) -> str:
     """Return what is used, in words."""
     return f"{_mebibytes(used)} of {_mebibytes(limit)}" if limit else _mebibytes(used)
 

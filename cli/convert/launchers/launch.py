@@ -262,7 +262,7 @@ def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
 
 
 def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
-    """The largest number of nodes alone."""
+    """Return the upper bound of --nnodes."""
     if not value.isdecimal():
         return nodes(launch, flag, value)
     most = max(int(value), 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from elasticjob.kube.http.words import in_words
+from elasticjob.kube.http.messages import in_words
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Container
 

@@ -20,7 +20,7 @@ from elasticjob.kube.objects.views import Container, Pod, PodCondition, Resource
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of a container. `on_end` is None while it runs."""
+    """One execution of a container. `ended` is None while it runs."""
 
     id: str
     started: datetime

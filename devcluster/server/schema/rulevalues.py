@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from elasticjob.devcluster.server.model.schemas import INT_OR_STRING, Schema, item_key, items
-from elasticjob.kube.crd.schemas import LIST_TYPE, escaped
+from elasticjob.kube.crd.schemas import LIST_TYPE, escape
 
 Reader = Callable[[Any], Any]
 
@@ -93,7 +93,7 @@ def _same(value: Any) -> Any:
 def _object(schema: Schema) -> Reader | None:
     properties = schema.get("properties") or {}
     readers = {name: read for name, child in properties.items() if (read := reader(child)) is not None}
-    names = {name: escaped(name) for name in properties if escaped(name) != name}
+    names = {name: escape(name) for name in properties if escape(name) != name}
     more = schema.get("additionalProperties")
     other = (reader(more) if isinstance(more, dict) else None) or _same
     if not readers and not names and other is _same:

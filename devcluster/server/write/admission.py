@@ -27,7 +27,7 @@ from elasticjob.devcluster.server.model.selectors import label_selector, matches
 from elasticjob.devcluster.server.model.store import Manifest, Store, Type, encode
 from elasticjob.devcluster.server.schema.expressions import NoValue, condition
 from elasticjob.devcluster.server.write.patches import json_patch
-from elasticjob.kube.http.words import in_words
+from elasticjob.kube.http.messages import in_words
 from elasticjob.kube.json import JsonReader
 
 _GROUP = "admissionregistration.k8s.io"

@@ -15,12 +15,12 @@ from pathlib import Path
 from elasticjob.kube.clock import Clock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.webhook.certs.certificates import Leaf, read_leaf, verifies
-from elasticjob.kube.webhook.registration import Notices, Published
+from elasticjob.kube.webhook.registration import Notices, Registered
 
 log = logging.getLogger(__name__)
 
 
-class Mounted:
+class MountedPair:
     """The pair in `folder`, read again for ever by `run`; `serve` shows a new one from its return on.
 
     `host` is the name by which the API server calls us.
@@ -96,7 +96,7 @@ def _pair(folder: Path, known: Leaf | None) -> Leaf | None:
     return read_leaf(chain, key)
 
 
-def _mistrust(published: Published, leaf: Leaf, host: str) -> str | None:
+def _mistrust(published: Registered, leaf: Leaf, host: str) -> str | None:
     for bundle in set(published.bundles):
         if why := verifies(bundle, leaf, host):
             return f"the API server does not trust our certificate as {host}: {why}; is the CA injected?"

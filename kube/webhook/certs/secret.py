@@ -48,7 +48,7 @@ class Authorities:
     newest: Authority
     previous: Authority | None = None
 
-    def trusted(self, now: datetime, policy: Policy) -> tuple[Certificate, ...]:
+    def bundle(self, now: datetime, policy: Policy) -> tuple[Certificate, ...]:
         """The certificates that belong into every caBundle."""
         former = self.previous if self.is_rotating(now, policy) else None
         return tuple(each.certificate for each in (self.newest, former) if each)
@@ -105,17 +105,17 @@ class CaSecret:
     async def _look(self) -> str | None:
         now = self._clock.now()
         before = await self._notices.read()  # before the Secret: a bundle newer than ours makes a Conflict
-        held = self._held = await self._shared(now)
+        held = self._held = await self._share(now)
         if self.leaf is None:  # served before the API server is told, or its first calls would fail
             self._sign(held, now)
-        await self._notices.publish(b"".join(held.trusted(now, self._policy)), before)
+        await self._notices.publish(b"".join(held.bundle(now, self._policy)), before)
         if self.leaf and (
             self.leaf.is_due(now) or self.leaf.issuer != held.signer(now, self._policy).certificate
         ):
             self._sign(held, now)
         return None
 
-    async def _shared(self, now: datetime) -> Authorities:
+    async def _share(self, now: datetime) -> Authorities:
         """The authorities in the Secret, created or rotated if needed. Raises Conflict after a lost race."""
         try:
             kept, version = await self._read()

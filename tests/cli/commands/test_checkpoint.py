@@ -22,7 +22,7 @@ from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved, found, read
 from elasticjob.trainer.torch.saving.reshard import tensor_in
-from elasticjob.trainer.torch.saving.tree import Taken
+from elasticjob.trainer.torch.saving.tree import StateParts
 
 
 def checkpoint(*arguments: object) -> tuple[int, str, str]:
@@ -55,12 +55,12 @@ def save_parts(
     for number, (offset, piece) in enumerate(pieces):
         b = torch.arange(3)
         state = {"model": {"w": piece, "b": b}}
-        taken = Taken(state)
+        taken = StateParts(state)
         name_w, name_b = taken.tensors
         shapes = [part.Shape(name_w, "float32", tuple(piece.shape), 4, whole, offset)]
         shapes += [part.Shape(name_b, "int64", (3,), 8)]
-        tensors, at = part.placed(shapes)
-        head = Head(step=1, round=1, part=number, parts=len(pieces), tensors=tensors, rest=taken.encoded())
+        tensors, at = part.place(shapes)
+        head = Head(step=1, round=1, part=number, parts=len(pieces), tensors=tensors, rest=taken.encode())
         block = memoryview(bytearray(at + len(body := part.encode(head))))
         for where_, tensor in zip(tensors, (piece, b), strict=True):
             tensor_in(block, where_).copy_(tensor)

@@ -53,7 +53,7 @@ async def test_workers_are_forked_from_the_supervisor_and_other_programs_start_a
 
 
 async def test_an_agent_whose_torch_would_be_another_imports_its_own() -> None:
-    given = warm.decided(ENVIRONMENT) | {preloaded.THREADS: ""}
+    given = warm.import_variables(ENVIRONMENT) | {preloaded.THREADS: ""}
     env = ENVIRONMENT | {"PYTHONHASHSEED": "1"}
     before = dict(env)
     preloaded.beside_agents(given, ["elasticjob", "run", "train.py"], env)

@@ -21,7 +21,7 @@ from elasticjob.kube.crd import model
 from elasticjob.kube.crd.model import CustomResource, Part, Rule
 from elasticjob.kube.crd.rewriters import REWRITERS, Rewriter
 from elasticjob.kube.crd.schemas import UnsupportedSchema
-from elasticjob.kube.crd.structural import inlined, rewritten
+from elasticjob.kube.crd.structural import inline, rewritten
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 
@@ -362,7 +362,7 @@ def kind_with(text: str) -> Kind[Any]:
 def unchecked(text: str) -> Manifest:
     """Return the spec as generated if no construct were refused."""
     spec = spec_with(text).model_json_schema()
-    whole = inlined(spec, spec.get("$defs", {}), ())
+    whole = inline(spec, spec.get("$defs", {}), ())
     return rewritten(whole, "spec", EMBEDDED, [lenient(one) for one in REWRITERS])
 
 

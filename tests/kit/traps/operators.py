@@ -20,7 +20,7 @@ from elasticjob.kube.controller.controller import Controller, Result
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import CONFIG_MAP, ConfigMap
 from elasticjob.kube.operator.operator import Operator
-from elasticjob.kube.testing import Asked, FaultProxy, asking
+from elasticjob.kube.testing import ApiRequest, FaultProxy, asking
 from lab.clusters.namespaces import ROOT_CA
 from lab.clusters.plane.controlplane import APISERVER
 from lab.clusters.served import DevServed, RealServed, Served
@@ -140,7 +140,7 @@ def total(operator: Operator, metric: str, **labels: str) -> float:
     return operator.metrics.registry.get_sample_value(metric, {"controller": "traps"} | labels) or 0.0
 
 
-def versions(proxy: FaultProxy, when: Callable[[Asked], bool] = WATCHES) -> list[str | None]:
+def versions(proxy: FaultProxy, when: Callable[[ApiRequest], bool] = WATCHES) -> list[str | None]:
     """The resourceVersions from which these requests watched."""
     return [handled.asked.query.get("resourceVersion") for handled in proxy.asked(when)]
 

@@ -354,7 +354,7 @@ async def test_writes_inside_of_a_reconcile_are_noted_and_others_are_not() -> No
     async with Stub() as stub, stub.client() as client:
         stub.then(*[OK] * 3, answer(200, status(200, "")))
         await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
-        with writes.entered(writes.Run("c", Key("ns", "a"), "id")) as run:
+        with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
             await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
             await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns", dry_run=True)
             await client.delete(CONFIG_MAP, "a", "ns")
@@ -431,7 +431,7 @@ async def test_a_success_that_is_no_object_is_unreachable() -> None:
     page = answer(200, b"<html>sign in</html>")
     async with Stub() as stub, stub.client() as client:
         stub.then(*[page] * 4)
-        with writes.entered(writes.Run("c", Key("ns", "a"), "id")):
+        with writes.enter(writes.Run("c", Key("ns", "a"), "id")):
             for asked in (
                 client.get(CONFIG_MAP, "a", "ns"),
                 client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"),
@@ -453,7 +453,7 @@ async def test_a_deletion_is_noted_by_the_uid_that_is_gone() -> None:
     gone = status(200, "", uid="u-a", name="a") | {"status": "Success"}
     async with Stub() as stub, stub.client() as client:
         stub.then(answer(200, gone), answer(404, status(404, "NotFound")))
-        with writes.entered(writes.Run("c", Key("ns", "a"), "id")) as run:
+        with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
             await client.delete(CONFIG_MAP, "a", "ns")
             await client.delete(CONFIG_MAP, "b", "ns", uid="u-b")
         assert [(each.key.name, each.gone) for each in run.writes] == [("a", "u-a"), ("b", "u-b")]

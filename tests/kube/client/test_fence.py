@@ -125,7 +125,7 @@ async def test_a_write_gets_no_more_time_than_is_left() -> None:
         fence.move(100.05)
         with behind(fence), pytest.raises(Unreachable):
             await write(client)
-        assert not fence.settled(since=100)
+        assert not fence.is_quiet(since=100)
 
 
 async def test_what_is_repeated_asks_the_fence_again() -> None:
@@ -233,8 +233,8 @@ async def test_a_write_is_settled_once_the_server_has_decided(answered: Answer, 
         fence.move(200)
         with behind(fence), suppress(ApiError, Unreachable):
             await write(client)
-        assert fence.settled(since=100) is settled
-        assert fence.settled(since=100.1)
+        assert fence.is_quiet(since=100) is settled
+        assert fence.is_quiet(since=100.1)
 
 
 async def test_a_write_under_way_is_not_settled() -> None:
@@ -243,9 +243,9 @@ async def test_a_write_under_way_is_not_settled() -> None:
         with behind(fence):
             writing = asyncio.create_task(write(client))
         await until(lambda: stub.seen)
-        assert not fence.settled(since=100)
+        assert not fence.is_quiet(since=100)
         writing.cancel()
         await asyncio.wait({writing})
-        assert not fence.settled(since=100)
+        assert not fence.is_quiet(since=100)
         clock.time = 200
-        assert fence.settled(since=185)
+        assert fence.is_quiet(since=185)

@@ -8,7 +8,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install, upgrades
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD
-from elasticjob.kube.testing import Answer, Asked, FaultProxy, failure, html
+from elasticjob.kube.testing import Answer, ApiRequest, FaultProxy, failure, html
 from lab.clusters.served import Served
 from tests.kit.crd.posting import with_spec
 
@@ -34,7 +34,7 @@ async def test_definitions_are_applied_and_served(client: Client, namespace: str
 
 
 async def test_a_kind_that_is_established_and_not_served_yet_is_waited_for(served: Served) -> None:
-    def discovering(asked: Asked) -> bool:
+    def discovering(asked: ApiRequest) -> bool:
         return asked.path == "/apis/example.org/v1"
 
     async with FaultProxy(served.config()) as proxy, Client(proxy.config) as through:

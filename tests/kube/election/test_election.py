@@ -255,7 +255,7 @@ async def test_nothing_begins_once_it_is_looked_at_what_was_answered(client: Cli
         await operator.wait_leading()
         assert operator.election is not None
         fence, seen = operator.election.fence, list[str]()
-        settled = fence.settled
+        settled = fence.is_quiet
 
         def look(since: float) -> bool:
             try:
@@ -264,7 +264,7 @@ async def test_nothing_begins_once_it_is_looked_at_what_was_answered(client: Cli
                 seen.append(str(error))
             return settled(since)
 
-        fence.settled = look  # type: ignore[method-assign]
+        fence.is_quiet = look  # type: ignore[method-assign]
     assert seen == ["nothing is written any more: this process stops"]
 
 

@@ -27,7 +27,7 @@ def lease(holder: str, version: int = 1, *, seconds: int | None = 15, renewed: d
 
 def candidate(look: Lease | None, at: float = 0) -> Candidate:
     """Has looked once."""
-    return Candidate("me").looked(look, at, 0)
+    return Candidate("me").after_read(look, at, 0)
 
 
 def leader(at: float = 100.0) -> Candidate:
@@ -39,12 +39,12 @@ def beside(*looks: tuple[float, int, int]) -> Candidate:
     """Has seen another's record: when, in which version, renewed how many seconds after WALL."""
     seen = Candidate("me")
     for at, version, renewed in looks:
-        seen = seen.looked(lease("other", version, renewed=WALL + timedelta(seconds=renewed)), at, 0)
+        seen = seen.after_read(lease("other", version, renewed=WALL + timedelta(seconds=renewed)), at, 0)
     return seen
 
 
 def conflicting() -> Candidate:
-    return leader().failed(102, 0, conflict=True)
+    return leader().after_failure(102, 0, conflict=True)
 
 
 STEPS: dict[str, tuple[Candidate, float, Step | str]] = {
@@ -59,25 +59,27 @@ STEPS: dict[str, tuple[Candidate, float, Step | str]] = {
     "takes the same record, annotated": (beside((0, 1, 0), (14, 2, 0), (15, 2, 0)), 15, "2"),
     "sees a renewal by a clock that stepped back": (
         beside((0, 1, 0), (14, 2, -3600), (15, 2, -3600)), 15, Wait(RETRY)),
-    "waits for a record that was deleted": (candidate(lease("other")).looked(None, 5, 0), 5, Wait(RETRY)),
-    "makes it anew at its end": (candidate(lease("other")).looked(None, 5, 0).looked(None, 15, 0), 15, ""),
+    "waits for a record that was deleted": (candidate(lease("other")).after_read(None, 5, 0), 5, Wait(RETRY)),
+    "makes it anew at its end": (
+        candidate(lease("other")).after_read(None, 5, 0).after_read(None, 15, 0), 15, ""),
     "renews after a retry period": (leader(), 100.5, Wait(1.5)),
     "renews upon its own last write": (leader(), 102, "1"),
     "has not won by a late answer": (candidate(None, 100).wrote(lease("me"), 100, 110), 110, Look()),
-    "looks until its deadline": (leader().failed(102.1, 0), 109.9, Look()),
+    "looks until its deadline": (leader().after_failure(102.1, 0), 109.9, Look()),
     "has lost at its deadline": (
-        leader().failed(102.1, 0), 110, Lost("the lease could not be renewed within 10 s")),
-    "tries again at once what hung": (leader().failed(107, 0), 107, Look()),
-    "tries again after a while what was refused": (leader().failed(102, 0), 102, Wait(RETRY)),
+        leader().after_failure(102.1, 0), 110, Lost("the lease could not be renewed within 10 s")),
+    "tries again at once what hung": (leader().after_failure(107, 0), 107, Look()),
+    "tries again after a while what was refused": (leader().after_failure(102, 0), 102, Wait(RETRY)),
     "looks at once in conflict": (conflicting(), 102, Look()),
-    "goes on where it still holds it": (conflicting().looked(lease("me", 9), 102, 0), 102, "9"),
+    "goes on where it still holds it": (conflicting().after_read(lease("me", 9), 102, 0), 102, "9"),
     "has no hot loop": (
-        conflicting().looked(lease("me", 9), 102, 0).failed(102, 0, conflict=True), 102, Wait(RETRY)),
+        conflicting().after_read(lease("me", 9), 102, 0).after_failure(102, 0, conflict=True),
+        102, Wait(RETRY)),
     "has lost to another": (
-        leader().looked(lease("other", 9), 103, 0), 103, Lost("the lease is held by 'other' now")),
+        leader().after_read(lease("other", 9), 103, 0), 103, Lost("the lease is held by 'other' now")),
     "has lost what was released": (
-        leader().looked(lease("", 9), 103, 0), 103, Lost("the lease was released")),
-    "makes a lease anew that was deleted": (leader().looked(None, 103, 0), 103, ""),
+        leader().after_read(lease("", 9), 103, 0), 103, Lost("the lease was released")),
+    "makes a lease anew that was deleted": (leader().after_read(None, 103, 0), 103, ""),
 }  # fmt: skip
 
 
@@ -109,7 +111,7 @@ def test_a_candidate_makes_a_lease_where_there_is_none() -> None:
 
 @pytest.mark.parametrize(("holder", "transitions"), [("other", 4), ("", 4), ("me", 3)])
 def test_transitions_count_changes_of_the_holder(holder: str, transitions: int) -> None:
-    step = candidate(lease(holder)).looked(lease(holder), 100, 0).next(100, WALL)
+    step = candidate(lease(holder)).after_read(lease(holder), 100, 0).next(100, WALL)
     assert isinstance(step, Write)
     assert (step.spec["leaseTransitions"], step.spec["acquireTime"]) == (transitions, micro_time(WALL))
 
@@ -118,8 +120,10 @@ def test_transitions_count_changes_of_the_holder(holder: str, transitions: int) 
 def test_the_holders_times_are_not_compared_with_the_clock_on_the_wall(wall: datetime) -> None:
     seen = candidate(lease("other"))
     assert seen.next(0, wall) == Wait(RETRY)
-    assert Candidate("me").looked(lease("other"), 0, 0.5).next(0, wall) == Wait(RETRY * 1.6)  # not together
-    assert isinstance(seen.looked(lease("other"), 15, 0).next(15, wall), Write)
+    assert Candidate("me").after_read(lease("other"), 0, 0.5).next(0, wall) == Wait(
+        RETRY * 1.6
+    )  # not together
+    assert isinstance(seen.after_read(lease("other"), 15, 0).next(15, wall), Write)
 
 
 @pytest.mark.parametrize(("seconds", "expires"), [(60, 60.0), (1, 1.0), (None, 15.0)])
@@ -147,11 +151,11 @@ def test_a_deadline_counts_from_the_start_of_the_write() -> None:
 
 
 def test_a_leader_waits_no_longer_than_its_deadline() -> None:
-    leading = leader().failed(102, 0)
+    leading = leader().after_failure(102, 0)
     for _ in range(3):
-        leading = leading.failed(leading.due, 0)
+        leading = leading.after_failure(leading.due, 0)
     assert leading.due == 110
-    assert leading.failed(109.5, 0).next(109.5, WALL) == Wait(0.5)
+    assert leading.after_failure(109.5, 0).next(109.5, WALL) == Wait(0.5)
 
 
 def test_release_gives_the_lease_to_nobody_for_a_second() -> None:
@@ -162,9 +166,9 @@ def test_release_gives_the_lease_to_nobody_for_a_second() -> None:
 
 
 def test_nobody_releases_what_is_not_his() -> None:
-    assert Candidate("me").looked(lease("other"), 0, 0).release(WALL) is None
-    assert leader(100).looked(lease("other", 9), 103, 0).release(WALL) is None
-    assert leader(100).failed(103, 0).release(WALL) is None
+    assert Candidate("me").after_read(lease("other"), 0, 0).release(WALL) is None
+    assert leader(100).after_read(lease("other", 9), 103, 0).release(WALL) is None
+    assert leader(100).after_failure(103, 0).release(WALL) is None
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ class Process:
     def receive(self, step: Look | Write, answer: Lease | Exception | None, began: float, now: float) -> None:
         """Take over the answer to a request."""
         if isinstance(answer, Exception):
-            self.candidate = self.candidate.failed(now, 0.5, conflict=True)
+            self.candidate = self.candidate.after_failure(now, 0.5, conflict=True)
         elif isinstance(step, Look):
-            self.candidate = self.candidate.looked(answer, now, 0.5)
+            self.candidate = self.candidate.after_read(answer, now, 0.5)
         else:
             assert answer is not None
             self.candidate = self.candidate.wrote(answer, began, now)
@@ -158,7 +158,7 @@ class World:
             nonlocal over
             if not over:
                 over = True
-                process.candidate = process.candidate.failed(process.now(self.time), 0.5)
+                process.candidate = process.candidate.after_failure(process.now(self.time), 0.5)
                 self.work(process)
 
         if self.chance.random() < 0.03:

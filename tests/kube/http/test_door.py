@@ -154,7 +154,7 @@ async def test_peers_that_have_shown_who_they_are_do_not_count_for_their_address
     class Trusted(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             made.append(transport)
-            door.asked(transport)
+            door.note_request(transport)
             door.trust(transport)
             door.trust(transport)
 

@@ -18,7 +18,7 @@ from elasticjob.kube.client.transport import once
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.testing import (
     Answer,
-    Asked,
+    ApiRequest,
     CutAfter,
     Delay,
     Fault,
@@ -60,7 +60,7 @@ ASKED = [
 def test_a_request_says_what_it_asks(
     method: str, path: str, query: dict[str, str], means: tuple[str, ...]
 ) -> None:
-    asked = Asked(method, path, query)
+    asked = ApiRequest(method, path, query)
     assert (asked.verb, asked.resource, asked.namespace, asked.name) == means
 
 
@@ -79,11 +79,11 @@ def test_a_request_says_what_it_asks(
     ],
 )
 def test_a_rule_is_for_requests_of_a_kind(when: Any, matches: bool) -> None:
-    assert when(Asked("PATCH", f"{PODS}/p", {}, "operator/1")) is matches
+    assert when(ApiRequest("PATCH", f"{PODS}/p", {}, "operator/1")) is matches
 
 
 def test_a_dry_run_is_no_write() -> None:
-    assert not asking("write")(Asked("POST", PODS, {"dryRun": "All"}))
+    assert not asking("write")(ApiRequest("POST", PODS, {"dryRun": "All"}))
 
 
 @asynccontextmanager

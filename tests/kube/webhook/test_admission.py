@@ -41,8 +41,8 @@ from elasticjob.kube.webhook.review import (
     Request,
     Review,
     Webhook,
-    mutated,
-    validated,
+    mutate,
+    validate,
 )
 from elasticjob.kube.webhook.room import Full, InFlight
 from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
@@ -96,7 +96,7 @@ def broken(review: Review[ConfigMap]) -> Any:
 
 
 async def asked(webhook: Webhook[Any], sent: Request) -> Answer:
-    return await validated(webhook, sent, Cluster())
+    return await validate(webhook, sent, Cluster())
 
 
 TWO = manifest("a") | {"data": {"x": "1", "y": "2"}}
@@ -153,7 +153,7 @@ async def test_a_handler_that_raises_denies_with_a_sentence() -> None:
     sent = request(new=manifest("a"))
     for found in (
         await asked(Webhook(CONFIG_MAP, validate=broken), sent),
-        await mutated(Webhook(CONFIG_MAP, mutate=broken), sent),
+        await mutate(Webhook(CONFIG_MAP, mutate=broken), sent),
     ):
         assert (found.allowed, found.code) == (False, 500)
         message = found.problems[0].message
@@ -163,7 +163,7 @@ async def test_a_handler_that_raises_denies_with_a_sentence() -> None:
 
 
 async def test_mutation_is_a_json_patch() -> None:
-    found = await mutated(Webhook(CONFIG_MAP, mutate=labelled), request(new=manifest("a")))
+    found = await mutate(Webhook(CONFIG_MAP, mutate=labelled), request(new=manifest("a")))
     response = found.manifest("u1")["response"]
     assert response["patchType"] == "JSONPatch"
     assert msgspec.json.decode(base64.b64decode(response["patch"])) == [
@@ -172,7 +172,7 @@ async def test_mutation_is_a_json_patch() -> None:
 
 
 async def test_mutation_leaves_what_it_cannot_read_to_validation() -> None:
-    assert await mutated(Webhook(CONFIG_MAP, mutate=labelled), request(new={"metadata": 5})) == Answer(True)
+    assert await mutate(Webhook(CONFIG_MAP, mutate=labelled), request(new={"metadata": 5})) == Answer(True)
 
 
 async def test_warnings_come_with_the_answer_short_and_on_one_line() -> None:
@@ -221,11 +221,11 @@ def test_how_long_the_api_server_waits(query: str, seconds: float) -> None:
 
 def test_no_more_than_fits_is_under_way() -> None:
     room = InFlight(2, 100)
-    with room.taken(60), pytest.raises(Full), room.taken(60):
+    with room.hold(60), pytest.raises(Full), room.hold(60):
         pass
-    with room.taken(1), room.taken(1), pytest.raises(Full), room.taken(1):
+    with room.hold(1), room.hold(1), pytest.raises(Full), room.hold(1):
         pass
-    with room.taken(100):
+    with room.hold(100):
         pass
 
 

@@ -27,7 +27,7 @@ from elasticjob.kube.objects.views import (
 from elasticjob.master.cluster import cluster as module
 from elasticjob.master.cluster.cluster import Cluster, is_urgent, pods_of, spec_of, training_status
 from elasticjob.master.durable.store import Nowhere
-from elasticjob.master.health.watch import named
+from elasticjob.master.health.watch import add_finding
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.condition import Kind
@@ -162,7 +162,7 @@ def test_status_says_where_the_time_went_in_numbers_that_seldom_change(
 def test_status_has_the_verdicts_at_once() -> None:
     game = played("node-0", "node-1")
     before = training_status(game.job)
-    game.job = named(game.job, Kind.HANG, "rank 1 on node-1 hangs", game.now)
+    game.job = add_finding(game.job, Kind.HANG, "rank 1 on node-1 hangs", game.now)
     status = training_status(game.job)
     assert status["findings"] == [
         {"time": "2026-01-01T00:00:00Z", "reason": "Hang", "message": "rank 1 on node-1 hangs"}

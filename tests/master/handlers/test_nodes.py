@@ -669,7 +669,7 @@ def test_shards_of_a_node_without_an_agent_return_with_its_pod(after: list[nodes
     who = Consumer(node="worker-1", worker="0", life=1)
     data = Dataset(name="records", size=100, shard=10)
     game.ask(Open(consumer=who, dataset=data, opening=game.job.shards.mark + 1))
-    game.job = game.job.but(shards=book.saved(game.job.shards, game.job.shards.mark))
+    game.job = game.job.but(shards=book.after_save(game.job.shards, game.job.shards.mark))
     game.ask(Lease(consumer=who, dataset="records"))
     game.see(pod("worker-0"), pod("worker-1"))
     assert game.job.shards.datasets["records"].holding

@@ -146,7 +146,7 @@ def test_nobody_is_blamed_for_whom_nobody_waits_or_while_another_evaluates(state
     assert all(worker.since > 4.0 for worker in found.workers)
     assert (
         all(each.idle is None or each.idle > 7.0 or not each.usual for each in states)
-        or found.workers[0].stopped
+        or found.workers[0].is_stopped
     )
 
 

@@ -23,7 +23,7 @@ from elasticjob.master.rendezvous import servers
 from elasticjob.master.shards import book
 from elasticjob.master.shards import ledger as ledgers
 from elasticjob.master.state.node import Phase as PodPhase
-from elasticjob.master.state.scaling import Placed, Scaling
+from elasticjob.master.state.scaling import Scaling, Target
 from lab.virtual.master import Played, pod
 
 BEAT = 1.0
@@ -79,7 +79,7 @@ class Site:
     def want(self, *places: int) -> None:
         """Say which places should have a server."""
         job = self.game.job
-        self.game.job = job.but(scaling=Scaling(placed=Placed(servers=places)))
+        self.game.job = job.but(scaling=Scaling(placed=Target(servers=places)))
 
     def start(self, place: int, life: int = 0) -> Server:
         server = Server(place, life)
@@ -355,7 +355,7 @@ def apply_one_shard(site: Site) -> int:
 
 def save_book(site: Site) -> None:
     job = site.game.job
-    site.game.job = job.but(shards=book.saved(job.shards, job.shards.mark))
+    site.game.job = job.but(shards=book.after_save(job.shards, job.shards.mark))
 
 
 def save(site: Site) -> int:
@@ -510,9 +510,9 @@ def test_nothing_is_told_before_it_is_saved(site: Site) -> None:
     site.want(0, 1)
     job = servers.settle(site.game.job, site.game.now)
     assert job.parameters.versions == 2
-    assert servers.told(job.parameters) is None
+    assert servers.saved_state(job.parameters) is None
     assert not servers.releasable(job)
-    told = servers.told(job.parameters.saved(job.parameters.mark))
+    told = servers.saved_state(job.parameters.after_save(job.parameters.mark))
     assert told is not None
     assert told.next_version == 2
 

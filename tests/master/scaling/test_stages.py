@@ -20,8 +20,8 @@ from elasticjob.master.scaling.observed import placed_of
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.master.state.node import Node, Phase
 from elasticjob.master.state.roster import Roster
-from elasticjob.master.state.scaling import Placed, Scaling
-from elasticjob.sizing.demand import Demand, needed
+from elasticjob.master.state.scaling import Scaling, Target
+from elasticjob.sizing.demand import Demand, need_of
 from elasticjob.sizing.facts import Facts
 from lab.build.sizing import GIB, NOW, samples, use
 
@@ -29,14 +29,14 @@ ELASTIC = JobFacts(name="digits", uid="1", mode=Mode.SINGLE_JOB, roles={"worker"
 MARK = ELASTIC.mark
 GROW = Change({"worker": Group(2)}, reason="two are tried")
 SETTLED = Scaling(
-    placed=Placed(sizes={"worker": 1}, begun=True),
+    placed=Target(sizes={"worker": 1}, begun=True),
     stage=Stage.RUNNING,
     records=samples((1, 10)),
     since=NOW - timedelta(minutes=2),
 )
 
 
-GROWS = Placed(sizes={"worker": 2})
+GROWS = Target(sizes={"worker": 2})
 
 
 @dataclass
@@ -52,10 +52,10 @@ class Master:
         for _ in range(int(seconds)):
             self.now += timedelta(seconds=1)
             if facts := stages.question(self.job, self.now):
-                allowed = stages.allowed(self.job, facts, plan)
+                allowed = stages.permit(self.job, facts, plan)
                 if allowed:
                     self.made.append(stages.name_of(self.job, facts))
-                self.job = stages.answered(self.job, facts, allowed, self.now)
+                self.job = stages.after_answer(self.job, facts, allowed, self.now)
                 return facts
         return None
 
@@ -68,18 +68,18 @@ def master(scaling: Scaling = SETTLED, sizes: JobFacts = ELASTIC, **more: Any) -
     ("scaling", "sizes", "asked"),
     [
         (SETTLED, ELASTIC, True),
-        (SETTLED.but(placed=Placed(open=("x",))), ELASTIC, False),
+        (SETTLED.but(placed=Target(open=("x",))), ELASTIC, False),
         (
-            SETTLED.but(placed=Placed(sizes={"worker": 2}, open=(f"digits-auto-{MARK}-1",)), planned=NOW),
+            SETTLED.but(placed=Target(sizes={"worker": 2}, open=(f"digits-auto-{MARK}-1",)), planned=NOW),
             ELASTIC,
             True,
         ),
-        (SETTLED.but(placed=Placed(sizes={"worker": 2}, open=("x",)), planned=NOW), ELASTIC, False),
+        (SETTLED.but(placed=Target(sizes={"worker": 2}, open=("x",)), planned=NOW), ELASTIC, False),
         (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
         (SETTLED.but(records=()), ELASTIC, False),
         (Scaling(), ELASTIC, True),
         (Scaling(), ELASTIC.but(mode=Mode.MANUAL), True),
-        (Scaling(placed=Placed(begun=True)), ELASTIC, False),
+        (Scaling(placed=Target(begun=True)), ELASTIC, False),
         (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
     ],
     ids=[
@@ -155,7 +155,7 @@ def test_a_growth_without_machines_is_not_tried_again_for_longer_and_longer() ->
 def test_a_restored_job_has_its_times_moved() -> None:
     gap = timedelta(hours=3)
     before = SETTLED.but(demand={"worker": Demand(risen=NOW)}, cuts={"a": NOW}, planned=NOW)
-    after = before.moved(gap)
+    after = before.shift(gap)
     assert (after.planned, after.cuts, after.demand["worker"].risen) == (
         NOW + gap,
         {"a": NOW + gap},
@@ -166,10 +166,10 @@ def test_a_restored_job_has_its_times_moved() -> None:
 
 
 def test_what_nodes_need_is_the_most_of_any_one_ever() -> None:
-    first = needed(Demand(), samples((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
+    first = need_of(Demand(), samples((2, 1), uses=USES)[0], "worker", timedelta(minutes=1))
     assert (first.cores, first.sated, first.peak) == (3, True, 2 * GIB)
     more = tuple(node.but(memory=GIB, cpu=3.9, bytes=8 * GIB) for node in USES)
-    then = needed(first, samples((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
+    then = need_of(first, samples((2, 1), uses=more)[0], "worker", timedelta(minutes=1))
     assert (then.cores, then.sated, then.peak, then.given) == (3.9, True, 4 * GIB, 8 * GIB)
 
 

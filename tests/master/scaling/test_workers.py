@@ -15,9 +15,9 @@ from elasticjob.master.scaling.workers import (
     Members,
     down,
     is_over,
-    migrated,
-    relaunched,
-    scaled,
+    migrate,
+    relaunch,
+    scale,
     up,
 )
 from elasticjob.master.state.node import Phase
@@ -57,15 +57,15 @@ def alive(members: Members) -> list[tuple[int, int]]:
             down(down(of(3), "worker", 1, NONE), "worker", 1, NONE),
             [(0, 0)],
         ),
-        ("the same size changes nothing", scaled(of(3), "worker", 3), [(0, 0), (1, 1), (2, 2)]),
-        ("another role is left alone", scaled(of(1), "chief", 1), [(0, 0), (0, 0)]),
-        ("migrate: a new id, the old rank", migrated(of(2), "worker", 0, {}, NONE), [(1, 1), (2, 0)]),
+        ("the same size changes nothing", scale(of(3), "worker", 3), [(0, 0), (1, 1), (2, 2)]),
+        ("another role is left alone", scale(of(1), "chief", 1), [(0, 0), (0, 0)]),
+        ("migrate: a new id, the old rank", migrate(of(2), "worker", 0, {}, NONE), [(1, 1), (2, 0)]),
         (
             "migrate: critical ones are skipped",
-            migrated(of(2), "worker", 0, {}, Critical("0:3")),
+            migrate(of(2), "worker", 0, {}, Critical("0:3")),
             [(0, 0), (1, 1)],
         ),
-        ("migrate: unknown ones are skipped", migrated(of(2), "worker", 7, {}, NONE), [(0, 0), (1, 1)]),
+        ("migrate: unknown ones are skipped", migrate(of(2), "worker", 7, {}, NONE), [(0, 0), (1, 1)]),
     ],
 )
 def test_sizes_and_places(case: str, after: Members, expected: list[tuple[int, int]]) -> None:
@@ -74,7 +74,7 @@ def test_sizes_and_places(case: str, after: Members, expected: list[tuple[int, i
 
 def test_a_migrated_node_gets_the_plan_and_keeps_what_it_does_not_name() -> None:
     old = worker(0, resource={"cpu": "2", "memory": "1Gi"}, relaunches=2, avoid=("m1",))
-    new = migrated((old,), "worker", 0, {"memory": "4Gi"}, NONE)[-1]
+    new = migrate((old,), "worker", 0, {"memory": "4Gi"}, NONE)[-1]
     assert (new.resource, new.relaunches, new.avoid) == ({"cpu": "2", "memory": "4Gi"}, 2, ("m1",))
 
 
@@ -119,7 +119,7 @@ AGAIN, NEVER = True, False
 )
 def test_what_follows_an_end(reason: Reason, again: bool, counts: int, avoids: bool) -> None:
     members = of(2)
-    found = relaunched(members, members[0], reason, machine="m1").members
+    found = relaunch(members, members[0], reason, machine="m1").members
     assert alive(found) == ([(1, 1), (2, 0)] if again else [(1, 1)])
     if again:
         new = found[-1]
@@ -147,7 +147,7 @@ FATAL = {"reason": Reason.FATAL_ERROR}
 def test_relaunches(
     case: str, ended: Member, how: dict[str, Any], again: bool, fatal: bool, says: str
 ) -> None:
-    verdict = relaunched((ended,), ended, **{"reason": Reason.CRASHED, **how})
+    verdict = relaunch((ended,), ended, **{"reason": Reason.CRASHED, **how})
     assert (bool(alive(verdict.members)), verdict.fatal) == (again, fatal)
     assert says in verdict.sentence
 
@@ -232,18 +232,18 @@ class Staffed(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 6))
     def scale(self, count: int) -> None:
-        held = {m.rank for m in self.members if m.wanted}
-        self.become(scaled(self.members, "worker", count, self.critical))
-        now = {m.rank for m in self.members if m.wanted}
+        held = {m.rank for m in self.members if m.holds_place}
+        self.become(scale(self.members, "worker", count, self.critical))
+        now = {m.rank for m in self.members if m.holds_place}
         assert now >= held if count >= len(held) else now <= held
         assert len(now) >= min(count, len(now))
-        self.become(after := scaled(self.members, "worker", max(count, len(now)), self.critical))
-        assert len([m for m in after if m.wanted]) == max(count, len(now))
+        self.become(after := scale(self.members, "worker", max(count, len(now)), self.critical))
+        assert len([m for m in after if m.holds_place]) == max(count, len(now))
 
     @rule(rank=st.integers(0, 6))
     def migrate(self, rank: int) -> None:
         before = {m.rank for m in self.members if m.alive}
-        self.become(migrated(self.members, "worker", rank, {"cpu": "2"}, self.critical))
+        self.become(migrate(self.members, "worker", rank, {"cpu": "2"}, self.critical))
         assert {m.rank for m in self.members if m.alive} == before
 
     @precondition(lambda self: any(m.phase in ("Initial", "Running") for m in self.members))
@@ -251,14 +251,14 @@ class Staffed(RuleBasedStateMachine):
     def end(self, reason: Reason, data: st.DataObject) -> None:
         going = [m for m in self.members if m.phase in ("Initial", "Running")]
         ended = data.draw(st.sampled_from(going))
-        verdict = relaunched(self.members, ended, reason, critical=self.critical)
+        verdict = relaunch(self.members, ended, reason, critical=self.critical)
         self.become(verdict.members)
         assert verdict.sentence
         assert verdict.fatal <= self.critical.holds(ended)
 
     @invariant()
     def one_node_holds_each_place(self) -> None:
-        held = [m.rank for m in self.members if m.wanted]
+        held = [m.rank for m in self.members if m.holds_place]
         assert len(set(held)) == len(held)
 
     @invariant()

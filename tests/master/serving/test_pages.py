@@ -123,7 +123,7 @@ def test_a_checkpoint_is_as_old_as_its_commit() -> None:
         game.ask(Report(node="node-0", incarnation="node-0-life", round=1, usage=usage, kept=kept))
         ages.append(game.now.timestamp() - shown(game.job)[name])
     assert ages == [0, 1, 0, 1]
-    moved = progress.moved(game.job, timedelta(hours=1))
+    moved = progress.shift(game.job, timedelta(hours=1))
     assert shown(moved)[name] == shown(game.job)[name] + 3600
 
 

@@ -45,7 +45,7 @@ class Game:
     def save(self) -> None:
         job = self.played.job
         if self.saves:
-            self.played._become(job.but(shards=book.saved(job.shards, job.shards.mark)))
+            self.played._become(job.but(shards=book.after_save(job.shards, job.shards.mark)))
 
     def open(self, who: Consumer, **more: Any) -> Any:
         return self.ask(Open(consumer=who, dataset=self.dataset, **more))
@@ -130,7 +130,7 @@ def test_failed_shard_comes_at_the_end_of_its_epoch_and_is_poisoned_in_the_end()
     assert order == [0, 1, 2, 3, 1, 4, 5, 6, 7]
     (bad,) = dealt.poisoned
     assert (bad.start, bad.end, bad.attempts, bad.error) == (10, 20, 2, "ValueError: no")
-    assert game.ledger.exhausted
+    assert game.ledger.is_exhausted
     assert not game.ledger.complete
     sentence = pages.status(game.played.job, game.played.now)["sentence"]
     assert sentence.endswith(

@@ -288,7 +288,7 @@ class Consumers(RuleBasedStateMachine):
         job = self.game.job
         self.disk = snapshot(job)
         if told:
-            self.game._become(job.but(shards=book.saved(job.shards, job.shards.mark)))
+            self.game._become(job.but(shards=book.after_save(job.shards, job.shards.mark)))
 
     @rule()
     def master_restarts(self) -> None:
@@ -340,7 +340,7 @@ class Consumers(RuleBasedStateMachine):
             if all(client.ended for client in self.clients):
                 break
         ledger = self.game.job.shards.datasets["d"]
-        assert ledger.exhausted, ledger
+        assert ledger.is_exhausted, ledger
         assert all(client.ended for client in self.clients)
         bad = {each.number for each in ledger.poisoned}
         assert ledger.complete == (not bad)

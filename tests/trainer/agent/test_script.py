@@ -17,7 +17,7 @@ from elasticjob.trainer.agent.script import (
     imports,
     is_elastic,
     preloads,
-    shared,
+    shareable,
     why_cold,
 )
 from elasticjob.trainer.agent.settings import modules_from, place_from, worker_count
@@ -259,7 +259,7 @@ def test_warm_process_imports_what_the_framework_says(
     script = Script(str(tmp_path / "train.py"))
     Path(script.name).write_text(source)
     modules = modules_from({} if variable is None else {"ELASTICJOB_MODULES": variable})
-    assert set(preloads(imports(script), shared(script, modules))) == expected
+    assert set(preloads(imports(script), shareable(script, modules))) == expected
 
 
 def test_pod_environment_tells_the_place(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, Shape
 
-PLACES, AT = part.placed([Shape("w", "uint8", (1000,), 1), Shape("v", "uint8", (3,), 1)])
+PLACES, AT = part.place([Shape("w", "uint8", (1000,), 1), Shape("v", "uint8", (3,), 1)])
 
 
 class Died(Exception):
@@ -34,11 +34,11 @@ def save(writer: Writer, step: int, *, dies: bool = False) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    return [each.head.step for each in memory.held(folder)]
+    return [each.head.step for each in memory.blocks_of(folder)]
 
 
 def content(folder: Path) -> set[int]:
-    newest = memory.held(folder)[0]
+    newest = memory.blocks_of(folder)[0]
     with memory.reading(newest.path) as block:
         return {value for each in newest.head.tensors for value in block[each.at : each.at + each.size]}
 
@@ -66,7 +66,7 @@ def test_a_writer_that_dies_leaves_the_block_before(tmp_path: Path) -> None:
 def test_a_block_that_is_read_is_not_overwritten_and_holds_nobody_up(tmp_path: Path) -> None:
     writer = Writer(tmp_path, "slot-0")
     save(writer, 1)
-    with memory.reading(memory.held(tmp_path)[0].path) as block:
+    with memory.reading(memory.blocks_of(tmp_path)[0].path) as block:
         for step in (2, 3, 4):
             save(writer, step)
         assert block[PLACES[0].at] == 1
@@ -79,7 +79,7 @@ def test_without_a_free_block_the_newest_one_stays(tmp_path: Path) -> None:
     writer = Writer(tmp_path, "slot-0")
     for step in (1, 2):
         save(writer, step)
-    locks = [memory.lock(each.path, fcntl.LOCK_SH) for each in memory.held(tmp_path)]
+    locks = [memory.lock(each.path, fcntl.LOCK_SH) for each in memory.blocks_of(tmp_path)]
     save(writer, 3)
     with pytest.raises(NoRoom, match=r"other blocks of slot-0 .* are being read"):
         save(writer, 4)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from elasticjob.api.rpc.nodes import Collective
-from elasticjob.trainer.agent.seeing.collectives import Questions, blocked, in_world
+from elasticjob.trainer.agent.seeing.collectives import Questions, collective_of, in_world
 from elasticjob.trainer.link import recorder, stacks
 from elasticjob.trainer.link.recorder import Digest, Entry, Memory, digest
 from lab.waiting import until
@@ -78,16 +78,18 @@ def test_recorder_says_where_a_worker_waits(
 
 def test_names_of_groups_are_short_and_differ() -> None:
     for size in (2, 9, 4096):
-        names = {recorder.labelled(entry(1), {"0": ("d" * 99, [*range(at, at + size)])}) for at in (0, size)}
+        names = {
+            recorder.name_for_people(entry(1), {"0": ("d" * 99, [*range(at, at + size)])}) for at in (0, size)
+        }
         assert len(names) == 2
         assert max(map(len, names)) <= 100
 
 
 def test_collective_of_a_world_before_is_no_wait_and_groups_of_a_node_are_its_own() -> None:
     known = Digest(2, waits("g", 3), (("g", 3),))
-    assert blocked(known, 1.5, 12.0) == waits("g", 3, since=11.5)
-    assert blocked(known, 1.5, 11.0) is None
-    assert blocked(Digest(2), 0.0, 9.0) is None
+    assert collective_of(known, 1.5, 12.0) == waits("g", 3, since=11.5)
+    assert collective_of(known, 1.5, 11.0) is None
+    assert collective_of(Digest(2), 0.0, 9.0) is None
     assert in_world(known, 2, "n") is known
     assert in_world(known, 4, "n") == Digest(2, waits("n: g", 3), (("n: g", 3),))
     assert in_world(Digest(2), 4, "n") == Digest(2)

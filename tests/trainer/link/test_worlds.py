@@ -9,7 +9,7 @@ import sys
 
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.trainer.link.channel import FD, LIMIT, Advance, Hello, encode
-from elasticjob.trainer.link.worlds import shortened
+from elasticjob.trainer.link.worlds import shorten
 
 TWICE = """
 import os
@@ -30,9 +30,9 @@ def test_a_report_that_is_too_long_loses_its_metrics() -> None:
     }
     long = Advance(round=1, progress=Progress(step=7, metrics=metrics), seconds=0.5)
     assert len(encode(long)) > LIMIT
-    assert shortened(long) == Advance(round=1, progress=Progress(step=7), seconds=0.5)
+    assert shorten(long) == Advance(round=1, progress=Progress(step=7), seconds=0.5)
     for short in (Hello(), Advance(round=1, progress=Progress(step=7, metrics={"loss": 0.5}))):
-        assert shortened(short) is short
+        assert shorten(short) is short
 
 
 def test_a_second_loop_in_a_process_is_refused_before_the_agent_hears_of_it() -> None:

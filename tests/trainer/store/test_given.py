@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from elasticjob.trainer.store import Table
-from elasticjob.trainer.store.given import StoreError, ids_of, summed
+from elasticjob.trainer.store.given import StoreError, ids_of, sum_rows
 
 ml_dtypes = pytest.importorskip("ml_dtypes")  # JAX and TensorFlow bring it along
 DIM = 3
@@ -36,11 +36,11 @@ def test_gradients_are_taken_if_they_are_floats_with_a_row_for_each_id(
     """Others with as many numbers would change the wrong ones: a transposed matrix, a flat one."""
     gradients = np.zeros(shape, dtype(kind))
     if shape == (ids, DIM) and kind in FLOATS:
-        found, sums = summed(USERS, range(ids), gradients)
+        found, sums = sum_rows(USERS, range(ids), gradients)
         assert (len(found), sums.shape, sums.dtype.name) == (ids, shape, "float32")
     else:
         with pytest.raises(StoreError, match=rf"table users: gradients are .*give .* of shape \({ids}, 3\)"):
-            summed(USERS, range(ids), gradients)
+            sum_rows(USERS, range(ids), gradients)
 
 
 @given(SHAPES, st.sampled_from((*FLOATS, *OTHERS)))
@@ -70,7 +70,7 @@ def test_ids_that_no_row_has_are_refused(ids: Any) -> None:
 )
 def test_gradients_that_are_no_numbers_of_float32_are_refused(number: Any, why: str) -> None:
     with pytest.raises(StoreError, match=why):
-        summed(USERS, [7, 8], np.array([[0, 1, 2], [3, number, 5]], np.longdouble))
+        sum_rows(USERS, [7, 8], np.array([[0, 1, 2], [3, number, 5]], np.longdouble))
 
 
 def test_gradients_of_a_row_that_comes_often_are_added_in_float64() -> None:
@@ -78,7 +78,7 @@ def test_gradients_of_a_row_that_comes_often_are_added_in_float64() -> None:
     ids, gradients = chance.integers(0, 3, 100_000), chance.normal(1.0, 1.0, (100_000, DIM))
     for kind in ("float16", "bfloat16", "float32"):
         given = gradients.astype(dtype(kind))
-        found, sums = summed(USERS, ids, given)
+        found, sums = sum_rows(USERS, ids, given)
         exact = np.stack([given[ids == each].astype(np.float64).sum(axis=0) for each in range(3)])
         assert found.tolist() == [0, 1, 2]
         np.testing.assert_allclose(sums, exact, rtol=2**-24)
@@ -87,10 +87,10 @@ def test_gradients_of_a_row_that_comes_often_are_added_in_float64() -> None:
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_tensors_of_torch_are_taken_whatever_their_floats_and_graph(kind: torch.dtype) -> None:
     tensor = torch.full((2, DIM), 1.5, dtype=kind).requires_grad_()
-    assert summed(USERS, torch.tensor([7, 8]), tensor)[1].tolist() == [[1.5] * DIM] * 2
+    assert sum_rows(USERS, torch.tensor([7, 8]), tensor)[1].tolist() == [[1.5] * DIM] * 2
 
 
 def test_tensors_of_torch_that_numpy_does_not_take_are_refused_with_the_table() -> None:
     for tensor in (torch.ones(2, DIM).to_sparse(), torch.ones(2, DIM, device="meta")):
         with pytest.raises(StoreError, match=r"table users: gradients: .*give a dense matrix"):
-            summed(USERS, [7, 8], tensor)
+            sum_rows(USERS, [7, 8], tensor)

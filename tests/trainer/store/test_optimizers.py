@@ -62,7 +62,7 @@ def test_rows_change_as_by_torch_in_float64(ours: SGD | Adagrad | Adam) -> None:
     way, most = np.zeros((ROWS, DIM)), np.zeros((ROWS, DIM))
     for _ in range(STEPS):
         gradients = (SCALES * chance.normal(0.3, 1.0, (ROWS, DIM))).astype(np.float32)
-        slab.set(slab.changed(ids, gradients))
+        slab.set(slab.change(ids, gradients))
         before, theirs.grad = exact.copy(), torch.from_numpy(gradients.astype(np.float64))
         optimizer.step()
         way += abs(exact - before)
@@ -80,7 +80,7 @@ def test_adam_counts_the_steps_of_each_row() -> None:
     for step in range(20):
         chosen = ids[step % (ids + 1) == 0]
         gradients = chance.normal(size=(len(chosen), DIM)).astype(np.float32)
-        slab.set(slab.changed(chosen, gradients))
+        slab.set(slab.change(chosen, gradients))
         for row, gradient in zip(chosen.tolist(), gradients, strict=True):
             exact[row].grad = torch.from_numpy(gradient.astype(np.float64))
             optimizers[row].step()
@@ -90,7 +90,7 @@ def test_adam_counts_the_steps_of_each_row() -> None:
 @pytest.mark.parametrize("beta2", [0.999, 0.99999, 1 - 1e-9, 1 - 2**-53])
 def test_adams_first_step_is_the_rate_whatever_its_betas(beta2: float) -> None:
     slab, ids = Slab(Table("t", 1, Adam(0.5, 0.9, beta2), Zeros())), np.zeros(1, np.int64)
-    values = slab.changed(ids, np.full((1, 1), 3.0, np.float32)).values
+    values = slab.change(ids, np.full((1, 1), 3.0, np.float32)).values
     assert values[0, 0] == pytest.approx(-0.5, rel=1e-7)
 
 
@@ -99,7 +99,7 @@ def test_a_row_is_the_same_wherever_it_is_made() -> None:
         table = Table("t", 4, initial=initial, seed=3)
         one, other = Slab(table), Slab(table)
         ids = np.array([5, 900, 64], np.int64)
-        other.set(other.changed(ids[:1], np.zeros((1, 4), np.float32)))
+        other.set(other.change(ids[:1], np.zeros((1, 4), np.float32)))
         np.testing.assert_array_equal(one.rows(ids), other.rows(ids))
 
 

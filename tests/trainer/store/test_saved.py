@@ -19,10 +19,11 @@ from elasticjob.cli.commands.checkpoint import export, show
 from elasticjob.cli.errors import Exit
 from elasticjob.trainer.checkpoint.part import Damaged
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
-from elasticjob.trainer.store import SGD, Adam, Table, Zeros, places, read
-from elasticjob.trainer.store.counted import Counted, Key
+from elasticjob.trainer.store import SGD, Adam, Table, Zeros, read
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Key
+from elasticjob.trainer.store.partitions import partitions_of
 from elasticjob.trainer.store.saved import Commits, Files
-from elasticjob.trainer.store.serve import Checkpointed
+from elasticjob.trainer.store.serve import ServerCheckpoints
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS, Slab
 from elasticjob.trainer.store.wire import Partitions
@@ -37,9 +38,9 @@ def of(partitions: range, count: int) -> Partitions:
     """Return partitions in which each row was counted so often."""
     slabs = Slab(SEEN), Slab(USERS)
     for _ in range(count):
-        slabs[0].set(slabs[0].changed(IDS, -np.ones((len(IDS), 1), np.float32)))
-        slabs[1].set(slabs[1].changed(IDS, np.ones((len(IDS), 3), np.float32)))
-    counted = Counted()
+        slabs[0].set(slabs[0].change(IDS, -np.ones((len(IDS), 1), np.float32)))
+        slabs[1].set(slabs[1].change(IDS, np.ones((len(IDS), 3), np.float32)))
+    counted = AppliedUpdates()
     counted.add(Key("records", count, 0, 50))
     return Partitions(tuple(slab.part(partitions) for slab in slabs), dict.fromkeys(partitions, counted))
 
@@ -48,7 +49,7 @@ def save(files: Files, number: int, servers: int = 2) -> bool:
     """Save as so many servers do; return whether all of them were told that the checkpoint exists."""
     commits, why = Commits(files), list[str]()
     written = [
-        files.write(number, of(places.owned(place, servers), number), POSITIONS) for place in range(servers)
+        files.write(number, of(partitions_of(place, servers), number), POSITIONS) for place in range(servers)
     ]
     for each in (*written, *written[:-1]):
         why.append(commits.add(number, each))
@@ -106,7 +107,7 @@ def test_tables_are_exported_whole(tmp_path: Path, saved: Path, capsys: pytest.C
 
 def test_a_table_without_rows_is_exported(tmp_path: Path) -> None:
     parts = Partitions(
-        (Slab(USERS).part(range(PARTITIONS)),), {each: Counted() for each in range(PARTITIONS)}
+        (Slab(USERS).part(range(PARTITIONS)),), {each: AppliedUpdates() for each in range(PARTITIONS)}
     )
     files = Files(tmp_path / "kept")
     files.commit(1, files.write(1, parts, ()))
@@ -153,7 +154,7 @@ def test_a_start_waits_for_a_missing_part_and_takes_the_older_checkpoint(tmp_pat
         seconds[0] += given
 
     with Server("127.0.0.1", 0, token="secret", files=files) as server:
-        found = Checkpointed(server, files, pause).found()
+        found = ServerCheckpoints(server, files, pause).newest()
     assert found
     assert (found.number, seconds) == (1, [120.0])
 
@@ -210,7 +211,7 @@ def test_storage_that_cannot_be_read_at_the_start_is_waited_for(
 
     pauses = list[float]()
     with Server("127.0.0.1", 0, token="secret") as server:
-        found = Checkpointed(server, Away(saved), pauses.append).found()
+        found = ServerCheckpoints(server, Away(saved), pauses.append).newest()
     assert found == Kept(number=2, positions=POSITIONS)
     assert caplog.text.count("cannot be read, next look in") == len(pauses) == 2
 
@@ -218,9 +219,9 @@ def test_storage_that_cannot_be_read_at_the_start_is_waited_for(
 def test_a_part_that_the_committer_does_not_see_is_told(tmp_path: Path) -> None:
     here, there = Files(tmp_path / "here"), Files(tmp_path / "there")
     commits = Commits(here)
-    assert commits.add(5, here.write(5, of(places.owned(0, 2), 5), POSITIONS)).startswith("32 of its 64")
+    assert commits.add(5, here.write(5, of(partitions_of(0, 2), 5), POSITIONS)).startswith("32 of its 64")
     with pytest.raises(Trouble, match=r"part-00032-of-00064.*No such file"):
-        commits.add(5, there.write(5, of(places.owned(1, 2), 5), POSITIONS))
+        commits.add(5, there.write(5, of(partitions_of(1, 2), 5), POSITIONS))
     assert here.newest() is None
 
 
@@ -228,7 +229,7 @@ def test_only_the_last_two_that_count_stay(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for number in (1, 2, 3, 4):
         assert save(files, number)
-    files.write(3 + 2, of(places.owned(0, 2), 5), POSITIONS)
+    files.write(3 + 2, of(partitions_of(0, 2), 5), POSITIONS)
     files.keep(3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"step-00000000{each}" for each in (2, 3, 4, 5)

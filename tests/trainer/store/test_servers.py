@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from elasticjob.trainer.parameters import Gone, Move
-from elasticjob.trainer.store import SGD, Adagrad, Table, Zeros, places
-from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store import SGD, Adagrad, Table, Zeros
+from elasticjob.trainer.store.applied_updates import Key
+from elasticjob.trainer.store.partitions import owners
 from elasticjob.trainer.store.saved import Files
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.tables import PARTITIONS, WIDEST
@@ -34,7 +35,7 @@ from elasticjob.trainer.store.wire import (
     Rows,
     Taken,
     WireError,
-    connected,
+    connect,
 )
 
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
@@ -79,7 +80,7 @@ class Cluster:
         return self.owner(record).answer(Push(version or self.version, key, (gradients,)))
 
     def owner(self, row: int) -> Server:
-        return self.servers[places.owners(len(self.servers))[row % PARTITIONS]]
+        return self.servers[owners(len(self.servers))[row % PARTITIONS]]
 
     def counts(self) -> list[int]:
         """Return how often each record is counted."""
@@ -127,7 +128,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
         asked.append(address)
         if address == lost.address:
             raise TimeoutError("timed out")
-        return connected(address, token, timeout)
+        return connect(address, token, timeout)
 
     cluster = Cluster(3, tmp_path)
     with cluster.stack:
@@ -211,8 +212,8 @@ def test_a_stranger_and_nonsense_are_turned_away(tmp_path: Path) -> None:
     cluster = Cluster(1, tmp_path)
     with cluster.stack:
         with pytest.raises(WireError, match="another job's token"):
-            connected(cluster.servers[0].address, "guessed", 5.0)
-        known = connected(cluster.servers[0].address, TOKEN, 5.0)
+            connect(cluster.servers[0].address, "guessed", 5.0)
+        known = connect(cluster.servers[0].address, TOKEN, 5.0)
         known.send(Hello((SEEN,)))
         assert known.answer() == Taken()
         known._sock.sendall((1 << 31).to_bytes(4))
@@ -229,12 +230,12 @@ def test_frames_of_nonsense_are_answered_or_end_their_connection_only(frame: lis
             msgspec.msgpack.encode(frame),
             b"".join(each for each in frame if isinstance(each, bytes)),
         ):
-            known = connected(server.address, TOKEN, 5.0)
+            known = connect(server.address, TOKEN, 5.0)
             known._sock.sendall(len(body).to_bytes(4) + body)
             with suppress(ConnectionError):
                 assert isinstance(known.answer(), Refused)
             known.close()
-        known = connected(server.address, TOKEN, 5.0)
+        known = connect(server.address, TOKEN, 5.0)
         known.send(Hello((SEEN,)))
         assert known.answer() == Taken()
         known.close()

@@ -16,10 +16,10 @@ from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve, store
-from elasticjob.trainer.store.counted import Key
+from elasticjob.trainer.store.applied_updates import Key
 from elasticjob.trainer.store.given import StoreError
 from elasticjob.trainer.store.saved import Files
-from elasticjob.trainer.store.serve import Checkpointed
+from elasticjob.trainer.store.serve import ServerCheckpoints
 from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.store import Batch, Waits, fits
 from elasticjob.trainer.store.tables import PARTITIONS
@@ -47,7 +47,7 @@ class Place:
         """Return a server that runs until the stack is closed."""
         stack, files = ExitStack(), Files(self.kept, patience=0.0)
         server = stack.enter_context(Server("127.0.0.1", 0, token="secret", files=files))
-        checkpoints, way = Checkpointed(server, files), self.way(f"ps-{index}")
+        checkpoints, way = ServerCheckpoints(server, files), self.way(f"ps-{index}")
         stack.enter_context(
             Serving(server.address, server, checkpoints=checkpoints, copies=True, index=index, way=way)
         )
@@ -122,7 +122,7 @@ def saved(place: Place, store: Store, number: int) -> list[Path]:
         store.save()  # again: while servers change, nothing is saved
         threading.Event().wait(0.05)
         store.at_boundary()
-    while store._following.kept < int(max(place.kept.iterdir()).name.removeprefix("step-")):
+    while store._following.last_checkpoint < int(max(place.kept.iterdir()).name.removeprefix("step-")):
         threading.Event().wait(0.02)
     return sorted(place.kept.iterdir())
 

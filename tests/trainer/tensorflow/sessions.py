@@ -213,7 +213,7 @@ def test_values_survive_changes_and_a_checkpoint_counts_each_record(cluster: Clu
     assert kept.get_tensor("seen").sum() == 600, "what came after the stop is not in it"
     assert kept.get_tensor("global_step") == 30
     assert kept.get_variable_to_shape_map()["users/Adam_1"] == [ROWS, 8]
-    assert cluster.servers[0].found() is not None
+    assert cluster.servers[0].newest() is not None
     moments = kept.get_tensor("users/Adam")
     cluster.change(a, c, d, restores=5)
     cluster.save(7)
@@ -251,8 +251,8 @@ def test_a_count_that_comes_late_takes_none_back(cluster: Cluster) -> None:
     stopped._boundary()
     ids = np.arange(300, 320)
     stopped._make(3, 20, {"user": ids, "score": np.zeros(20), "record": ids})
-    assert other._counted(Shard(number=3, lease=2, epoch=0, start=300, end=400)) == 100
-    assert other._counted(Shard(number=4, lease=3, epoch=0, start=400, end=500)) == 0
+    assert other._count(Shard(number=3, lease=2, epoch=0, start=300, end=400)) == 100
+    assert other._count(Shard(number=4, lease=3, epoch=0, start=400, end=500)) == 0
 
 
 def test_workers_of_the_same_servers_do_not_end_each_others_sessions(cluster: Cluster) -> None:
@@ -403,11 +403,11 @@ def test_an_older_checkpoint_is_found_if_the_newest_is_damaged(
     for number in (1, 2):
         cluster.save(number)
         cluster.write(number)
-        found = cluster.servers[0].found()
+        found = cluster.servers[0].newest()
         assert found
         assert found.number == number
     damage(cluster.folder / file)
-    found = cluster.servers[0].found()
+    found = cluster.servers[0].newest()
     assert found
     assert found.number == 1
     assert "checkpoint 2 is damaged, an older one is looked for" in caplog.text
@@ -423,7 +423,7 @@ def test_values_with_wrong_bytes_are_set_aside_for_the_older_checkpoint(cluster:
     data.write_bytes(bytes(each ^ 1 for each in data.read_bytes()))
     with pytest.raises(Gone, match=r"checkpoint 2 of .* is damaged"):
         cluster.server().take_over(Move(2, 1, (), ("",), 0, 2))
-    found = cluster.server().found()
+    found = cluster.server().newest()
     assert found
     assert found.number == 1
 

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from elasticjob.trainer.torch import Elastic, saved
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
-from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
+from elasticjob.trainer.torch.saving.tree import StateParts, decode, together
 from elasticjob.trainer.torch.state import PerEpoch, State
 from tests.trainer.torch.training import steps
 
@@ -65,8 +65,8 @@ def made(
 
 def stored(state: State) -> dict[str, Any]:
     """Return its snapshot as it comes back from a checkpoint."""
-    taken = Taken(state.snapshot())
-    snapshot: dict[str, Any] = together(decoded(taken.encoded()), lambda name: taken.tensors[name].clone())
+    taken = StateParts(state.snapshot())
+    snapshot: dict[str, Any] = together(decode(taken.encode()), lambda name: taken.tensors[name].clone())
     return snapshot
 
 

@@ -19,13 +19,13 @@ from torch.utils.data import IterableDataset
 
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.flash import Flash
-from elasticjob.trainer.checkpoint.memory import held
+from elasticjob.trainer.checkpoint.memory import blocks_of
 from elasticjob.trainer.checkpoint.part import Damaged, Save
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint, ResumableLoader
 from elasticjob.trainer.torch.saving.tensors import Tensors
-from elasticjob.trainer.torch.saving.tree import Taken
+from elasticjob.trainer.torch.saving.tree import StateParts
 from lab.jobs.training.device import DEVICE
 
 
@@ -239,7 +239,7 @@ def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, age
 
     def content(state: dict[str, Any]) -> dict[str, Any]:
         whole = {name: each if name == "notes" else each.state_dict() for name, each in state.items()}
-        taken = Taken(whole | {"given": state["keeping"].given})
+        taken = StateParts(whole | {"given": state["keeping"].given})
         return {name: each.tolist() for name, each in taken.tensors.items()}
 
     worker()[0].save(1)
@@ -253,7 +253,7 @@ def test_what_was_loaded_stays_when_its_block_is_overwritten(tmp_path: Path, age
     before["keeping/weight"] = [[0.0] * 3] * 2
     for step in (2, 3):
         worker()[0].save(step)
-    assert [each.head.step for each in held(tmp_path)] == [3, 2]
+    assert [each.head.step for each in blocks_of(tmp_path)] == [3, 2]
     assert content(state) == before
 
 

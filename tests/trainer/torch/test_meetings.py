@@ -18,7 +18,7 @@ from torch import nn
 from elasticjob.trainer.loop import whereabouts
 from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch import Elastic
-from elasticjob.trainer.torch.world.values import decoded, encoded, mean_of
+from elasticjob.trainer.torch.world.values import decode_value, encode_value, mean_of
 from lab.jobs.training.harness import Scenario, scenario
 from lab.jobs.training.warm import Warm
 
@@ -47,7 +47,7 @@ def test_values_are_the_same_from_their_bytes() -> None:
         3: ((), ([], {})),
         "tensors": tensors(),
     }
-    got = decoded(encoded(given), CPU)
+    got = decode_value(encode_value(given), CPU)
     for mine, theirs in zip(given.pop("tensors"), got.pop("tensors"), strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
         assert mine.detach().tolist() == theirs.tolist()

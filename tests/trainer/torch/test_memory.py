@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.trainer.checkpoint.memory import held
+from elasticjob.trainer.checkpoint.memory import blocks_of
 from lab.jobs.training.harness import Scenario, scenario
 from lab.jobs.training.warm import Warm
 from lab.waiting import until
@@ -28,7 +28,7 @@ def losses(job: Scenario) -> dict[int, set[float]]:
 
 async def is_whole(folder: str, step: int) -> bool:
     """Whether a node has all parts of a step in its memory."""
-    found = [each.head for each in held(Path(folder)) if each.head.step == step]
+    found = [each.head for each in blocks_of(Path(folder)) if each.head.step == step]
     return {head.part for head in found} == set(range(found[0].parts)) if found else False
 
 

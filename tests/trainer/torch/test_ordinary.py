@@ -27,7 +27,7 @@ from elasticjob.trainer.loop.losses import CALM, Losses
 from elasticjob.trainer.loop.world import is_behind
 from elasticjob.trainer.torch import Elastic, PerEpoch
 from elasticjob.trainer.torch.records.randomness import seed_torch
-from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
+from elasticjob.trainer.torch.saving.tree import StateParts, decode, together
 from lab.jobs.training.device import DEVICE
 from tests.trainer.torch.training import steps
 
@@ -298,7 +298,7 @@ def test_parameters_that_are_unfrozen_later_are_trained() -> None:
                 step.backward(F.cross_entropy(elastic.model(x), y))
             wrapped.append(reduction.model)
     assert len({id(each) for each in wrapped}) == 2
-    assert not reduction.outdated()
+    assert not reduction.is_stale()
 
 
 @pytest.mark.parametrize("clips", [False, True])
@@ -425,12 +425,12 @@ def test_no_two_tensors_have_one_name() -> None:
         "ema.slow": {"w": torch.full((1,), 2.0)},
         "ema/slow": {"w": torch.full((1,), 4.0)},
     }
-    taken = Taken(state)
-    again = together(decoded(taken.encoded()), taken.tensors.__getitem__)
+    taken = StateParts(state)
+    again = together(decode(taken.encode()), taken.tensors.__getitem__)
     assert again == state
     assert len(taken.tensors) == 5
     with pytest.raises(ValueError, match="two tensors of the state are named 1"):
-        Taken({1: torch.ones(1), "1": torch.ones(1)})
+        StateParts({1: torch.ones(1), "1": torch.ones(1)})
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_each_worker_takes_its_own_numbers(
         expected.append(draw())
     monkeypatch.setattr(random_state, "place", lambda: (0, 2))
     saved = RandomState()
-    saved.gather(lambda _: [random_state.encoded(each) for each in states])
+    saved.gather(lambda _: [random_state.encode(each) for each in states])
     state = saved.state_dict()
     seed(2)
     expected.append(draw())  # a newcomer keeps its seed

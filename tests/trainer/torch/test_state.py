@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from elasticjob.trainer.link.channel import Enter
-from elasticjob.trainer.torch.saving.tree import Taken, decoded, together
+from elasticjob.trainer.torch.saving.tree import StateParts, decode, together
 from elasticjob.trainer.torch.state import State, plain
 from elasticjob.trainer.torch.world.peers import Peers
 
@@ -58,10 +58,10 @@ def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again() -> None:
     given = State(model, [optimizer], [scheduler])
     optimizer.step()
     scheduler.step()
-    saved = Taken(given.snapshot())
+    saved = StateParts(given.snapshot())
     taken = state()
     taken.schedulers = [torch.optim.lr_scheduler.LambdaLR(taken.optimizers[0], lambda step: np.cos(step))]
-    taken.restore(together(decoded(saved.encoded()), saved.tensors.__getitem__))
+    taken.restore(together(decode(saved.encode()), saved.tensors.__getitem__))
     assert taken.optimizers[0].param_groups[0]["lr"] == pytest.approx(1e-3 * np.cos(1))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from elasticjob.trainer.usage.memory import RECENT, Cgroup, Kills, cgroup, is_by_kill, is_near, told
+from elasticjob.trainer.usage.memory import RECENT, Cgroup, Kills, cgroup, describe, is_by_kill, is_near
 
 V1: Final = "4:memory:/kubepods/pod1/main\n0::/\n"
 V2: Final = "0::/kubepods/pod1/main\n"
@@ -89,8 +89,8 @@ def test_which_ends_a_kill_may_explain(code: int, message: str, by_kill: bool) -
 
 
 def test_what_is_used_in_words() -> None:
-    assert told((159 << 20) + 1, 160 << 20) == "160Mi of 160Mi"
-    assert told(5 << 20, None) == "5Mi"
+    assert describe((159 << 20) + 1, 160 << 20) == "160Mi of 160Mi"
+    assert describe(5 << 20, None) == "5Mi"
     assert is_near(130 << 20, 160 << 20)
     assert not is_near(120 << 20, 160 << 20)
     assert not is_near(1 << 60, None)

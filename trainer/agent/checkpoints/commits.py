@@ -135,18 +135,18 @@ class Keeper:
         until = time.monotonic() + within
         if running := [task for task in self._writing.values() if not task.done()]:
             await asyncio.wait(running, timeout=within)
-        while (owed := self._owed(present)) and (left := until - time.monotonic()) > 0:
+        while (owed := self._owes(present)) and (left := until - time.monotonic()) > 0:
             await asyncio.wait(owed, timeout=min(left, NOT_YET))
         for message in last:
             if message.step > self._stored.get(message.where, -1):
                 _, why = self._unwritten.get(message.where, (0, ""))
-                return why or told(message.step, message.where, "storage did not answer")
+                return why or sentence_of(message.step, message.where, "storage did not answer")
         for where, (step, why) in self._unwritten.items():
             if step > self._stored.get(where, -1):
                 return why
         return ""
 
-    def _owed(self, present: int) -> list[asyncio.Future[bool]]:
+    def _owes(self, present: int) -> list[asyncio.Future[bool]]:
         """Return the saves of which other nodes have told a part here, and have no answer yet."""
         if self._lost():
             return []
@@ -244,7 +244,7 @@ class Keeper:
         return newest if same else message
 
     def _failed(self, message: Copied, error: Exception) -> None:
-        problem = told(message.step, message.where, str(error) or repr(error))
+        problem = sentence_of(message.step, message.where, str(error) or repr(error))
         if self.kept.error != problem[:2048]:
             log.warning(problem)
         self._unwritten[message.where] = message.step, problem
@@ -253,7 +253,7 @@ class Keeper:
     def _store(self, message: Copied) -> Copied:
         """Write a worker's newest block; return it with the file's name. Damaged if it is another save's."""
         save = Save(message.step, message.round)
-        for held in memory.held(self._folder):
+        for held in memory.blocks_of(self._folder):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
                     stored = self._storage(message.where).write(held.head, block)
@@ -297,10 +297,10 @@ class Keeper:
     async def _gather(self, written: Written) -> bool | None:
         """Take in a part; commit its save with the last one. Return whether it is; None: not known yet."""
         newest = self._committed.get(written.where)
-        if newest is not None and written.parts > 1 and not overtaken(newest, written.save):
+        if newest is not None and written.parts > 1 and not is_hopeless(newest, written.save):
             return newest == written.save  # an answer was lost
         for (where, save), older in self._gathering.items():
-            if where == written.where and overtaken(save, written.save) and not older.done.done():
+            if where == written.where and is_hopeless(save, written.save) and not older.done.done():
                 older.done.set_result(False)
         self._gathering = {k: each for k, each in self._gathering.items() if not each.done.done()}
         gathering = self._gathering.setdefault((written.where, written.save), Gathering())
@@ -320,7 +320,7 @@ class Keeper:
                 gathering.done.exception()
             return
         self._say_committed(written, strange)
-        if overtaken(self._committed.get(written.where, NONE), written.save):
+        if is_hopeless(self._committed.get(written.where, NONE), written.save):
             self._committed[written.where] = written.save
         if not gathering.done.done():
             gathering.done.set_result(True)
@@ -328,7 +328,7 @@ class Keeper:
     def _say_committed(self, written: Written, strange: str) -> None:
         """Log what was committed, and what is strange in its place, once for as long as it is."""
         if written.step != self._stored.get(written.where):  # the last one may be saved again, with scores
-            log.info("the checkpoint of step %d is in %s", written.step, shown(written.where))
+            log.info("the checkpoint of step %d is in %s", written.step, printable(written.where))
         known = self._strange.get(written.where, "")
         self._strange[written.where] = strange and (known or strange)
         if strange and not known:
@@ -344,7 +344,7 @@ class Keeper:
         manifest = Manifest(first.step, first.round, parts, by=self._run, after=first.after)
         done = storage.commit(manifest, first.keep)
         if done.strangers:
-            return beside(shown(first.where), done.strangers)
+            return beside(printable(first.where), done.strangers)
         return lost(before, first.where) if done.before < before else ""
 
     # to the next node
@@ -368,7 +368,7 @@ class Keeper:
         assert self._session is not None
         _, slot, mark = message.block.split("-")
         save = Save(message.step, message.round)
-        for held in await asyncio.to_thread(memory.held, self._folder, mark):
+        for held in await asyncio.to_thread(memory.blocks_of, self._folder, mark):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
                     url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}?slot={slot}"
@@ -395,25 +395,25 @@ def part_of(message: Copied) -> Written:
     )
 
 
-def told(step: int, where: bytes, why: str) -> str:
+def sentence_of(step: int, where: bytes, why: str) -> str:
     """Return in a sentence that a checkpoint is not written."""
-    return f"the checkpoint of step {step} is not in {shown(where)}: {why}"
+    return f"the checkpoint of step {step} is not in {printable(where)}: {why}"
 
 
 def lost(step: int, where: bytes) -> str:
     """Return in a sentence that checkpoints of this run were taken away."""
     return (
-        f"the checkpoint of step {step} was in {shown(where)}, and is not any more: see that its file system "
-        "is mounted, if nobody has removed it"
+        f"the checkpoint of step {step} was in {printable(where)}, and is not any more: see that its file "
+        "system is mounted, if nobody has removed it"
     )
 
 
-def shown(where: bytes) -> str:
+def printable(where: bytes) -> str:
     """Return a place as a text that can be sent."""
     return where.decode("utf-8", "backslashreplace")
 
 
-def overtaken(save: Save, by: Save) -> bool:
+def is_hopeless(save: Save, by: Save) -> bool:
     """Whether a save will never be whole: all nodes have gone on to another, in this round or a later one."""
     return (save.round, save.step) < (by.round, by.step)
 

@@ -80,8 +80,8 @@ class Endpoint:
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
         """Send the bytes of a block that the request's range asks for."""
-        mark, save, number = asked(request)
-        for held in await asyncio.to_thread(memory.held, self._folder, mark):
+        mark, save, number = parse_path(request)
+        for held in await asyncio.to_thread(memory.blocks_of, self._folder, mark):
             if held.head.save == save and held.head.part == number:
                 with suppress(Damaged), memory.reading(held.path) as block:
                     return await self._send(request, block)
@@ -108,7 +108,7 @@ class Endpoint:
         size = request.content_length
         if size is None or size < START:
             raise web.HTTPLengthRequired(text="a block comes with its length")
-        mark, _, number = asked(request)
+        mark, _, number = parse_path(request)
         slot = request.query.get("slot", str(number))
         if not slot.isdecimal() or len(slot) > 7:
             raise web.HTTPBadRequest(text=f"slot is {slot!r}, and must be a number")
@@ -153,7 +153,7 @@ async def receive(request: web.Request, block: memoryview) -> None:
     block[:START] = first
 
 
-def asked(request: web.Request) -> tuple[str, Save, int]:
+def parse_path(request: web.Request) -> tuple[str, Save, int]:
     """Return the mark of the place, the save and the part that a path names."""
     path = request.match_info
     return path["mark"], Save(int(path["step"]), int(path["round"])), int(path["part"])

@@ -29,7 +29,7 @@ from typing import Final
 from elasticjob.trainer.agent.script import is_compiled, is_package
 
 
-class Interrupted(SystemExit):
+class Interruption(SystemExit):
     """The script was left by a KeyboardInterrupt: Python ends by SIGINT then."""
 
 
@@ -53,7 +53,7 @@ class QuickEnd:
     ) -> None:
         """Remember the code with which Python would end."""
         match error:
-            case Interrupted():
+            case Interruption():
                 self._code = -signal.SIGINT
             case None | SystemExit(code=None):
                 self._code = 0
@@ -135,7 +135,7 @@ def work(name: str, arguments: tuple[str, ...], *, module: bool) -> None:
         raise
     except BaseException as error:
         report(error)
-        raise Interrupted if isinstance(error, KeyboardInterrupt) else SystemExit(1) from None
+        raise Interruption if isinstance(error, KeyboardInterrupt) else SystemExit(1) from None
 
 
 run_module: Final[Callable[..., object]] = runpy._run_module_as_main  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ class Stream:
         self._thread = threading.Thread(target=self._run, daemon=True, name="elasticjob-log")
         self._thread.start()
 
-    def started(self) -> None:
+    def on_start(self) -> None:
         """Close our copy of the writing end after the worker has started, so that EOF marks its end."""
         os.close(self.write)
 
@@ -72,7 +72,7 @@ class Stream:
     def _last_lines(self) -> list[str]:
         return [line.decode(errors="replace") for line in self._tail]
 
-    def drained(self, patience: float) -> bool:
+    def drain(self, patience: float) -> bool:
         """Wait until everything was forwarded; False if that takes longer than `patience` seconds."""
         self._thread.join(patience)
         return not self._thread.is_alive()
@@ -131,7 +131,7 @@ def let_go(sink: BinaryIO) -> None:
         os.dup2(nowhere.fileno(), sink.fileno())
 
 
-class Inherited:
+class OwnOutput:
     """The agent's own output as a worker's, so that a terminal stays one; nothing of it is kept."""
 
     reason, frame = "", ""
@@ -139,11 +139,11 @@ class Inherited:
     def __init__(self, output: int) -> None:
         self.write = os.dup(output)
 
-    def started(self) -> None:
+    def on_start(self) -> None:
         """Close the copy for the worker."""
         os.close(self.write)
 
-    def drained(self, patience: float) -> bool:
+    def drain(self, patience: float) -> bool:
         """Return True: nothing is on the way."""
         return True
 

@@ -54,13 +54,13 @@ def attend(
             else:
                 killing = now
         if not alone and telling <= now < killing:
-            left([named(pid) for pid in children()])
+            left([describe(pid) for pid in children()])
             telling = float("inf")
         if alone or now >= killing + STUCK:
             return (-signal.SIGKILL if code is None else code), alone
         if now >= min(ending, killing):
             for pid in children():
-                if killing <= now < killing + GOODBYE and any(word in named(pid) for word in TRACKERS):
+                if killing <= now < killing + GOODBYE and any(word in describe(pid) for word in TRACKERS):
                     continue
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if now >= killing else signal.SIGTERM)
@@ -96,7 +96,7 @@ def children() -> list[int]:
     return found
 
 
-def named(pid: int) -> str:
+def describe(pid: int) -> str:
     """Return a process as a log line names it."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -115,7 +115,7 @@ class Echoes:
             return b""
         block, self._held = b"".join(self._held), None
         if not PEERS.search(text):
-            return self._released() + block
+            return self._release() + block
         if self._since is None:
             self._echo()
         self._since = []
@@ -124,7 +124,7 @@ class Echoes:
     def end(self) -> bytes:
         """Return what is held back, at the end of the output."""
         held, self._held = self._held or [], None
-        return self._released() + b"".join(held)
+        return self._release() + b"".join(held)
 
     def _between(self, text: str, shown: bytes) -> bytes:
         if text.startswith(TRACEBACK):
@@ -137,9 +137,9 @@ class Echoes:
             return b""
         if DETAILS.match(text):
             return b""
-        return self._released() + shown
+        return self._release() + shown
 
-    def _released(self) -> bytes:
+    def _release(self) -> bytes:
         """Return what came between two tracebacks, of which the second is to be shown."""
         since, self._since = self._since or [], None
         return b"".join(since)

@@ -119,7 +119,7 @@ decode_news = msgspec.json.Decoder(News).decode
 decode_order = msgspec.json.Decoder(Fork | Prepare).decode
 
 
-def started(fd: int, agent: int, *, cold: bool) -> list[str]:
+def command_of(fd: int, agent: int, *, cold: bool) -> list[str]:
     """Return the command of a warm process, without the present folder among the places of modules."""
     begin = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); from {__name__} import main; main()"
     room = " " * ROOM  # for the command lines of workers
@@ -160,7 +160,7 @@ def beside(
     this process's own in what was decided when torch was imported. With `run` its workers run that instead of
     scripts, and what it needs stays open.
     """
-    if decided(environment) != decided(os.environ):
+    if import_variables(environment) != import_variables(os.environ):
         return None
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     agent = os.getpid()
@@ -182,7 +182,7 @@ def beside(
     return None
 
 
-def decided(environment: MutableMapping[str, str]) -> dict[str, str]:
+def import_variables(environment: MutableMapping[str, str]) -> dict[str, str]:
     """Return the variables that count when a process imports a framework."""
     return {
         name: value
@@ -323,7 +323,7 @@ def passed_on(order: Fork, streams: Sequence[int], line: socket.socket | None) -
             line.setblocking(False)
 
 
-def taken(line: socket.socket) -> tuple[Fork | None, list[int]]:
+def next_order(line: socket.socket) -> tuple[Fork | None, list[int]]:
     """Wait for the order of the next worker; None where the nursery wants no more of this parent."""
     with suppress(OSError):
         order, streams = receive(line)
@@ -374,7 +374,7 @@ def hold(
             with suppress(OSError):  # it wants no more of this parent
                 line.send(FREE)
         tell(Reaped(worker, code))
-        following, streams = taken(line) if alone else (None, [])
+        following, streams = next_order(line) if alone else (None, [])
         if following is None:
             break
         order, is_next = following, True
@@ -415,7 +415,7 @@ def begin_again_cold(agent: socket.socket, why: str) -> None:
     """Replace this process, whose forks would not be as fresh ones, by one that has imported nothing."""
     print(f"elasticjob: {why}, so that workers start cold", file=sys.stderr, flush=True)
     agent.set_inheritable(True)
-    command = started(agent.fileno(), os.getppid(), cold=True)
+    command = command_of(agent.fileno(), os.getppid(), cold=True)
     os.execve(command[0], command, os.environ)
 
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import psutil
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.agent.group import Ended, Event, Said, WarmReady
+from elasticjob.trainer.agent.group import Event, Message, ProcessEnd, WarmReady
 from elasticjob.trainer.agent.processes import parent, warm
-from elasticjob.trainer.agent.processes.logs import Inherited, Stream
+from elasticjob.trainer.agent.processes.logs import OwnOutput, Stream
 from elasticjob.trainer.agent.processes.reasons import headline
 from elasticjob.trainer.agent.script import Script, folder
 from elasticjob.trainer.link import pulse, stacks
@@ -45,8 +45,8 @@ class Process:
     slot: int
     channel: socket.socket
     lines: Lines
-    out: Stream | Inherited
-    err: Stream | Inherited
+    out: Stream | OwnOutput
+    err: Stream | OwnOutput
     quiet: asyncio.Event  # stderr has ended
     error_file: Path
     page: pulse.Page
@@ -70,14 +70,14 @@ class Sending:
             os.close(stream)
 
 
-class Started:
+class WarmProcess:
     """A warm process that we start, and our end of its line."""
 
     def __init__(self, environment: dict[str, str], *, cold: bool) -> None:
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                warm.started(theirs.fileno(), os.getpid(), cold=cold),
+                warm.command_of(theirs.fileno(), os.getpid(), cold=cold),
                 pass_fds=(theirs.fileno(),),
                 env=environment,
                 start_new_session=True,
@@ -136,11 +136,11 @@ class Workers:
         self._folder = folder
         self._grace = grace
         self._processes: dict[int, Process] = {}
-        self._warm: Started | Beside | None = None
+        self._warm: WarmProcess | Beside | None = None
         self._line: socket.socket | None = None
         self._orders: deque[Sending] = deque()  # for the warm process, which is busy
         self._endings: set[asyncio.Task[None]] = set()
-        self._streams: list[Stream | Inherited] = []  # with output yet to be forwarded
+        self._streams: list[Stream | OwnOutput] = []  # with output yet to be forwarded
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -169,7 +169,7 @@ class Workers:
         cold = self._preloads is None
         if waiting and cold:
             os.close(int(waiting.partition(":")[0]))  # it ends by that
-        self._warm = Beside(waiting) if waiting and not cold else Started(environment, cold=cold)
+        self._warm = Beside(waiting) if waiting and not cold else WarmProcess(environment, cold=cold)
         self._line = self._warm.line
         self._line.setblocking(False)
         asyncio.get_running_loop().add_reader(self._line, self._hear_warm)
@@ -192,9 +192,9 @@ class Workers:
                 self._start(process, environment, (theirs.fileno(), page))
         finally:
             os.close(page)
-        process.out.started()
-        process.err.started()
-        self._streams = [stream for stream in self._streams if not stream.drained(0)]
+        process.out.on_start()
+        process.err.on_start()
+        self._streams = [stream for stream in self._streams if not stream.drain(0)]
         self._streams += [process.out, process.err]
 
     def signal(self, slot: int, number: signal.Signals) -> None:
@@ -245,14 +245,14 @@ class Workers:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
         if line is not None:
-            await asyncio.to_thread(until_closed, line)
+            await asyncio.to_thread(wait_for_forks, line)
         await asyncio.to_thread(self._drain)
 
     def _drain(self) -> None:
         """Wait for the rest of the output, with a limit: an orphan may hold a pipe open."""
         deadline = time.monotonic() + LAST_WORDS
         for stream in self._streams:
-            stream.drained(max(0.0, deadline - time.monotonic()))
+            stream.drain(max(0.0, deadline - time.monotonic()))
 
     def _open(self, slot: int, channel: socket.socket, error_file: Path, page: pulse.Page) -> Process:
         loop, silent = asyncio.get_running_loop(), asyncio.Event()
@@ -262,12 +262,12 @@ class Workers:
             with suppress(RuntimeError):  # the agent has ended before the stream
                 loop.call_soon_threadsafe(silent.set)
 
-        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream | Inherited:
+        def stream(name: str, sink: int, done: Callable[[], None]) -> Stream | OwnOutput:
             output, prefix, echo = (sys.stdout, sys.stderr)[sink], self._prefix, self._echo
             file, shown = self._log_file(slot, name), self._shown(slot, name)
             if shown and not (prefix or file) and (sink == 0 or output.isatty()):
                 done()
-                return Inherited(output.fileno())
+                return OwnOutput(output.fileno())
             return Stream(
                 sink=output.buffer if shown else None,
                 file=file,
@@ -375,7 +375,7 @@ class Workers:
     def _forked(self, process: Process, news: warm.Forked) -> None:
         """Note the processes of a worker; send the signal that was wanted meanwhile."""
         process.pid, process.parent = news.pid, news.parent
-        process.handles = opened(news.pid), opened(news.parent)
+        process.handles = open_handle(news.pid), open_handle(news.parent)
         if process.wanted is not None:
             self.signal(process.slot, process.wanted)
 
@@ -394,7 +394,7 @@ class Workers:
                 os.close(handle)
         self._processes.pop(process.slot, None)
         if code == 0:
-            self._emit(Ended(process.slot, 0))
+            self._emit(ProcessEnd(process.slot, 0))
             return
         ending = asyncio.get_running_loop().create_task(self._last_words(process, code))
         self._endings.add(ending)
@@ -405,14 +405,14 @@ class Workers:
             async with asyncio.timeout(LAST_WORDS):
                 await process.quiet.wait()
         said = recorded_error(process.error_file) or process.err.reason
-        self._emit(Ended(process.slot, code, process.refused or said, frame=process.err.frame))
+        self._emit(ProcessEnd(process.slot, code, process.refused or said, frame=process.err.frame))
 
     def _hear(self, process: Process) -> None:
         """Read a worker's messages; a worker that violates the protocol is killed."""
         try:
             while received := process.channel.recv(65536):
                 for line in process.lines.feed(received):
-                    self._emit(Said(process.slot, decode_from_worker(line)))
+                    self._emit(Message(process.slot, decode_from_worker(line)))
         except (BlockingIOError, ConnectionResetError):
             return
         except (ValueError, *UNREADABLE) as error:
@@ -421,7 +421,7 @@ class Workers:
         asyncio.get_running_loop().remove_reader(process.channel)  # closed by the worker, which will exit
 
 
-def opened(pid: int) -> int | None:
+def open_handle(pid: int) -> int | None:
     """Return a handle of a process, whose pid may be another's later; None if it has ended."""
     with suppress(ProcessLookupError):
         return os.pidfd_open(pid)
@@ -435,7 +435,7 @@ def send(process: int | None, number: signal.Signals) -> None:
             signal.pidfd_send_signal(process, number)
 
 
-def until_closed(line: socket.socket) -> None:
+def wait_for_forks(line: socket.socket) -> None:
     """Return when all forks of a killed warm process have ended their workers' trees, or after some time."""
     line.settimeout(parent.STUCK)
     with line, suppress(OSError):

@@ -44,7 +44,7 @@ class Questions:
         line = socket.socket(socket.AF_UNIX)
         line.setblocking(False)
         try:
-            with recorder.opened(self.file_of(slot)) as short:
+            with recorder.short_name(self.file_of(slot)) as short:
                 line.connect(short)
         except OSError:  # it has no recorder, or does not listen to us
             line.close()
@@ -57,7 +57,7 @@ class Questions:
         for slot, question in [*self.asked.items()]:
             whole = False
             with suppress(BlockingIOError):
-                while part := received(question.line):
+                while part := receive(question.line):
                     question.heard += part
                 whole = True
             if whole or len(question.heard) > ENOUGH:
@@ -72,7 +72,7 @@ class Questions:
             self.asked.pop(slot).line.close()
 
 
-def received(line: socket.socket) -> bytes:
+def receive(line: socket.socket) -> bytes:
     """Return the next bytes of an answer, none at its end; BlockingIOError if there are none yet."""
     try:
         return line.recv(65_536)
@@ -80,7 +80,7 @@ def received(line: socket.socket) -> bytes:
         return b""
 
 
-def blocked(digest: Digest, age: float, within: float) -> Collective | None:
+def collective_of(digest: Digest, age: float, within: float) -> Collective | None:
     """Return the collective that a worker waits in, as it said `age` seconds ago; None if it waits in none.
 
     One that was begun before the last `within` seconds belongs to a world before, and was aborted.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from elasticjob.api.rpc.nodes import Awaits, Begun, Collective, Doing, WorkerState
-from elasticjob.trainer.agent.seeing.collectives import blocked
+from elasticjob.trainer.agent.seeing.collectives import collective_of
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from elasticjob.trainer.link.recorder import Digest
 from elasticjob.trainer.usage.cores import Work, work_of
@@ -92,7 +92,7 @@ class Watcher:
         """
         before = self.said
         self.tracks = {
-            slot: followed(self.tracks.get(slot), sights[slot], number, now)
+            slot: update(self.tracks.get(slot), sights[slot], number, now)
             for slot, number in rounds.items()
             if slot in sights
         }
@@ -121,7 +121,7 @@ class Watcher:
         )
 
 
-def followed(track: Track | None, sight: Sight, round_: int, now: float) -> Track:
+def update(track: Track | None, sight: Sight, round_: int, now: float) -> Track:
     """Return what is known of a worker after one more look."""
     if track is None or track.round != round_:
         since = now if sight.stopped else None
@@ -180,7 +180,7 @@ def waits_in(track: Track, now: float) -> tuple[Collective | None, Begun]:
     age = now - track.answered
     if track.digest is None or age > FRESH or track.answered < track.seen.pulse.since or early(track, now):
         return None, ()
-    return blocked(track.digest, age, now - track.entered), track.digest.begun
+    return collective_of(track.digest, age, now - track.entered), track.digest.begun
 
 
 def window(points: Points, now: float) -> Points:

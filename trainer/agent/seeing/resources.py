@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from elasticjob.api.rpc.nodes import Usage
-from elasticjob.trainer.agent.group import Ended, Event
+from elasticjob.trainer.agent.group import Event, ProcessEnd
 from elasticjob.trainer.agent.seeing.gpus import VISIBLE, Devices
 from elasticjob.trainer.usage import memory
 from elasticjob.trainer.usage.cores import Meter
@@ -49,19 +49,19 @@ class Resources:
 
     def warning(self, used: int | None) -> str | None:
         """Return what is used if that is near the limit: a kill of all would leave no time to say it."""
-        return self._told() if used is not None and memory.is_near(used, self._limit()) else None
+        return self._describe() if used is not None and memory.is_near(used, self._limit()) else None
 
-    def explained(self, event: Event) -> Event:
+    def explain(self, event: Event) -> Event:
         """Return the end of a worker with what the kernel says about it."""
-        if not isinstance(event, Ended) or not memory.is_by_kill(event.code, event.message):
+        if not isinstance(event, ProcessEnd) or not memory.is_by_kill(event.code, event.message):
             return event
         if not self._kills.recent(time.monotonic()):
             return event
-        return replace(event, out_of_memory=self._told())
+        return replace(event, out_of_memory=self._describe())
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         """Return what the node used at last, in words."""
-        return f"its pod used {memory.told(self._used, self._limit())} up to a second before"
+        return f"its pod used {memory.describe(self._used, self._limit())} up to a second before"
 
     def _limit(self) -> int | None:
         return self._kills.cgroup.limit() if self._kills.cgroup else None

@@ -91,7 +91,7 @@ def catches(pid: int, number: int) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the text for the log: the first lines, and how many are left out."""
     lines = text.splitlines()
     rest = len(lines) - LINES

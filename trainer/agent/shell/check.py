@@ -59,7 +59,7 @@ async def check(master: MasterClient, terms: Terms, bench: Bench) -> Next:
     """Take part in the check until this node has passed or is excluded."""
     turn, result, again = 0, Result(), True
     while True:
-        with reserved(terms.address) as port:
+        with reserve(terms.address) as port:
             if again:
                 log.info("node check: the payload runs alone")
                 turn, result = 0, await bench.run(alone(bench.slots, terms.address, port))
@@ -86,7 +86,7 @@ class Bench:
 
     async def run(self, tasks: Sequence[Task]) -> Result:
         """Return the worst result of one turn; what goes wrong is an error in it."""
-        result = await self._tried(tasks)
+        result = await self._try(tasks)
         if result.error:
             self.close()
         return result
@@ -101,7 +101,7 @@ class Bench:
                 process.stdin.close()
         self._processes = []
 
-    async def _tried(self, tasks: Sequence[Task]) -> Result:
+    async def _try(self, tasks: Sequence[Task]) -> Result:
         try:
             async with asyncio.timeout(self._limit):
                 return worst(await self._results(tasks))
@@ -204,7 +204,7 @@ def question(terms: Terms, slots: int, port: int, turn: int, result: Result) -> 
 
 
 @contextmanager
-def reserved(address: str) -> Iterator[int]:
+def reserve(address: str) -> Iterator[int]:
     """Reserve a port for the store of a turn: bound, not listening; torch's store may share it."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

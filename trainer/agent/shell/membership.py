@@ -14,7 +14,7 @@ from elasticjob.api.rpc.check import Part
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Order, Succession, Watch
 from elasticjob.api.rpc.rendezvous import Join
-from elasticjob.trainer.agent.group import Dismissed, Event, Formed, Group, Ordered
+from elasticjob.trainer.agent.group import Dismissal, Event, Group, MasterOrders, NewWorld
 from elasticjob.trainer.agent.settings import Settings, count_devices
 from elasticjob.trainer.agent.shell.check import FAILED, PAYLOAD, Bench, check
 from elasticjob.trainer.agent.shell.tasks import Tasks
@@ -67,15 +67,15 @@ class Membership:
         except Stopping:
             return False  # the next orders say STOP
         except Refused as error:
-            self._emit(Dismissed(0, "Refused", str(error)))
+            self._emit(Dismissal(0, "Refused", str(error)))
             return False
         except MasterError as error:
-            self._emit(Dismissed(AGAIN, type(error).__name__, str(error)))
+            self._emit(Dismissal(AGAIN, type(error).__name__, str(error)))
             return False
         finally:
             bench.close()
         if verdict.part is Part.EXCLUDED:
-            self._emit(Dismissed(FAILED, "NodeCheckFailed", f"node check: {verdict.reason}"))
+            self._emit(Dismissal(FAILED, "NodeCheckFailed", f"node check: {verdict.reason}"))
             return False
         if verdict.reason:
             log.warning("node check: %s", verdict.reason)
@@ -88,10 +88,10 @@ class Membership:
             try:
                 orders = await self._master.call(self._heartbeat(seen))
             except Stale as error:
-                self._emit(Dismissed(AGAIN, "Replaced", str(error)))
+                self._emit(Dismissal(AGAIN, "Replaced", str(error)))
                 return
             except MasterError as error:
-                self._emit(Dismissed(AGAIN, type(error).__name__, str(error)))
+                self._emit(Dismissal(AGAIN, type(error).__name__, str(error)))
                 return
             if not found:  # the workers may import for long before they join
                 found = True
@@ -100,7 +100,7 @@ class Membership:
                 self._inherit(orders.succession)
                 orders = msgspec.structs.replace(orders, succession=None)
             if orders != self._present().orders:
-                self._emit(Ordered(orders))
+                self._emit(MasterOrders(orders))
             if orders.order is Order.STOP:
                 return
             seen = orders.version
@@ -148,15 +148,15 @@ class Membership:
         try:
             world = await self._master.call(join)
         except Stale as error:
-            self._emit(Dismissed(AGAIN, "Replaced", str(error)))
+            self._emit(Dismissal(AGAIN, "Replaced", str(error)))
         except Refused as error:
-            self._emit(Dismissed(0, "Refused", str(error)))
+            self._emit(Dismissal(0, "Refused", str(error)))
         except Stopping:
             pass  # the next orders say STOP
         except (Rejected, Unreachable) as error:
-            self._emit(Dismissed(AGAIN, type(error).__name__, str(error)))
+            self._emit(Dismissal(AGAIN, type(error).__name__, str(error)))
         else:
-            self._emit(Formed(world))
+            self._emit(NewWorld(world))
 
     async def _send(self, request: Request[Any]) -> None:
         try:

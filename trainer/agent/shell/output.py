@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from elasticjob.trainer.agent import words
+from elasticjob.trainer.agent import termination
 from elasticjob.trainer.agent.actions import Exit
 from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.seeing.notices import rank_of
@@ -37,7 +37,7 @@ class Output:
             hostname=hostname(),
         )
 
-    def shown(self, slot: int, stream: str) -> bool:
+    def shows(self, slot: int, stream: str) -> bool:
         """Whether lines of a worker are part of this program's output."""
         shown, redirected = self._settings.shown, self._settings.redirects.has(slot, stream)
         return not redirected and (shown is None or slot in shown)
@@ -78,16 +78,16 @@ class Output:
     def warn(self, sentence: str | None) -> None:
         """Keep in the termination message why a kill of all may follow; None: none may, so withdraw it."""
         if sentence is not None:
-            words.write(self._settings.place.termination_log, reason="", message=sentence, code=0)
+            termination.write(self._settings.place.termination_log, reason="", message=sentence, code=0)
         elif self._warned:
-            words.clear(self._settings.place.termination_log)
+            termination.clear(self._settings.place.termination_log)
         self._warned = sentence is not None
 
     def last_words(self, end: Exit) -> None:
         """Write the termination message and the last log line."""
         more = "" if end.message in self._told else f": {end.message}"
         log.info("%s%s (exit code %d)", end.reason, more, end.code)
-        words.write(
+        termination.write(
             self._settings.place.termination_log,
             reason=end.reason,
             message=end.message,

@@ -114,7 +114,7 @@ class Reports:
         )
         for slot, text in zip(pids, texts, strict=True):
             head = f"stacks of rank {rank_of(group, slot)} (worker {slot}, pid {pids[slot]})"
-            log.warning("%s:\n%s", head, stacks.shortened(text))
+            log.warning("%s:\n%s", head, stacks.shorten(text))
             self._output.keep_stacks(slot, f"{hang.reason}\n{head}:\n{text}\n\n")
         self._written = hang.number
         self._news.set()

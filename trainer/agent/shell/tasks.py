@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from elasticjob.trainer.agent.group import Dismissed, Event
+from elasticjob.trainer.agent.group import Dismissal, Event
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -38,4 +38,4 @@ class Tasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("a task of the agent failed", exc_info=error)
-            self._emit(Dismissed(1, "AgentFailed", f"{type(error).__name__}: {error}"))
+            self._emit(Dismissal(1, "AgentFailed", f"{type(error).__name__}: {error}"))

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.records.sampler import ENDLESS, Piece, Position, Sampler
-from elasticjob.trainer.torch.records.randomness import seed_all, untouched
+from elasticjob.trainer.torch.records.randomness import keep_random_state, seed_all
 
 CPU: Final = torch.device("cpu")
 SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
@@ -52,7 +52,7 @@ class Order(Protocol):
         """Return what stands at `places` of `epoch`: indices, or parts to read."""
         ...
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return what the order depends on, by name: a checkpoint within an epoch needs the same."""
         ...
 
@@ -73,11 +73,11 @@ class Indices:
         indices: list[int] = self._known[1][places.start : places.stop].tolist()
         return indices
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         return {"records": self.records, "seed": self._seed, "shuffle": self._shuffle}
 
 
-class Sampled:
+class SamplerOrder:
     """The indices that a sampler of the user's gives, anew in each epoch: the same ones on every worker.
 
     Its random numbers are seeded by seed and epoch; one with `set_epoch` is told the epoch.
@@ -93,13 +93,13 @@ class Sampled:
             self._known = (epoch, self._drawn(epoch))
         return self._known[1][places.start : places.stop]
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         return {"records": self.records, "seed": self._seed, "sampler": type(self._sampler).__name__}
 
     def _drawn(self, epoch: int) -> list[int]:
         if hasattr(self._sampler, "set_epoch"):
             self._sampler.set_epoch(epoch)
-        with untouched():
+        with keep_random_state():
             seed_all(stream(self._seed, epoch, -1))
             drawn = [int(index) for index in self._sampler]
         if len(drawn) != self.records:
@@ -134,7 +134,7 @@ class Shards:
         parts: list[Part] = []
         place = places.start
         while place < places.stop:
-            shard, inside, length = self._shuffled(epoch, place) if self._shuffle else self._in_turn(place)
+            shard, inside, length = self._draw(epoch, place) if self._shuffle else self._in_turn(place)
             stop = min(inside + places.stop - place, length)
             partition, start = shard % len(self._offsets), shard // len(self._offsets) * self._shard
             start += self._offsets[partition]
@@ -142,7 +142,7 @@ class Shards:
             place += stop - inside
         return parts
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         names = {"records": self.records, "shard": self._shard, "offsets": list(self._offsets)}
         return names | {"seed": self._seed, "shuffle": self._shuffle}
 
@@ -151,7 +151,7 @@ class Shards:
         shard, inside = divmod(place, self._shard)
         return shard, inside, min(self._shard, self.records - shard * self._shard)
 
-    def _shuffled(self, epoch: int, place: int) -> tuple[int, int, int]:
+    def _draw(self, epoch: int, place: int) -> tuple[int, int, int]:
         if self._known is None or self._known[0] != epoch:
             order = permutation(-(-self.records // self._shard), self._seed, epoch)
             lengths = torch.full_like(order, self._shard)
@@ -180,7 +180,7 @@ class Records(Dataset[Any]):
         if get_worker_info() is not None:
             seed_all(fetch.seed)
             return self._read(fetch.what)
-        with untouched():
+        with keep_random_state():
             seed_all(fetch.seed)
             return self._read(fetch.what)
 
@@ -246,9 +246,9 @@ class Loader:
         """Return the number of steps of an epoch, which is the same for any number of workers."""
         return -(-self.records // self.global_batch)
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return what the records of each step depend on."""
-        return {**self.order.told(), "global batch": self.global_batch, "records of an epoch": self.records}
+        return {**self.order.facts(), "global batch": self.global_batch, "records of an epoch": self.records}
 
     def sampler(self, slots: int) -> Sampler:
         """Return how the records are cut into steps for a job of `slots` workers at most."""
@@ -279,7 +279,7 @@ class Loader:
         seed = stream(stream(self._seed, at.epoch, at.offset), index, 1)
         return Fetch(seed, self.order.at(at.epoch, places))
 
-    def planned(self) -> Iterator[Fetch]:
+    def next_reads(self) -> Iterator[Fetch]:
         """Return what is read next."""
         return self._plan
 
@@ -294,7 +294,7 @@ class _Ahead:
         self._loader = loader
 
     def __iter__(self) -> Iterator[Fetch]:
-        return self._loader.planned()
+        return self._loader.next_reads()
 
 
 class _Init:
@@ -380,7 +380,7 @@ def stream(seed: int, step: int, index: int) -> int:
     return (mixed ^ (mixed >> 31)) & 0x7FFF_FFFF_FFFF_FFFF
 
 
-def moved(batch: Any, device: torch.device) -> Any:
+def to_device(batch: Any, device: torch.device) -> Any:
     """Return a batch with its tensors on `device`."""
     if device.type == "cpu":
         return batch
@@ -388,11 +388,11 @@ def moved(batch: Any, device: torch.device) -> Any:
         case Tensor():
             return batch.to(device, non_blocking=True)
         case dict():
-            return {key: moved(part, device) for key, part in batch.items()}
+            return {key: to_device(part, device) for key, part in batch.items()}
         case list():
-            return [moved(part, device) for part in batch]
+            return [to_device(part, device) for part in batch]
         case tuple():
-            parts = [moved(part, device) for part in batch]
+            parts = [to_device(part, device) for part in batch]
             return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
         case _:
             return batch.to(device) if hasattr(batch, "to") else batch

@@ -35,7 +35,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
 
 
 @contextmanager
-def untouched() -> Iterator[None]:
+def keep_random_state() -> Iterator[None]:
     """Give the script its random numbers back after a block that seeds them."""
     torchs, pythons = torch.get_rng_state(), random.getstate()
     try:

@@ -56,7 +56,7 @@ class ResumableLoader(DataLoader[Any]):
         self.generator.manual_seed(self.seed + self.epoch)
         for generator, seed in self._generators:
             generator.manual_seed(seed + self.epoch)
-        taken = self._taken()
+        taken = self._progress()
         for each in (self.dataset, *self._samplers()):
             if hasattr(each, "set_epoch") and (taken or not self.batch):  # else old: it had not been called
                 each.set_epoch(self.epoch)
@@ -76,7 +76,7 @@ class ResumableLoader(DataLoader[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader is: `batch` is the next one of the epoch, of batches in this `order`."""
         place = {"epoch": self.epoch, "batch": self.batch, "order": self._order()}
-        return {**place, "before": self._before, "taken": list(self._taken() or ())}
+        return {**place, "before": self._before, "taken": list(self._progress() or ())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the next epoch there. ValueError if it is within an epoch of other batches."""
@@ -135,7 +135,7 @@ class ResumableLoader(DataLoader[Any]):
                 order |= {"workers": each.num_replicas, "its seed": each.seed, "its shuffle": each.shuffle}
         return order
 
-    def _taken(self) -> tuple[int, int] | None:
+    def _progress(self) -> tuple[int, int] | None:
         """Return the rank of this worker and the checksum of what it has taken of the epoch, if known."""
         if 0 < self.batch <= len(self._checksums):
             return random_state.place()[0], self._checksums[self.batch - 1]
@@ -196,11 +196,11 @@ def by_seed(sampler: Iterable[Any], seed: int) -> Iterator[Any]:
                 seed_all(seed)
                 rest = iter(sampler)
             else:
-                random_state.restored(own)
+                random_state.restore(own)
             indices = next(rest, END)
             own = random_state.drawn()
         finally:
-            random_state.restored(scripts)
+            random_state.restore(scripts)
         if indices is END:
             return
         yield indices

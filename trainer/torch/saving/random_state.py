@@ -34,7 +34,7 @@ class RandomState:
         """Take the state of every worker for the next `state_dict`; all workers call it at once."""
         self._workers = {
             rank: torch.load(io.BytesIO(each), weights_only=True)
-            for rank, each in enumerate(exchange(encoded(drawn())))
+            for rank, each in enumerate(exchange(encode(drawn())))
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class RandomState:
     def restore(self) -> None:
         """Go on with the numbers that were loaded once more: something has drawn in between."""
         if self.mine is not None:
-            restored(self.mine)
+            restore(self.mine)
 
 
 def place() -> tuple[int, int]:
@@ -70,7 +70,7 @@ def place() -> tuple[int, int]:
     return dist.get_rank(), dist.get_world_size()
 
 
-def encoded(state: dict[str, Any]) -> bytes:
+def encode(state: dict[str, Any]) -> bytes:
     """Return a state as bytes for `torch.load`."""
     file = io.BytesIO()
     torch.save(state, file)
@@ -96,7 +96,7 @@ def drawn() -> dict[str, Any]:
     return state
 
 
-def restored(state: dict[str, Any]) -> None:
+def restore(state: dict[str, Any]) -> None:
     """Let this process's generators go on from what `drawn` returned."""
     random.setstate(python_state(state))
     torch.set_rng_state(state["torch"])

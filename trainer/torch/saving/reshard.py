@@ -26,7 +26,7 @@ Open = Callable[[int], AbstractContextManager[memoryview]]
 
 @dataclass(frozen=True)
 class Piece:
-    """Where a piece of a tensor is: in which part, and where there."""
+    """The location of a slice of a tensor: its part, and the offset in it."""
 
     part: int
     tensor: blocks.Tensor
@@ -50,7 +50,7 @@ class Parts(StorageReader):
 
     def read_metadata(self, *_: Any, **__: Any) -> told.Metadata:
         """Return what tensors there are."""
-        return told.Metadata({name: _described(pieces) for name, pieces in self._pieces.items()})
+        return told.Metadata({name: _describe(pieces) for name, pieces in self._pieces.items()})
 
     def set_up_storage_reader(self, *_: Any, **__: Any) -> None:
         """Do nothing: all is known."""
@@ -112,7 +112,7 @@ def tensor_in(block: memoryview, where: blocks.Tensor) -> Tensor:
     return bytes_.view(kind).view(where.shape)
 
 
-def _described(pieces: Mapping[tuple[int, ...], Piece]) -> told.TensorStorageMetadata:
+def _describe(pieces: Mapping[tuple[int, ...], Piece]) -> told.TensorStorageMetadata:
     one = next(iter(pieces.values())).tensor
     chunks = [
         told.ChunkStorageMetadata(torch.Size(offset), torch.Size(piece.tensor.shape))

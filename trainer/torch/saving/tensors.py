@@ -15,7 +15,7 @@ from elasticjob.trainer.checkpoint.sources import Source
 from elasticjob.trainer.torch.saving import reshard
 from elasticjob.trainer.torch.saving.pinned import pin
 from elasticjob.trainer.torch.saving.reshard import tensor_in
-from elasticjob.trainer.torch.saving.tree import Taken, decoded, empty, is_there, local, together
+from elasticjob.trainer.torch.saving.tree import StateParts, decode, empty, is_there, local, together
 
 Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
 """Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
@@ -27,9 +27,9 @@ Those of a model may be its own: they are changed when no worker can fail to rea
 class Tensors:
     """The form of states in torch."""
 
-    def take(self, state: Any, ended: int = 0) -> Taken:
+    def take(self, state: Any, ended: int = 0) -> StateParts:
         """Take a state apart."""
-        return Taken(state, ended=ended)
+        return StateParts(state, ended=ended)
 
     @contextmanager
     def reading(self, source: Source, rank: int, into: Targets) -> Iterator[tuple[int, Callable[[], Any]]]:
@@ -43,7 +43,7 @@ class Tensors:
         head = source.head(number)
         if is_plain(head.rest):
             raise ValueError("the checkpoint was not made with torch: give another checkpoint folder")
-        rest = decoded(head.rest)
+        rest = decode(head.rest)
         targets = into(rest, head.tensors)
         if all(is_there(each, targets[each.name]) for each in head.tensors):
             with source.open(number) as block:

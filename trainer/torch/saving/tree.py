@@ -17,11 +17,11 @@ from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as plain
 from elasticjob.trainer.checkpoint.flash import Place
 from elasticjob.trainer.checkpoint.part import Shape
-from elasticjob.trainer.checkpoint.rest import REFERENCE, joined
+from elasticjob.trainer.checkpoint.rest import REFERENCE, pointer
 from elasticjob.trainer.torch.saving.reshard import tensor_in
 
 
-class Taken:
+class StateParts:
     """A state, taken apart: tensors on this worker by name, and the rest; `ended` as in `part.Head`."""
 
     def __init__(self, state: Any, name: str = "", *, ended: int = 0) -> None:
@@ -38,13 +38,13 @@ class Taken:
             self.tensors[name] = value.detach()
             return {REFERENCE: name}
         if isinstance(value, Mapping):
-            apart = {key: self._apart(each, joined(name, key)) for key, each in value.items()}
+            apart = {key: self._apart(each, pointer(name, key)) for key, each in value.items()}
             return apart if type(value) is dict else _like(value, apart)
         if type(value) in (list, tuple):
-            return type(value)(self._apart(each, joined(name, index)) for index, each in enumerate(value))
+            return type(value)(self._apart(each, pointer(name, index)) for index, each in enumerate(value))
         return _number(value)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the rest as bytes."""
         file = io.BytesIO()
         torch.save(self.rest, file)
@@ -52,7 +52,7 @@ class Taken:
 
     def check(self) -> None:
         """Raise TypeError if the rest could not be read again."""
-        decoded(self.encoded())
+        decode(self.encode())
 
     def shapes(self) -> Iterator[Shape]:
         """Yield what a block has to know of each tensor."""
@@ -86,7 +86,7 @@ def together(rest: Any, tensor: Callable[[str], Tensor]) -> Any:
     return rest
 
 
-def decoded(rest: bytes) -> Any:
+def decode(rest: bytes) -> Any:
     """Return the rest from its bytes. TypeError if it holds what only a trusted program may load."""
     if plain.is_plain(rest):
         return plain.decode(rest)
@@ -177,11 +177,11 @@ def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[
     filled: set[str] = set()
     for name, each in state.items():
         if isinstance(each, nn.Module):
-            found = Taken(each.state_dict(), name).tensors
+            found = StateParts(each.state_dict(), name).tensors
             there |= found
             filled |= found.keys() if loads_as_torch(each) else set()
         elif isinstance(each, dict):
-            there |= Taken(each, name).tensors
+            there |= StateParts(each, name).tensors
     into: dict[str, Tensor] = {}
     names = {older(name): name for name in there}
     for where in tensors:

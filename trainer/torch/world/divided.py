@@ -27,7 +27,7 @@ from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import connections
 from elasticjob.trainer.torch.saving.tree import local, settle
 from elasticjob.trainer.torch.world.chunks import hand_over, overwrite, spread
-from elasticjob.trainer.torch.world.peers import TIMEOUT, Peers, gathered
+from elasticjob.trainer.torch.world.peers import TIMEOUT, Peers, gather
 
 BUCKET: Final = 25 << 20  # bytes of gradients that are sent at once
 DIVIDED: Final = "\0divided"
@@ -68,9 +68,9 @@ class DividedPeers(Peers):
 
     def across(self, stage: Callable[[], object]) -> None:
         """Do something with the other nodes; Lost if that failed for a worker of this one."""
-        self.added(torch.zeros(0), stage)
+        self.sum_over_node(torch.zeros(0), stage)
 
-    def added(self, numbers: Tensor, stage: Callable[[], object]) -> Tensor:
+    def sum_over_node(self, numbers: Tensor, stage: Callable[[], object]) -> Tensor:
         """Do something with the other nodes that changes `numbers`; return their sum over this node.
 
         Lost if it failed for a worker of this node.
@@ -135,8 +135,8 @@ class DividedPeers(Peers):
 
     def exchange(self, data: bytes) -> list[bytes]:
         column: list[bytes] = []
-        self.across(lambda: column.extend(gathered(data, self._column)))
-        columns = [_column(each) for each in gathered(_encode(column), self._row)]
+        self.across(lambda: column.extend(gather(data, self._column)))
+        columns = [_column(each) for each in gather(_encode(column), self._row)]
         return [each for row in zip(*columns, strict=True) for each in row]
 
     def broken_by(self, error: RuntimeError) -> bool:
@@ -194,7 +194,7 @@ class DividedPeers(Peers):
             work.wait()
 
 
-class Divided:
+class Sharding:
     """How workers train such a model: `fully_shard` averages gradients in a node, this over the nodes."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -219,7 +219,7 @@ class Divided:
         assert isinstance(peers, DividedPeers)
         self._peers = peers
 
-    def outdated(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether anything has to be wrapped anew: `begin` looks at what is trained."""
         return False
 
@@ -255,7 +255,7 @@ class Divided:
         """Average the gradients, and what was sent, over all workers; return what that came to."""
         if self._means is None:
             assert self._sent is not None
-            self._means = self._averaged(self._sent)
+            self._means = self._average(self._sent)
         return self._means
 
     def clip(self, parameters: Sequence[Tensor], max_norm: float, norm_type: float) -> Tensor:
@@ -273,7 +273,7 @@ class Divided:
             each.mul_((max_norm / (total + 1e-6)).clamp(max=1.0))
         return total
 
-    def _averaged(self, numbers: Tensor) -> list[float]:
+    def _average(self, numbers: Tensor) -> list[float]:
         """Average the gradients over the nodes; those that no worker has stay away.
 
         Buffers of the model become those of rank 0.
@@ -283,7 +283,7 @@ class Divided:
         there = torch.tensor([float(each.grad is not None) for each in self._parameters])
         sent = torch.cat([numbers.cpu().float(), there])
         gradients = [gradient_of(each) for each in self._parameters]
-        buckets = list(bucketed(gradients)) if peers.nodes > 1 else []
+        buckets = list(in_buckets(gradients)) if peers.nodes > 1 else []
         flat = [torch.cat([each.flatten() for each in bucket]) for bucket in buckets]
 
         def stage() -> None:
@@ -291,7 +291,7 @@ class Divided:
                 peers.add([sent, *flat])
                 peers.give(buffers, 0)
 
-        sums = peers.added(sent, stage).tolist()
+        sums = peers.sum_over_node(sent, stage).tolist()
         for bucket, sum_ in zip(buckets, flat, strict=True):
             spread(sum_.div_(peers.nodes), bucket)
         for parameter, gradient, count in zip(self._parameters, gradients, sums[len(numbers) :], strict=True):
@@ -341,7 +341,7 @@ def like(tensor: Tensor, mine: Tensor) -> Tensor:
     )
 
 
-def bucketed(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+def in_buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Yield tensors of the same kind in buckets to be sent at once."""
     kinds: dict[Any, list[Tensor]] = defaultdict(list)
     sizes: dict[Any, int] = defaultdict(int)

@@ -29,7 +29,7 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import Connection, connections
-from elasticjob.trainer.torch.saving.tree import Taken, together
+from elasticjob.trainer.torch.saving.tree import StateParts, together
 from elasticjob.trainer.torch.world.chunks import empty, form_of, hand_over, overwrite, side_by_side
 from elasticjob.trainer.torch.world.nccl import Nccl, warm_up
 
@@ -166,7 +166,7 @@ class Peers:
     def share(self, state: Any, sources: Sequence[int]) -> Any:
         """Return the `state` of workers `sources`, which have the same; nothing in it can run code."""
         gives = any(map(self.gives, sources))
-        taken = Taken(state if gives else None)
+        taken = StateParts(state if gives else None)
         names = sorted(taken.tensors)
         tensors = [side_by_side(taken.tensors[name]) for name in names]
         mine = names, [form_of(each) for each in tensors], taken.rest
@@ -178,13 +178,13 @@ class Peers:
 
     def _tell(self, value: Any, source: int) -> Any:
         """Return the `value` of worker `source`, which is small."""
-        block = packed(value)
+        block = pack(value)
         length = torch.tensor([len(block)])
         self.broadcast([length], source)
         if not self.gives(source):
             block = torch.empty(int(length), dtype=torch.uint8)
         self.broadcast([block], source)
-        return unpacked(block)
+        return unpack(block)
 
     def divide(self, ranks: Sequence[int]) -> None:
         """Let `exchange` be among `ranks` only, until `unite`; every worker of the world has to call it."""
@@ -216,7 +216,7 @@ class Peers:
     def exchange(self, data: bytes) -> list[bytes]:
         """Return the `data` of every worker (see `divide`), in the order of ranks."""
         self.check()
-        return gathered(data, self._all)
+        return gather(data, self._all)
 
     def _all(self, tensor: Tensor) -> list[Tensor]:
         every = [torch.empty_like(tensor) for _ in range(dist.get_world_size(self._some))]
@@ -289,7 +289,7 @@ class Peers:
         return PrefixStore(f"round-{self.place.round}", store)
 
 
-def gathered(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[bytes]:
+def gather(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[bytes]:
     """Return the `data` of every worker, by a function that returns a tensor of each of them."""
     lengths = [int(each) for each in all_(torch.tensor([len(data)]))]
     block = torch.zeros(max(1, *lengths), dtype=torch.uint8)
@@ -298,14 +298,14 @@ def gathered(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[bytes]
     return [each[:length].numpy().tobytes() for each, length in zip(blocks, lengths, strict=True)]
 
 
-def packed(state: Any) -> Tensor:
+def pack(state: Any) -> Tensor:
     """Return a state as bytes."""
     file = io.BytesIO()
     torch.save(state, file)
     return torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
 
 
-def unpacked(block: Tensor) -> Any:
+def unpack(block: Tensor) -> Any:
     """Return a state from its bytes."""
     return torch.load(io.BytesIO(block.numpy().tobytes()), map_location="cpu", weights_only=True)
 

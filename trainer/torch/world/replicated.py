@@ -33,7 +33,7 @@ class Carrier(nn.Module):
         return self.model(*inputs, **named)
 
 
-class Replicated:
+class Replication:
     """How workers train a model of which each has a copy; `numbers` is how many go with the gradients."""
 
     together = 1
@@ -50,7 +50,7 @@ class Replicated:
         self._trains: tuple[bool, ...] = ()
         self._ours: list[Tensor] = []  # buffers that become rank 0's by us, as bytes
 
-    def outdated(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether other parameters are trained than those whose gradients are averaged."""
         return self._trains != self._trained()
 

@@ -31,12 +31,12 @@ class Flat(msgspec.Struct, frozen=True, array_like=True):
 _flat = msgspec.msgpack.Decoder(Flat).decode
 
 
-def encoded(value: Any, name: str = "value") -> bytes:
+def encode_value(value: Any, name: str = "value") -> bytes:
     """Return a value as bytes. TypeError, with the name of the entry, for what is none."""
     return _encode(_plain(value, name))
 
 
-def decoded(data: bytes, device: torch.device) -> Any:
+def decode_value(data: bytes, device: torch.device) -> Any:
     """Return a value from its bytes; tensors on `device` if they were on one of its type, else in memory."""
 
     def extension(code: int, block: memoryview) -> Any:
@@ -95,7 +95,7 @@ def _plain(value: Any, name: str) -> Any:
         case None | bool() | int() | float() | str() | bytes():
             return value
         case Tensor():
-            return msgspec.msgpack.Ext(TENSOR, _encode(_flattened(value, name)))
+            return msgspec.msgpack.Ext(TENSOR, _encode(_flatten(value, name)))
         case dict() if all(isinstance(key, (str, int)) for key in value):
             return {key: _plain(each, f"{name}[{key!r}]") for key, each in value.items()}
         case list() | tuple():
@@ -107,7 +107,7 @@ def _plain(value: Any, name: str) -> Any:
     )
 
 
-def _flattened(tensor: Tensor, name: str) -> Flat:
+def _flatten(tensor: Tensor, name: str) -> Flat:
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or is_distributed(tensor):
         raise TypeError(f"{name} is a tensor whose numbers are not all here: give a dense one")
     dense = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.webhook.certs.certificates import Leaf, Policy, issue, new_authority
-from elasticjob.kube.webhook.certs.mounted import Mounted
-from elasticjob.kube.webhook.registration import Published
+from elasticjob.kube.webhook.certs.mounted import MountedPair
+from elasticjob.kube.webhook.registration import Registered
 from tests.kit.kube.stub import until
 
 NOW = datetime.now(UTC)
@@ -27,10 +27,10 @@ class Told:
         self.bundle = bundle
         self.published: list[bytes | None] = []
 
-    async def read(self) -> Published:
-        return Published((), (self.bundle,))
+    async def read(self) -> Registered:
+        return Registered((), (self.bundle,))
 
-    async def publish(self, bundle: bytes | None, before: Published) -> Published:
+    async def publish(self, bundle: bytes | None, before: Registered) -> Registered:
         self.published.append(bundle)
         return before
 
@@ -42,7 +42,7 @@ class Following:
         self.clock, self.metrics = VirtualClock(), Metrics(CollectorRegistry())
         self.served: list[Leaf] = []
         self.listener = listener or Told()
-        self.mounted = Mounted(
+        self.mounted = MountedPair(
             folder,
             self.listener,
             self.served.append,

@@ -58,7 +58,7 @@ def test_signer_and_bundle_follow_from_the_time(
     held: Authorities, after: timedelta, signer: object, trusted: list[object]
 ) -> None:
     assert held.signer(NOW + after, POLICY) == signer
-    certificates = held.trusted(NOW + after, POLICY)
+    certificates = held.bundle(NOW + after, POLICY)
     assert [each for each in (NEW, OLD, ENDED) if each.certificate in certificates] == trusted
 
 

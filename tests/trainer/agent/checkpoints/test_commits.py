@@ -22,7 +22,7 @@ from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.flash import Flash, Place
-from elasticjob.trainer.checkpoint.memory import held
+from elasticjob.trainer.checkpoint.memory import blocks_of
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
 from elasticjob.trainer.link.channel import Copied, Hampered
@@ -160,7 +160,7 @@ async def test_shifts_of_ranks_leave_no_more_copies(tmp_path: Path) -> None:
             for slot in (0, 1):
                 for step in (first, first + 1):
                     flash_copy(tmp_path / "giver", slot, step)
-                    block = next(each for each in held(tmp_path / "giver") if each.head.step == step)
+                    block = next(each for each in blocks_of(tmp_path / "giver") if each.head.step == step)
                     with memory.reading(block.path) as found:
                         save, mark = Save(step, 1), memory.mark_of("memory://")
                         path = f"{memory.path_of(mark, save, first + slot)}?slot={slot}"
@@ -342,10 +342,7 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
 
     nodes.copied("b", 10)
 
-    async def told() -> bool:
-        return bool(nodes.a._gathering)
-
-    await until(told, "the part of b")
+    await until(lambda: nodes.a._gathering, "the part of b")
     leaving = asyncio.create_task(leave())
     await asyncio.sleep(0)  # it has begun
     nodes.copied("a", 10)

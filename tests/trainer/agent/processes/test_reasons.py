@@ -139,8 +139,8 @@ def test_a_stream_folds_what_it_shows_and_keeps_all_in_the_file(tmp_path: Path, 
     sink, file, before = io.BytesIO(), tmp_path / "stderr.log", (lambda: prefix) if prefix else None
     stream = Stream(sink=sink, file=file, prefix=before, ended=lambda: None, echo=lambda: told.append(None))
     os.write(stream.write, f"one\n{GLOO}\ntwo\n".encode())
-    stream.started()
-    assert stream.drained(PATIENCE)
+    stream.on_start()
+    assert stream.drain(PATIENCE)
     assert sink.getvalue() == prefix + b"one\n" + prefix + b"two\n"
     assert file.read_text() == f"one\n{GLOO}\ntwo\n"
     assert len(told) == 1

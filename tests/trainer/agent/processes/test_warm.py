@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from elasticjob.trainer.agent.processes.fresh import renew
-from elasticjob.trainer.agent.processes.warm import decided
+from elasticjob.trainer.agent.processes.warm import import_variables
 
 
 def test_what_counts_at_an_import_is_told_from_what_scripts_read() -> None:
     environment = {"TF_NUM_INTRAOP_THREADS": "2", "GRPC_VERBOSITY": "error", "TF_CONFIG": "{}", "HOME": "/"}
-    assert decided(environment) == {"TF_NUM_INTRAOP_THREADS": "2", "GRPC_VERBOSITY": "error"}
+    assert import_variables(environment) == {"TF_NUM_INTRAOP_THREADS": "2", "GRPC_VERBOSITY": "error"}
 
 
 def test_forks_have_a_rank_and_random_numbers_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from elasticjob.trainer.agent.group import Ended, Event, WarmReady
+from elasticjob.trainer.agent.group import Event, ProcessEnd, WarmReady
 from elasticjob.trainer.agent.processes import warm
 from elasticjob.trainer.agent.processes.folder import PREFIX, own_folder
 from elasticjob.trainer.agent.processes.logs import LONGEST, Stream, cut
@@ -44,7 +44,7 @@ def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
     sink, ended = io.BytesIO(), threading.Event()
     stream = Stream(sink=sink, file=None, prefix=lambda: b"[0]: ", ended=ended.set)
     os.write(stream.write, b"one\nand two")
-    stream.started()
+    stream.on_start()
     assert ended.wait(PATIENCE)
     assert sink.getvalue() == b"[0]: one\n[0]: and two"
     assert stream.reason == "and two"
@@ -57,7 +57,7 @@ def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCapture
         for _ in range(10):
             os.write(stream.write, b"x" * 60_000 + b"\n")
         os.write(stream.write, b"the end\n")
-        stream.started()
+        stream.on_start()
         assert ended.wait(PATIENCE)
     assert stream.reason == "the end"
     assert sorted(record.getMessage() for record in caplog.records) == [
@@ -72,8 +72,8 @@ def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
         stream = Stream(sink=sink, file=None, prefix=None, ended=lambda: None)
         os.write(stream.write, b"password: ")
         assert terminal.read(100) == b"password: "
-        stream.started()
-        assert stream.drained(PATIENCE)
+        stream.on_start()
+        assert stream.drain(PATIENCE)
         assert stream.reason == "password:"
 
 
@@ -81,8 +81,8 @@ def test_prefix_follows_the_rank_of_the_worker() -> None:
     sink, ranks = io.BytesIO(), iter("12")
     stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks).encode() + b" ", ended=lambda: None)
     os.write(stream.write, b"one\ntwo\n")
-    stream.started()
-    assert stream.drained(PATIENCE)
+    stream.on_start()
+    assert stream.drain(PATIENCE)
     assert sink.getvalue() == b"1 one\n2 two\n"
 
 
@@ -107,7 +107,7 @@ class Node:
         ended: set[tuple[int, int]] = set()
         async with asyncio.timeout(PATIENCE):
             while len(ended) < many:
-                if isinstance(event := await self.events.get(), Ended):
+                if isinstance(event := await self.events.get(), ProcessEnd):
                     ended.add((event.slot, event.code))
         return ended
 
@@ -117,7 +117,7 @@ async def test_all_output_is_there_when_the_workers_are_closed(tmp_path: Path) -
     node.workers.prepare(dict(os.environ))
     assert isinstance(await node.events.get(), WarmReady)
     node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    assert await node.events.get() == Ended(0, 0)
+    assert await node.events.get() == ProcessEnd(0, 0)
     await node.workers.close()
     assert (tmp_path / "0-stdout.log").read_text().split() == [str(i) for i in range(20000)]
 
@@ -135,7 +135,7 @@ async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
     async with asyncio.timeout(PATIENCE):
         assert isinstance(await node.events.get(), WarmReady)
         node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-        while not isinstance(event := await node.events.get(), Ended):
+        while not isinstance(event := await node.events.get(), ProcessEnd):
             pass
     assert event.code == -9
     await node.workers.close()
@@ -300,10 +300,7 @@ async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path
     assert first[0] != other[0]
     assert first[1] == other[1], "a worker has descriptors of the one before"
 
-    async def ended() -> bool:
-        return not any(psutil.pid_exists(each) for each, _ in seen)
-
-    await until(ended, "the parents have ended")
+    await until(lambda: not any(psutil.pid_exists(each) for each, _ in seen), "the parents have ended")
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -334,7 +331,7 @@ async def test_a_worker_that_says_what_nobody_can_read_is_killed_and_it_is_said_
     node.workers.prepare(dict(os.environ))
     node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
     async with asyncio.timeout(PATIENCE):
-        while not isinstance(event := await node.events.get(), Ended):
+        while not isinstance(event := await node.events.get(), ProcessEnd):
             pass
     await node.workers.close()
     assert (event.slot, event.code) == (0, -9)

@@ -15,7 +15,7 @@ from elasticjob.api.rpc.check import Peer
 from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.check import sentence
 from elasticjob.trainer.agent.shell import check
-from elasticjob.trainer.agent.shell.check import Bench, Result, Task, reserved, together
+from elasticjob.trainer.agent.shell.check import Bench, Result, Task, reserve, together
 from lab.jobs.training.harness import TRAINED, scenario
 from lab.jobs.training.warm import Warm
 from lab.virtual.master import pod
@@ -92,13 +92,13 @@ async def test_a_payload_that_is_stuck_or_ends_is_an_error() -> None:
 async def test_our_payload_measures_two_nodes_together_and_one_alone() -> None:
     made = [Bench(check.PAYLOAD, 1, os.environ, limit=PATIENCE) for _ in range(2)]
     try:
-        with reserved("127.0.0.1") as port:
+        with reserve("127.0.0.1") as port:
             peers = [Peer(node=name, address="127.0.0.1", port=port, slots=1) for name in "AB"]
             both = [one.run(together(peers, peer.node)) for one, peer in zip(made, peers, strict=True)]
             results = await asyncio.gather(*both)
         assert [(result.error, result.device) for result in results] == [("", "cpu")] * 2
         assert all(0 < result.seconds < PATIENCE for result in results)
-        with reserved("127.0.0.1") as port:
+        with reserve("127.0.0.1") as port:
             alone = await made[0].run(check.alone(1, "127.0.0.1", port))
         assert alone.error == ""
     finally:

@@ -39,16 +39,16 @@ class Done(msgspec.Struct, frozen=True):
     numbers: tuple[Count, ...]
 
 
-class Counted(msgspec.Struct):
+class AppliedUpdates(msgspec.Struct):
     """The counted records of all datasets: open shards up to a place, and the shards that are done."""
 
     open: dict[str, dict[int, int]] = {}
     done: dict[str, list[tuple[int, int]]] = {}
 
-    def copy(self) -> Counted:
+    def copy(self) -> AppliedUpdates:
         """Return a copy that shares nothing."""
         opened = {name: dict(shards) for name, shards in self.open.items()}
-        return Counted(opened, {name: list(ranges) for name, ranges in self.done.items()})
+        return AppliedUpdates(opened, {name: list(ranges) for name, ranges in self.done.items()})
 
     def has(self, key: Key) -> bool:
         """Whether the records are counted. Raises Overlap if some are and others are not."""
@@ -75,7 +75,7 @@ class Counted(msgspec.Struct):
             opened.pop(number, None)
             if not _within(ranges, number):
                 ranges.append((number, number + 1))
-        ranges[:] = _merged(ranges)
+        ranges[:] = _merge(ranges)
 
 
 def _within(ranges: list[tuple[int, int]], number: int) -> bool:
@@ -83,7 +83,7 @@ def _within(ranges: list[tuple[int, int]], number: int) -> bool:
     return place >= 0 and ranges[place][0] <= number < ranges[place][1]
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api.rpc.shards import Shard
-from elasticjob.trainer.store.counted import Counted, Done, Key, Overlap
+from elasticjob.trainer.store.applied_updates import AppliedUpdates, Done, Key, Overlap
 from elasticjob.trainer.store.store import cuts
 
 
@@ -16,7 +16,7 @@ def key(number: int, start: int, end: int) -> Key:
 
 
 def test_a_repeated_range_is_counted_already() -> None:
-    counted = Counted()
+    counted = AppliedUpdates()
     counted.add(key(3, 30, 34))
     assert counted.has(key(3, 30, 34))
     assert not counted.has(key(3, 34, 38))
@@ -24,16 +24,16 @@ def test_a_repeated_range_is_counted_already() -> None:
 
 
 def test_a_shard_that_is_done_is_counted_whole_for_ever() -> None:
-    counted = Counted()
+    counted = AppliedUpdates()
     counted.add(key(3, 30, 34))
     counted.forget(Done("records", (3,)))
     assert counted.open == {"records": {}}
     assert counted.has(key(3, 38, 40))
-    assert not Counted().has(key(3, 38, 40))
+    assert not AppliedUpdates().has(key(3, 38, 40))
 
 
 def test_batches_of_another_size_are_refused_while_a_shard_is_open() -> None:
-    counted = Counted()
+    counted = AppliedUpdates()
     counted.add(key(3, 30, 34))
     with pytest.raises(Overlap, match="counted up to 34: use the size of batches of before"):
         counted.has(key(3, 32, 37))
@@ -41,7 +41,7 @@ def test_batches_of_another_size_are_refused_while_a_shard_is_open() -> None:
 
 @given(st.permutations(range(200)))
 def test_done_shards_in_any_order_become_one_range(numbers: list[int]) -> None:
-    counted = Counted()
+    counted = AppliedUpdates()
     for number in numbers:
         counted.forget(Done("records", (number,)))
     assert counted.done == {"records": [(0, 200)]}

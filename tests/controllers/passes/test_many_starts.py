@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from elasticjob.controllers.passes.rush import EACH, FEW, LONGEST, SHORTEST, Rush, only_begins
+from elasticjob.controllers.passes.many_starts import EACH, FEW, LONGEST, SHORTEST, Rush, only_begins
 from elasticjob.kube.objects.kinds import Key
 from lab.build.jobs import NOW
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.trainer.tensorflow import place
-from elasticjob.trainer.tensorflow.place import Entry, Part, bounds, of_server, parts, pieces, slice_spec
+from elasticjob.trainer.tensorflow import partitions
+from elasticjob.trainer.tensorflow.partitions import Entry, Part, bounds, of_server, parts, pieces, slice_spec
 
 Rows = list[int]
 Shelves = list[dict[str, Rows]]
@@ -93,8 +93,8 @@ def test_parts_are_named_as_tensorflow_names_them() -> None:
         Part(0, "users/part_0/Adagrad", (1_001, 32), 0),
         Part(1, "users/part_1/Adagrad", (1_000, 32), 1_001),
     )
-    assert place.split("users/part_1/Adagrad") == ("users", "/Adagrad")
-    assert place.split("deep/users/part_12") == ("deep/users", "")
+    assert partitions.split("users/part_1/Adagrad") == ("users", "/Adagrad")
+    assert partitions.split("deep/users/part_12") == ("deep/users", "")
 
 
 @pytest.mark.parametrize("servers", range(1, 8))
@@ -115,7 +115,7 @@ def test_a_checkpoint_names_slices_of_the_whole_variable() -> None:
 
 @given(manifests)
 def test_a_manifest_is_read_as_it_was_written(manifest: list[Entry]) -> None:
-    assert place.decode(place.encode(manifest)) == tuple(manifest)
+    assert partitions.decode(partitions.encode(manifest)) == tuple(manifest)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_manifest_is_read_as_it_was_written(manifest: list[Entry]) -> None:
 )
 def test_what_is_no_manifest_is_refused_with_a_sentence(text: bytes) -> None:
     with pytest.raises(ValueError, match="not a manifest of variables"):
-        place.decode(text)
+        partitions.decode(text)
 
 
 def test_the_rule_needs_no_tensorflow() -> None:
-    program = "import sys, elasticjob.trainer.tensorflow.place; sys.exit('tensorflow' in sys.modules)"
+    program = "import sys, elasticjob.trainer.tensorflow.partitions; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run((sys.executable, "-c", program), check=False).returncode == 0

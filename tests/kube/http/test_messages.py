@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from elasticjob.kube.http.words import in_words
+from elasticjob.kube.http.messages import in_words
 
 PLACE = ConnectionKey("10.0.0.1", 9443, True, ssl.create_default_context(), None, None, None)
 UNTRUSTED = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
