@@ -21,7 +21,7 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.master import main
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.trainer.shards import Dataset, Shards, Way
-from lab.waiting import PATIENCE
+from lab.waiting import PATIENCE, wait_until
 
 MASTER = "master"
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -77,10 +77,10 @@ class Consumed:
 
     def wait_for(self, outputs: int) -> None:
         """Return when so many leases were worked on, or all consumers have ended."""
-        until = time.monotonic() + PATIENCE
-        while self.outputs < outputs and any(each.is_alive() for each in self.consumers):
-            assert time.monotonic() < until, f"{self.outputs} of {outputs} leases"
-            time.sleep(0.01)
+        wait_until(
+            lambda: self.outputs >= outputs or not any(each.is_alive() for each in self.consumers),
+            f"{outputs} leases",
+        )
 
     def status(self) -> dict[str, Any]:
         """Return what the master's page says."""
