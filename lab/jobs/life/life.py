@@ -22,6 +22,7 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
 from lab.jobs.life.trainings import LIFE, Arguments, Training
+from lab.jobs.training.harness import lives
 from lab.jobs.training.warm import Process, Warm
 from lab.programs.training import environment_of
 
@@ -261,13 +262,6 @@ def kill(processes: list[psutil.Process]) -> None:
     for each in processes:
         with suppress(psutil.Error):
             each.kill()
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether it runs."""
-    with suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def name_of(process: psutil.Process) -> str:
