@@ -10,13 +10,15 @@ STORIES := $(VENV)/.ready-stories
 # its tests share. Stories start first.
 PYTEST := $(BIN)/pytest
 IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --durations 10
+# A long suite prints its minutes. It takes its length by FLAGS, ends by itself, and has no ## for `make help`.
+TIMED = @hack/timed "make $@"
 export OMP_NUM_THREADS ?= 1
 # Where it is set, each process compiles all modules anew: 2 CPU seconds for each of the hundreds that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,25 +49,25 @@ e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the clu
 
 grace: $(STORIES) # a plain script's saves of half a minute, in each way to leave, on a real node (as root; a quarter of an hour)
 	@hack/kube-binaries control-plane node helm kueue
-	$(PYTEST) tests/node --node -m grace -s
+	$(TIMED) $(PYTEST) tests/node --node -m grace -s
 
 tensorflow-on-node: $(STORIES) # TensorFlow's servers on a real node: 3 to 4, one killed, no record lost (as root; ten minutes)
 	@hack/kube-binaries control-plane node helm kueue
-	$(PYTEST) tests/node --node -m tensorflow -s
+	$(TIMED) $(PYTEST) tests/node --node -m tensorflow -s
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m tests.conformance
+	$(TIMED) $(BIN)/python -m tests.conformance
 
 dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all that can be observed, compared (20 minutes; FLAGS="--only end,SIG")
-	$(BIN)/python -m lab.dropin $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab.dropin $(FLAGS)
 
 incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
-	$(BIN)/python -m lab.incumbents $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab.incumbents $(FLAGS)
 
 laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
-	$(BIN)/python -m tests.trainer.loops $(FLAGS)
-	$(BIN)/python tests/trainer/jax/libraries.py
+	$(TIMED) $(BIN)/python -m tests.trainer.loops $(FLAGS)
+	$(TIMED) $(BIN)/python tests/trainer/jax/libraries.py
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
@@ -87,62 +89,65 @@ docs: $(DEV) # the docs site in site/, from docs/; open site/index.html, or serv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 recipes: $(DEV) # the recipes of CONTRIBUTING, followed in a worktree, rightly and with a mistake that their tests see (5 minutes; FLAGS=scaling-algorithm)
-	$(BIN)/python -m lab.recipes $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab.recipes $(FLAGS)
 
 mutants: $(DEV) # whether the tests notice 200 small faults put into the code one at a time (half an hour; FLAGS=--help)
-	$(BIN)/python -m hack.mutants $(FLAGS)
+	$(TIMED) $(BIN)/python -m hack.mutants $(FLAGS)
 
-bench-training: $(DEV) ## recovery, step cost and master load; torchrun and four peers beside us (60 minutes; FLAGS=--help)
+bench-training: $(DEV) # recovery, step cost and master load; torchrun and four peers beside us (60 minutes; FLAGS=--help)
 	@hack/peers "$(VENV)"
-	$(BIN)/python -m benchmarks.training $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.training $(FLAGS)
 
-bench-scaling: $(DEV) ## sizes and memory decided by us, by fixed settings and by DLRover's rules, simulated (5 minutes)
-	$(BIN)/python -m benchmarks.simulator $(FLAGS)
+bench-scaling: $(DEV) # sizes and memory decided by us, by fixed settings and by DLRover's rules, simulated (5 minutes)
+	$(TIMED) $(BIN)/python -m benchmarks.simulator $(FLAGS)
 
-bench-cluster: $(DEV) ## planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
-	$(BIN)/python -m benchmarks.cluster $(FLAGS)
+bench-cluster: $(DEV) # planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
+	$(TIMED) $(BIN)/python -m benchmarks.cluster $(FLAGS)
 
-bench-kube: $(DEV) ## cache, watch and reconcile figures on a real API server, other Python clients beside us
+bench-kube: $(DEV) # cache, watch and reconcile figures on a real API server, other Python clients beside us
 	@hack/kube-binaries control-plane
 	@hack/setup "$(PYTHON)" "$(VENV)" bench
-	$(BIN)/python -m benchmarks.clients.framework
+	$(TIMED) $(BIN)/python -m benchmarks.clients.framework $(FLAGS)
 
-bench-scale: $(DEV) ## 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us (LARGE=1: a restart amid 20,000 pods, one job of 2,000; FLAGS=--help)
+bench-scale: $(DEV) # 100 to 1,000 jobs of 4 pods on pretended nodes through a real control plane, Jobs and bare pods beside us (LARGE=1: a restart amid 20,000 pods, one job of 2,000; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok
-	$(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
 bench-services: $(DEV) # thousands of agents at one master, Brain with a long history, di-server with 1,000 coordinators (half an hour)
-	for load in rendezvous beats calls; do $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
-	$(BIN)/python -m benchmarks.services.brain
-	$(BIN)/python -m benchmarks.services.di_server
+	for load in rendezvous beats calls; do hack/timed "make $@ $$load" $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
+	$(TIMED) $(BIN)/python -m benchmarks.services.brain
+	$(TIMED) $(BIN)/python -m benchmarks.services.di_server
 
-bench-shared: $(DEV) ## jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
+bench-shared: $(DEV) # jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)
-	$(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
 
-chaos: $(DEV) ## kill -9 operator, master, agents at random moments, 20 rounds
-	$(BIN)/python -m lab chaos --jobs digits $(FLAGS)
+chaos: $(DEV) # kill -9 operator, master, agents at random moments, 20 rounds
+	$(TIMED) $(BIN)/python -m lab chaos --jobs digits $(FLAGS)
 
-chaos-queue: $(DEV) ## jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
+chaos-queue: $(DEV) # jobs in queues of the real Kueue, 50 interleavings of kills, resizes and lost machines: no pod without quota (15 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue
-	$(BIN)/python -m lab chaos --jobs queued $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs queued $(FLAGS)
 
-chaos-training: $(DEV) ## 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
-	$(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
+queues: $(DEV) # a thousand stories of jobs in queues, in virtual time (a quarter of an hour; FLAGS="--seed 7 --count 100")
+	$(TIMED) $(BIN)/python -m lab queues $(FLAGS)
+
+chaos-training: $(DEV) # 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
 
 life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3")
-	$(BIN)/python -m lab chaos --jobs life $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs life $(FLAGS)
 
 drains: $(DEV) # 100 random drains of one training: no step is lost; then agents lost beside a spare (half an hour; FLAGS="--times 10")
-	$(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs drained,spare $(FLAGS)
 
-soak: $(DEV) ## ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
+soak: $(DEV) # ten minutes of random faults between the operator and a real API server, 200 jobs coming and going
 	@hack/kube-binaries control-plane
-	$(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs crowd $(FLAGS)
 
 fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of an hour (FLAGS="--requests 5000 --seed 2"), then a hostile tenant (MINUTES=20)
-	$(BIN)/python -m lab fuzz $(FLAGS)
-	$(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
+	$(TIMED) $(BIN)/python -m lab fuzz $(FLAGS)
+	$(TIMED) $(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html

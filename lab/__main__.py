@@ -157,6 +157,17 @@ def fuzz(
     raise typer.Exit(failed)
 
 
+@app.command("queues")
+def stories_of_queues(
+    seed: Annotated[int, typer.Option(help="Of the first story.")] = 0,
+    count: Annotated[int, typer.Option(help="How many stories, a seed each.")] = 1000,
+) -> None:
+    """Play stories of jobs in queues in virtual time, several a second; ends with 1 if one breaks."""
+    from lab.virtual.play import play
+
+    raise typer.Exit(play(seed, count) > 0)
+
+
 def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:
     """Return the rows of these names. BadParameter if one is none of them."""
     names = words.split(",")
