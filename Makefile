@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,7 @@ check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI ru
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m hack.generate --check
+	$(BIN)/python -m lab.recipes --check
 
 generate: $(DEV) ## write what is generated, and tell what CRDs change for stored objects (FLAGS=--allow-breaking)
 	$(BIN)/python -m hack.generate $(FLAGS)
@@ -84,6 +85,9 @@ fix: $(DEV) # format, wrap the prose of pages, and mend what ruff can mend
 
 docs: $(DEV) # the docs site in site/, from docs/; open site/index.html, or serve it: .venv/bin/mkdocs serve
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
+recipes: $(DEV) # the recipes of CONTRIBUTING, followed in a worktree, rightly and with a mistake that their tests see (5 minutes; FLAGS=scaling-algorithm)
+	$(BIN)/python -m lab.recipes $(FLAGS)
 
 mutants: $(DEV) # whether the tests notice 200 small faults put into the code one at a time (half an hour; FLAGS=--help)
 	$(BIN)/python -m hack.mutants $(FLAGS)

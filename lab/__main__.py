@@ -15,10 +15,11 @@ from rich.console import Console
 
 from lab.clusters.choice import CLUSTERS
 from lab.jobs import bare, crowd, digits, queued, tenancy
+from lab.jobs import servers as over_servers
 from lab.jobs.life import play as life
-from lab.programs.programs import end_on_sigterm
+from lab.processes import end_on_sigterm
 from lab.story import Job, Outcome, Trouble, Truth, play, report
-from lab.troubles import kills, machines, network, ordinary, queues, sizes, storage, tenant
+from lab.troubles import kills, machines, network, ordinary, queues, servers, sizes, storage, tenant
 from lab.truths import lives, model, pods, programs, quota, records, saves, status, training
 
 Row = TypeVar("Row", Job, Trouble, Truth)
@@ -29,6 +30,7 @@ GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
     "queues": queues.TROUBLES,
     "ordinary": ordinary.TROUBLES,
     "tenant": tenant.TROUBLES,
+    "over-servers": servers.TROUBLES,
     "sizes": sizes.TROUBLES,
     "storage": storage.TROUBLES,
 }
@@ -39,9 +41,9 @@ def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for group in rows for row in group}
 
 
-JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS)
+JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS, servers.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
-JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs)
+JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs, over_servers)
 TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -92,7 +94,7 @@ def chaos(
         own = job.length
         length = replace(
             own,
-            stories=stories or own.stories,
+            stories=stories or (own.stories if not minutes or own.minutes or own.troubles else 0),
             troubles=times or own.troubles,
             minutes=minutes or own.minutes,
             size=size or own.size,
@@ -106,9 +108,17 @@ def chaos(
             to.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
         def again(outcome: Outcome) -> str:
-            words = {"jobs": outcome.job, "seed": seed, "first": outcome.number, "stories": 1, "times": times}
-            rows = {"cluster": cluster, "troubles": troubles, "truths": truths}
-            flags = (f"--{name} {value}" for name, value in {**words, **rows}.items() if value not in ("", 0))
+            words: dict[str, object] = {
+                "jobs": outcome.job,
+                "seed": seed,
+                "first": outcome.number,
+                "stories": 1,
+            }
+            words |= {"times": times, "minutes": minutes, "size": size, "cluster": cluster}
+            words |= {"troubles": troubles, "truths": truths}
+            flags = (
+                f"--{name} {value}" for name, value in words.items() if value or name in ("seed", "first")
+            )
             return " ".join(("python -m lab chaos", *flags))
 
         place = CLUSTERS[cluster or job.clusters[0]]

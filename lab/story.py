@@ -84,6 +84,14 @@ class Scene(ABC):
     """Columns of the table at the end."""
     evidence: tuple[Path, ...] = ()
     """Files and folders that are kept where something is wrong."""
+    began: float = field(default_factory=time.monotonic)
+    """Since when its minutes are counted."""
+
+    def goes_on(self, troubles: int) -> bool:
+        """Whether another trouble is wanted after so many."""
+        most, minutes = self.story.length.troubles, self.story.length.minutes
+        late = minutes and time.monotonic() - self.began > 60 * minutes
+        return not late and (troubles < most or not most)
 
     @abstractmethod
     def draws(self, troubles: Weights) -> Draws:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 
 PAUSE, LONGEST = 0.01, 0.25
 """Seconds between the first two questions, and the most between any two."""
@@ -42,13 +43,23 @@ PATIENCE = ENOUGH * slowness()
 """Seconds that a test waits for what should happen soon."""
 
 
-async def until(ask: Callable[[], Awaitable[object]], what: str, within: float = PATIENCE) -> None:
+async def until(
+    ask: Callable[[], object | Awaitable[object]], what: str = "it", within: float = PATIENCE
+) -> None:
     """Ask until the answer is true. Raises AssertionError, naming `what` was waited for."""
     pause = PAUSE
     try:
         async with asyncio.timeout(within):
-            while not await ask():
+            while not (await answer if isawaitable(answer := ask()) else answer):
                 await asyncio.sleep(pause)  # a busy loop would take the core from what is waited for
                 pause = min(1.2 * pause, LONGEST)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {within:g} s") from None
+
+
+def wait_until(ask: Callable[[], object], what: str = "it", within: float = PATIENCE) -> None:
+    """`until` of a thread without a loop."""
+    deadline = time.monotonic() + within
+    while not ask():
+        assert time.monotonic() < deadline, f"{what}: not within {within:g} s"
+        time.sleep(2 * PAUSE)

@@ -37,17 +37,9 @@ from benchmarks import figures
 from benchmarks.clients.load import fill, maps, plain
 from benchmarks.clients.peers import NAMES, OWN, SERVER, version_of
 from benchmarks.figures import Sheet, quantile, spread
-from elasticjob.cli.laptop.ports import free_port
+from lab import programs
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.programs.programs import (
-    ProgramFailed,
-    TooSlow,
-    end_on_sigterm,
-    running,
-    say,
-    usage,
-    wait_until_ready,
-)
+from lab.processes import Dialogue, ProgramFailed, TooSlow, end_on_sigterm, say
 
 PATIENCE: Final = 60.0
 """Seconds after which a peer's figure is "more than that"."""
@@ -111,7 +103,11 @@ class Bench:
         """Begin a measurement, whose program is to be listened to."""
         say(f"  {measure} {peer} {' '.join(map(str, args))}")
         where = kubeconfig or self.kubeconfig
-        return running("benchmarks.clients.peers", measure, peer, where, *map(str, args))
+        return self.module("clients.peers", measure, peer, where, *map(str, args))
+
+    def module(self, module: str, *args: str) -> Dialogue:
+        """A program of this benchmark, which runs while the block lasts."""
+        return Dialogue(module, [sys.executable, "-m", f"benchmarks.{module}", *args], self.folder)
 
 
 def cache(bench: Bench) -> Samples:
@@ -169,7 +165,7 @@ def watch(bench: Bench) -> Samples:
     for peer in bench.peers:
         with _borne(), bench.measuring("live", peer, bench.size.seconds) as program:
             program.line(PATIENCE)
-            with running("benchmarks.clients.writer", bench.kubeconfig, "flood", PODS, str(bench.size.pods)):
+            with bench.module("clients.writer", bench.kubeconfig, "flood", PODS, str(bench.size.pods)):
                 _add(found, "watch, live", peer, program.result(PATIENCE))
     return found
 
@@ -178,8 +174,8 @@ def replay(bench: Bench) -> Samples:
     """The same changes as fast as they are read."""
     recording = bench.folder / "recording"
     say("  recording")
-    with running(
-        "benchmarks.clients.writer",
+    with bench.module(
+        "clients.writer",
         bench.kubeconfig,
         "record",
         PODS,
@@ -191,7 +187,7 @@ def replay(bench: Bench) -> Samples:
     for turn in range(bench.size.rounds):
         for peer in bench.in_round(turn):
             times = bench.size.slow_times if peer in SLOW else bench.size.times
-            with _borne(), running("benchmarks.clients.replay", str(recording), str(times)) as server:
+            with _borne(), bench.module("clients.replay", str(recording), str(times)) as server:
                 kubeconfig = _plain_kubeconfig(bench.folder, int(server.line()))
                 figures = bench.measured("replayed", peer, recorded * times, kubeconfig=str(kubeconfig))
                 _add(found, "watch, replayed", peer, figures)
@@ -237,7 +233,7 @@ def _lateness_of(bench: Bench, peer: str) -> list[float]:
         program.line()
         time.sleep(SETTLE)
         pace = ("pace", MAPS, str(size.maps), str(size.rate), str(size.pace_seconds))
-        with running("benchmarks.clients.writer", bench.kubeconfig, *pace) as writer:
+        with bench.module("clients.writer", bench.kubeconfig, *pace) as writer:
             answered = writer.result()
         time.sleep(SETTLE)
         program.tell()
@@ -278,12 +274,9 @@ def operator(bench: Bench) -> Samples:
 
 def _operator_rss(bench: Bench) -> float:
     say("  operator")
-    flags = ("operator", "--kubeconfig", bench.kubeconfig, "--install", "--no-webhooks", "--probes")
-    probes = f"127.0.0.1:{free_port()}"
-    with running("elasticjob.cli", *flags, probes) as program:
-        wait_until_ready(program, f"http://{probes}/readyz")
+    with programs.operator(bench.plane.kubeconfig, bench.folder, "--no-webhooks") as program:
         time.sleep(bench.size.seconds)
-        return usage(program.process.pid).rss / 1e6
+        return program.rss / 1e6
 
 
 ROWS: Final[Mapping[str, Callable[[Bench], Samples]]] = {

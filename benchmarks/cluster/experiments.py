@@ -21,7 +21,7 @@ from benchmarks.cluster.plots import Line, plot
 from benchmarks.cluster.simulated import Simulated
 from benchmarks.figures import Sheet, machine, quantile, show, spread
 from elasticjob.brain.fulfilment.state import Amounts, Machine, Options
-from lab.programs.programs import say
+from lab.processes import say
 
 GIB: Final = 1 << 30
 MACHINES: Final = 133

@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks.figures import Sheet, machine, quantile, show
 from elasticjob.brain.fulfilment.planner import plan
 from elasticjob.brain.fulfilment.state import Amounts, Cluster, Demand, Job, Machine, Options
-from lab.programs.programs import say
+from lab.processes import say
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 GIB: Final = 1 << 30

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elasticjob.cli.report.plot import Figure, Panel, draw
-from lab.programs.programs import say
+from lab.processes import say
 
 Line = Sequence[tuple[float, float]]
 

@@ -27,7 +27,7 @@ from benchmarks.cluster.traces import Application, BadTrace, read_applications, 
 from benchmarks.cluster.workload import Outcome, Rules, run
 from benchmarks.figures import Sheet, machine, number, show
 from elasticjob.brain.fulfilment.offers import Options
-from lab.programs.programs import say
+from lab.processes import say
 
 Row = tuple[float, ...]
 PUBLISHED: Final[Mapping[str, Mapping[str, tuple[Row, float, float]]]] = {

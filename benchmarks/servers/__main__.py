@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.figures import machine
-from benchmarks.servers.stage import stage_in
+from lab.clusters.forked import stage_in
 from lab.jobs.training.over_servers import counts, play
 
 ROW: Final = 2 * 32 * 4

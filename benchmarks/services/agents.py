@@ -16,15 +16,15 @@ import asyncio
 import json
 import os
 import resource
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from elasticjob.api.rpc.message import PREFIX, Request, answer_type
 from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
@@ -36,6 +36,7 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.main import collect_rarely
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
+from lab.processes import Dialogue, Process
 
 TOKEN: Final = "secret"
 AGENTS: Final = (1_000, 4_000, 10_000)
@@ -181,9 +182,9 @@ async def rendezvous(agents: int) -> dict[str, object]:
             "agents": agents,
             "connections": agents * (1 if alone else 2),
             "seconds": round(took, 3),
-            "master_cpu_seconds": round(sum(master.cpu_times()[:2]), 3),
+            "master_cpu_seconds": round(master.cpu_seconds, 3),
             "agents_cpu_seconds": round(time.process_time() - own, 3),
-            "master_rss_mb": round(master.memory_info().rss / 2**20),
+            "master_rss_mb": round(master.rss / 2**20),
         }
 
 
@@ -192,9 +193,9 @@ async def beats(agents: int, seconds: float, *, settle: float = 3.0) -> dict[str
     async with crowd(agents) as (master, watching, _, _):
         tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
         await asyncio.sleep(settle)
-        began, spent = time.perf_counter(), sum(master.cpu_times()[:2])
+        began, spent = time.perf_counter(), master.cpu_seconds
         await asyncio.sleep(seconds)
-        took, cpu = time.perf_counter() - began, sum(master.cpu_times()[:2]) - spent
+        took, cpu = time.perf_counter() - began, master.cpu_seconds - spent
         failed = [task for task in tasks if task.done()]
         for task in tasks:
             task.cancel()
@@ -212,7 +213,7 @@ async def beats(agents: int, seconds: float, *, settle: float = 3.0) -> dict[str
 @asynccontextmanager
 async def crowd(
     agents: int, *, alone: bool = False
-) -> AsyncIterator[tuple[psutil.Process, list[Agent], float, bool]]:
+) -> AsyncIterator[tuple[Process, list[Agent], float, bool]]:
     """So many agents that form a world; their master, how long it took them, and whether each had one line.
 
     A process that may not open two connections for each has agents with one.
@@ -303,16 +304,12 @@ async def _shards(line: Line, node: str) -> Callable[[], Awaitable[object]]:
 
 
 @asynccontextmanager
-async def serving(nodes: int) -> AsyncIterator[tuple[int, psutil.Process]]:
+async def serving(nodes: int) -> AsyncIterator[tuple[int, Process]]:
     """A master in a process of its own, for a job of so many nodes; its port."""
     command = [sys.executable, "-m", "benchmarks.services.agents", "serve", str(nodes)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: ASYNC220
-    try:
-        assert process.stdout
-        port = int(await asyncio.to_thread(process.stdout.readline))
-        yield port, psutil.Process(process.pid)
-    finally:
-        process.communicate()
+    with tempfile.TemporaryDirectory() as folder:
+        async with Dialogue("master", command, Path(folder)) as master:
+            yield int(await asyncio.to_thread(master.line)), master
 
 
 async def serve(nodes: int) -> None:

@@ -13,8 +13,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ from elasticjob.api.rpc.message import PREFIX, Request
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.brain.store import Record, SeenJob, SeenPod, Store, open_store
-from elasticjob.cli.laptop.ports import free_port
+from lab import programs
 from lab.programs import postgres
 
 NOW: Final = datetime.now(UTC)
@@ -139,32 +139,6 @@ async def fill(filled: Filled, jobs: int, count: int, at_once: int) -> float:
     return rows / (time.perf_counter() - began)
 
 
-@asynccontextmanager
-async def brain(url: str, folder: Path) -> AsyncIterator[tuple[str, int]]:
-    """Run Brain on a database; yields its URL and its pid."""
-    key, port = folder / "key", free_port()
-    key.write_bytes(KEY)
-    flags = ["--no-cluster", "--database", url, "--port", str(port), "--key-file", str(key), "--probes", ""]
-    with (folder / "brain.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "elasticjob.cli", "brain", *flags, stdout=log, stderr=log
-        )
-    try:
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with session.get(f"http://127.0.0.1:{port}/openapi.json"):
-                        break
-                except aiohttp.ClientError:
-                    if process.returncode is not None:
-                        raise SystemExit((folder / "brain.log").read_text()) from None
-                    await asyncio.sleep(0.05)
-        yield f"http://127.0.0.1:{port}", process.pid
-    finally:
-        process.terminate()
-        await process.wait()
-
-
 def megabytes(pid: int, what: str = "VmRSS") -> float:
     """Return the memory of a process."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -188,7 +162,11 @@ async def times(requests: Iterator[Callable[[], Awaitable[None]]], clients: int)
 async def ask(filled: Filled, folder: Path, requests: int) -> dict[str, list[float]]:
     """Return figures of one Brain by their names."""
     figures: dict[str, list[float]] = {}
-    async with brain(filled.url, folder) as (url, pid), aiohttp.ClientSession() as session:
+    key = folder / "key"
+    key.write_bytes(KEY)
+    brain = programs.brain(None, folder, key, database=filled.url)
+    async with brain, aiohttp.ClientSession() as session:
+        url, pid = brain.url, brain.pid
 
         async def post(asked: Request[Any], uid: str) -> None:
             headers = {"Authorization": f"Bearer {job_token(KEY, uid)}"}
@@ -281,7 +259,7 @@ def databases(folder: Path) -> Iterator[Mapping[str, str]]:
     server = folder / "server"
     server.mkdir()
     folder.chmod(0o711)
-    with postgres.running(server) as made:
+    with postgres.Postgres(server) as made:
         yield {"SQLite": f"sqlite:///{folder / 'brain.db'}", "PostgreSQL": f"{made.url}/postgres"}
 
 

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import psutil
 
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.names import Role, coordinator
 from elasticjob.api.diengine.pods import Server
-from elasticjob.cli.laptop.ports import free_port
 from elasticjob.controllers.install import install
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD
+from lab import programs
+from lab.processes import Dialogue
 
 TEMPLATE = {"spec": {"schedulerName": "nobody", "containers": [{"name": "di-container", "image": "none"}]}}
 ROLES = (Role.COORDINATOR, Role.COLLECTOR, Role.COLLECTOR, Role.LEARNER)
@@ -93,46 +93,20 @@ async def poll(url: str, jobs: int, seconds: float) -> list[float]:
 
 async def measure(jobs: int, seconds: float) -> Load:
     """Return what one di-server does under this load."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as folder:
-        async with DevCluster(Path(folder), nodes=[]) as cluster, Client(cluster.config()) as client:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        async with DevCluster(folder, nodes=[]) as cluster, Client(cluster.config()) as client:
             await install(client)
             await fill(client, jobs)
-            flags = ["--kubeconfig", str(cluster.kubeconfig), "--port", str(port)]
-            command = [sys.executable, "-m", "elasticjob.cli", "di-server", *flags]
-            with open(Path(folder) / "log", "wb") as log:  # noqa: ASYNC230 - once
-                server = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
-            try:
-                await ready(url)
-                seen = psutil.Process(server.pid)
-                before, began = seen.cpu_times(), time.perf_counter()
-                calling = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "benchmarks.services.di_server"),
-                    *("--poll", url, "--jobs", str(jobs), "--seconds", str(seconds)),
-                    stdout=asyncio.subprocess.PIPE,
-                )
-                printed, _ = await calling.communicate()
-                took, after = time.perf_counter() - began, seen.cpu_times()
-                used = after.user + after.system - before.user - before.system
-                latencies = [float(word) for word in printed.split()]
-                return Load(len(latencies), took, latencies, used / took, seen.memory_info().rss / 1e6)
-            finally:
-                server.terminate()
-                await server.wait()
-
-
-async def ready(url: str) -> None:
-    """Return once di-server has read the cluster."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"{url}/readyz") as answer:
-                    if answer.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.1)
+            async with programs.di_server(cluster.kubeconfig, folder) as server:
+                before, began = server.cpu_seconds, time.perf_counter()
+                module = (sys.executable, "-m", "benchmarks.services.di_server", "--poll", server.url)
+                flags = ("--jobs", str(jobs), "--seconds", str(seconds))
+                async with Dialogue("calls", (*module, *flags), folder) as calling:
+                    latencies = await asyncio.to_thread(calling.result)
+                took = time.perf_counter() - began
+                used = server.cpu_seconds - before
+                return Load(len(latencies), took, latencies, used / took, server.rss / 1e6)
 
 
 def main() -> None:
@@ -145,7 +119,7 @@ def main() -> None:
     parser.add_argument("--poll", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.poll:
-        print(*asyncio.run(poll(options.poll, options.jobs, options.seconds)))
+        print(asyncio.run(poll(options.poll, options.jobs, options.seconds)))
         return
     print(f"{options.jobs} coordinators:", asyncio.run(measure(options.jobs, options.seconds)).text())
 

@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from benchmarks.services.scale import (
     REQUESTS,
     Awaited,
     Stage,
+    Usage,
     counted,
     followed,
     runs,
@@ -42,7 +44,7 @@ from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.objects.views import POD
-from lab.programs.programs import Usage, end_on_sigterm, say
+from lab.processes import end_on_sigterm, say
 
 EVICTED: Final = {"status": {"phase": "Failed", "reason": "Evicted", "message": "the machine is full"}}
 """The end of lost pods. Of deleted ones kwok, which deletes by name, takes the successors, too, for ever."""
@@ -220,25 +222,20 @@ class Here:
                 await self._changed.wait()
 
 
-class told:
-    """Says how far it is while the block lasts."""
+@asynccontextmanager
+async def told(words: Callable[[], str]) -> AsyncIterator[None]:
+    """Say how far it is while the block lasts."""
 
-    def __init__(self, words: Callable[[], str]) -> None:
-        self._words = words
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._tell())
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task
-        self._task.cancel()
-        await asyncio.wait({self._task})
-
-    async def _tell(self) -> None:
+    async def tell() -> None:
         while True:
             await asyncio.sleep(TOLD)
-            say(f"    {self._words()}")
+            say(f"    {words()}")
+
+    task = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def main() -> None:

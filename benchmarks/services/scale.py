@@ -45,7 +45,6 @@ from benchmarks.clients.load import Plain, all_of, plain
 from benchmarks.figures import NONE, Sheet, growth, number
 from benchmarks.services.crowds import NAMESPACE, PEERS, SHAPES, Crowd, Shape
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.cli.laptop.ports import free_port
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
@@ -53,17 +52,10 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.views import NODE, POD, Node
+from lab import programs
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.programs.programs import (
-    Program,
-    Usage,
-    end_on_sigterm,
-    running,
-    say,
-    usage,
-    wait_until_ready,
-)
+from lab.processes import Process, end_on_sigterm, say
 
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -73,6 +65,14 @@ PATIENCE: Final = 600.0
 OPERATOR: Final = "elasticjob-operator"
 SELDOM: Final = 0.1
 """Writes per job that are not worth a line."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The resources used by a process so far."""
+
+    cpu_seconds: float
+    rss: int
 
 
 @dataclass(frozen=True)
@@ -112,21 +112,20 @@ class Stage:
     plane: ControlPlane
     server: Plain
     client: Client
-    operator: Program | None
-    probes: str
+    operator: Process | None = None
 
     def usage(self) -> dict[str, Usage]:
         """Return what each program has used so far."""
-        pids = {name: self.plane.pid(name) for name in PROGRAMS}
+        there = {name: self.plane.programs[name] for name in PROGRAMS}
         if self.operator:
-            pids["operator"] = self.operator.process.pid
-        return {name: usage(pid) for name, pid in pids.items()}
+            there["operator"] = self.operator
+        return {name: Usage(each.cpu_seconds, each.rss) for name, each in there.items()}
 
     def metrics(self) -> str:
         """Return what the operator says of itself, as Prometheus reads it."""
         if not self.operator:
             return ""
-        with urlopen(f"http://{self.probes}/metrics", timeout=60) as answer:
+        with urlopen(f"{self.operator.url}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
 
@@ -164,24 +163,17 @@ async def stage(folder: Path, *, operator: bool = True) -> AsyncIterator[Stage]:
             await all_of([_machine(server, number) for number in range(MACHINES)])
             await _machines_ready(client)
             if not operator:
-                yield Stage(plane, server, client, None, "")
+                yield Stage(plane, server, client)
                 return
-            with serving(Stage(plane, server, client, None, "")) as on:
+            with serving(Stage(plane, server, client)) as on:
                 yield on
 
 
 @contextmanager
 def serving(on: Stage) -> Iterator[Stage]:
     """Run the operator while the block lasts; it is ready."""
-    probes = f"127.0.0.1:{free_port()}"
-    with running("elasticjob.cli", "operator", *_flags(on.plane, probes)) as program:
-        wait_until_ready(program, f"http://{probes}/readyz")
-        yield replace(on, operator=program, probes=probes)
-
-
-def _flags(plane: ControlPlane, probes: str) -> list[str]:
-    where = ["--kubeconfig", str(plane.kubeconfig), "--probes", probes]
-    return [*where, "--install", "--webhook-port", "0"]
+    with programs.operator(on.plane.kubeconfig, on.plane.folder) as program:
+        yield replace(on, operator=program)
 
 
 def _machine(server: Plain, number: int) -> Callable[[], Any]:

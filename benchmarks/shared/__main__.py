@@ -31,7 +31,7 @@ from benchmarks.shared.scene import scene
 from benchmarks.shared.sheet import Runs, tell
 from benchmarks.shared.systems import SYSTEMS, System
 from elasticjob.controllers.logs import configure
-from lab.programs.programs import end_on_sigterm
+from lab.processes import end_on_sigterm
 
 WARMING: Final = 99
 """The number of a round that is not measured: the first job of a cluster finds cold caches."""

@@ -15,7 +15,7 @@ from benchmarks.shared.systems import NAMESPACE, Asked
 from elasticjob.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from elasticjob.kube.objects.views import NODE, POD
 from lab.clusters.plane import queues
-from lab.programs.programs import say
+from lab.processes import say
 
 AGAIN: Final = "seconds until all run again"
 QUEUED: Final = 200

@@ -21,7 +21,7 @@ from lab.clusters.plane import queues
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import KWOK_STAGES, ControlPlane
 from lab.clusters.plane.kueue import Kueue
-from lab.programs.programs import say
+from lab.processes import say
 
 MACHINES, GPUS = 12, 8
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"

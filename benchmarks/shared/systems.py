@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.shared import peers
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.laptop.ports import free_port
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
+from lab import programs
+from lab.clusters.plane import trainer as peers
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.programs.programs import running, wait_until_ready
 
 NAMESPACE: Final = "bench"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -84,10 +83,7 @@ def _elastic_size(workers: int) -> Manifest:
 
 @asynccontextmanager
 async def _operator(plane: ControlPlane, folder: Path) -> AsyncIterator[None]:
-    probes = f"127.0.0.1:{free_port()}"
-    flags = ("--kubeconfig", str(plane.kubeconfig), "--probes", probes, "--install", "--webhook-port", "0")
-    with running("elasticjob.cli", "operator", *flags) as program:
-        await asyncio.to_thread(wait_until_ready, program, f"http://{probes}/readyz")
+    async with programs.operator(plane.kubeconfig, folder):
         yield
 
 

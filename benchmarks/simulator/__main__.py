@@ -21,7 +21,7 @@ from benchmarks.simulator.policies import Fixed, Ours, Peer, Policy
 from benchmarks.simulator.rows import ROWS, Row
 from benchmarks.simulator.world import Outcome, Simulated, Track
 from elasticjob.cli.report.plot import Figure, Panel, draw
-from lab.programs.programs import say
+from lab.processes import say
 
 LONGEST: Final = 24 * 3600.0
 """Virtual seconds after which a run is given up."""

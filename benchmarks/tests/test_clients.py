@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.clients.framework import lateness
-from lab.programs.programs import ProgramFailed
+from lab.processes import ProgramFailed
 
 
 @pytest.mark.parametrize(

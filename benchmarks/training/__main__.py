@@ -53,7 +53,7 @@ from benchmarks.training.systems import (
     System,
     versions,
 )
-from lab.programs.programs import ProgramFailed, end_on_sigterm, say
+from lab.processes import ProgramFailed, end_on_sigterm, say
 
 BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
 LASTING: Final = {"large": keep_large, "join": join_large, "goodput": kill_again}

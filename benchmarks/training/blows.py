@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.training.book import Sample
 from benchmarks.training.job import Job, NotInTime, Step, running
 from benchmarks.training.systems import Shape, System
-from lab.programs.programs import ProgramFailed
+from lab.processes import ProgramFailed
 
 ONE_NODE: Final = Shape(nodes=1, workers=2)
 TWO_NODES: Final = Shape(nodes=2, workers=1)

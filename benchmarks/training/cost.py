@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.training.job import Job, NotInTime, running
 from benchmarks.training.systems import Shape, System
-from lab.programs.programs import ProgramFailed
+from lab.processes import ProgramFailed
 
 TWO_WORKERS: Final = Shape(nodes=1, workers=2)
 BLOCKS: Final = {"tiny": 300, "mlp": 100, "transformer": 40}

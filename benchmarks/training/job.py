@@ -7,7 +7,6 @@ import os
 import queue
 import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -22,7 +21,7 @@ import psutil
 from benchmarks.training.systems import Command, Shape, Site, System, last_error
 from elasticjob.cli.laptop.ports import free_port
 from lab.paths import ROOT, SCRIPTS
-from lab.programs.programs import ProgramFailed
+from lab.processes import Dialogue, ProgramFailed
 
 WARM: Final = 20  # steps of all workers before each blow
 OURS: Final = ("ELASTICJOB_", "PET_", "DLROVER_", "TORCHFT_", "RAY_", "BENCH_")
@@ -48,7 +47,7 @@ class Job:
     environ: Mapping[str, str]
     arguments: list[str]
     steps: queue.SimpleQueue[Step] = field(default_factory=queue.SimpleQueue)
-    processes: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+    processes: dict[int, Dialogue] = field(default_factory=dict)
     frozen: list[psutil.Process] = field(default_factory=list)
 
     def start(self, rank: int) -> None:
@@ -102,7 +101,7 @@ class Job:
         whole = self._node(rank)
         for blow in (psutil.Process.suspend, psutil.Process.kill):
             each(whole, blow)
-        self.processes.pop(rank).wait()
+        self.processes.pop(rank).stop(0.0)
 
     def freeze(self, rank: int) -> None:
         """Stop a node: its agent and its workers are there, and do nothing."""
@@ -118,46 +117,39 @@ class Job:
     def _run(self, rank: int, command: Command) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
         mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", MARK: self._mark(rank)}
-        with self._errors(rank).open("ab") as errors:
-            process = subprocess.Popen(
-                command.words,
-                env={**kept, **mine, **self.environ, **command.environ},
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        self.processes[rank] = process
+        environ = {**kept, **mine, **self.environ, **command.environ}
+        process = self.processes[rank] = Dialogue(str(rank), command.words, self.folder, environ)
+        process.spawn()
         threading.Thread(target=self._read, args=(process, rank), daemon=True).start()
 
-    def _read(self, process: subprocess.Popen[str], rank: int) -> None:
-        for line in process.stdout or ():
-            start = line.find("{")
-            if start >= 0 and '"pid"' in line:
-                with suppress(json.JSONDecodeError):  # a line that a kill cut short
-                    self.steps.put({**json.loads(line[start:]), "node": rank})
+    def _read(self, process: Dialogue, rank: int) -> None:
+        with suppress(ProgramFailed, ValueError):  # it has ended
+            while True:
+                line = process.line()
+                start = line.find("{")
+                if start >= 0 and '"pid"' in line:
+                    with suppress(json.JSONDecodeError):  # a line that a kill cut short
+                        self.steps.put({**json.loads(line[start:]), "node": rank})
 
     def _check(self) -> None:
         for rank in (SERVICE, 0):
             process = self.processes.get(rank)
-            if process and process.poll() is not None:
-                raise ProgramFailed(last_error(self._errors(rank).read_text(errors="replace")))
+            if process and process.code is not None:
+                raise ProgramFailed(last_error(process.log.read_text(errors="replace")))
 
     def _node(self, rank: int) -> list[psutil.Process]:
-        return processes_of(self.processes[rank], self._mark(rank))
+        first = self.processes[rank].identity
+        return processes_of(first.pid if first else 0, self._mark(rank))
 
     def _mark(self, rank: int) -> str:
         return f"{self.site.name}/{rank}"
 
-    def _errors(self, rank: int) -> Path:
-        return self.folder / f"{rank}.err"
 
-
-def processes_of(process: subprocess.Popen[str], mark: str) -> list[psutil.Process]:
+def processes_of(pid: int, mark: str) -> list[psutil.Process]:
     """Return a process and all that it has started: those below it first, then daemons that bear its mark."""
     found = dict[int, psutil.Process]()
     with suppress(psutil.NoSuchProcess):
-        first = psutil.Process(process.pid)
+        first = psutil.Process(pid)
         found |= {each.pid: each for each in (first, *first.children(recursive=True))}
     for other in psutil.process_iter():
         with suppress(psutil.Error):

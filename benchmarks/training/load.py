@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from benchmarks.training.book import Sample
 from benchmarks.training.systems import DLROVER, OURS, TORCHFT, TORCHRUN, System, last_error, python
 from lab.paths import ROOT
-from lab.programs.programs import ProgramFailed
+from lab.processes import Dialogue, ProgramFailed, TooSlow
 
 SECONDS: Final = 3.0
 CLIENTS: Final = (1, 8, 32)
@@ -64,25 +63,18 @@ def told(program: str, words: list[str], patience: float) -> Sample:
 
     Raises TimeoutError when it takes too long, ProgramFailed when it fails.
     """
-    kept = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [program, "-m", *words],
-        env=kept,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=patience)
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{' '.join(words)}: not done after {patience:.0f} s") from None
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # with the master that it started
-        process.communicate()
-    lines = [line for line in output.splitlines() if line.startswith("{")]
-    if process.returncode or not lines:
-        raise ProgramFailed(last_error(errors))
-    found: Sample = json.loads(lines[-1])
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [program, "-m", *words]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Dialogue("clients", command, Path(folder), environ) as clients,
+    ):
+        try:
+            while not (line := clients.line(patience)).startswith("{"):
+                pass
+        except TooSlow:
+            raise TimeoutError(f"{' '.join(words)}: not done after {patience:.0f} s") from None
+        except ProgramFailed:
+            raise ProgramFailed(last_error(clients.output)) from None
+    found: Sample = json.loads(line)
     return found

@@ -30,13 +30,13 @@ from elasticjob.kube.crd.embedded import Detail
 from elasticjob.kube.crd.installing import size_problem
 from elasticjob.kube.crd.model import Declaration
 from elasticjob.kube.objects.kinds import Manifest
-from hack.generate import argocd, chart
+from hack.generate import argocd, chart, dashboards
 from hack.generate.core.models import core_models
-from hack.generate.dashboards import boards
 from hack.generate.example import example_job
 from hack.generate.pages import api as api_docs
 from hack.generate.pages.alerts import PAGE as ALERTS
 from hack.generate.pages.alerts import alert_docs
+from hack.generate.pages.algorithms import algorithms
 from hack.generate.pages.architecture import architecture
 from hack.generate.pages.cli import cli_docs
 from hack.generate.pages.concepts import concepts
@@ -46,6 +46,7 @@ from lab.paths import ROOT
 
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
 CONCEPTS = ROOT / "docs" / "concepts.md"
+BRAIN = ROOT / "docs" / "brain.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 CLI = ROOT / "docs" / "cli.md"
@@ -58,13 +59,14 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ROOT / "api" / "core" / "models.py": core_models,
         **{folder / "job.yaml": partial(example_job, folder) for folder in EXAMPLES},
         CONCEPTS: partial(concepts, CONCEPTS),
+        BRAIN: partial(algorithms, BRAIN),
         ARCHITECTURE: partial(architecture, ARCHITECTURE),
         CONTRIBUTING: partial(architecture, CONTRIBUTING),
         METRICS: metrics_docs,
         ALERTS: alert_docs,
         CLI: partial(cli_docs, CLI),
         **{crd_path(one): partial(crd_text, one, detail) for one in DECLARATIONS},
-        **boards.outputs(),
+        **dashboards.outputs(),
         argocd.FOLDER / "argocd-cm.yaml": argocd.config_map,
         **chart.outputs(),
         **{path: partial(str, text) for path, text in api_docs.pages(ROOT / "docs" / "api").items()},

@@ -17,6 +17,7 @@ from lab.clusters.plane.controlplane import APISERVER, ControlPlane
 from lab.jobs.crowd import Plane
 from lab.jobs.life.play import nursery
 from lab.jobs.queued import yard
+from lab.jobs.servers import forked
 from lab.jobs.tenancy import town
 from lab.story import Cluster, Job
 
@@ -78,4 +79,5 @@ CLUSTERS: Final[Mapping[str, Cluster]] = {
     "kueue": yard,
     "warm": nursery,
     "town": town,
+    "forked": forked,
 }

@@ -17,6 +17,7 @@ from aiohttp import web
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.kube.client.credentials import Config, Static
+from lab.clusters.cluster import Cluster
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import ControlPlane
 
@@ -25,23 +26,12 @@ MASTERS = ("system:masters",)
 WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Served(Protocol):
+class Served(Cluster, Protocol):
     """A server that runs. RBAC counts: a user has the rights that Roles give, or those of its groups."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def ca_pem(self) -> str:
-        """The authority that clients are to trust."""
 
     @property
     def real(self) -> bool:
         """Whether it is the real kube-apiserver."""
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's."""
 
     def config(self, user: str = ADMIN, groups: Sequence[str] = MASTERS) -> Config:
         """How a client is that user."""

@@ -21,8 +21,8 @@ from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from elasticjob.devcluster.nodes import HOST, Api, Nodes
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.views import NODE, POD
+from lab.clusters.cluster import Cluster
 from lab.clusters.plane.controlplane import MASTERS, ControlPlane
 from lab.clusters.volumes import volumes
 from lab.truths.leftovers import cleaned, remove_all
@@ -34,21 +34,6 @@ NO_ENDPOINTS = "*,-endpoints-controller,-endpointslice-controller,-endpointslice
 """A real server refuses loopback addresses in endpoints; the proxy reads services and pods instead."""
 
 
-class WholeCluster(Protocol):
-    """A cluster that runs pods; an administrator's."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def ca_pem(self) -> str: ...
-
-    @property
-    def kubeconfig(self) -> Path: ...
-
-    def config(self) -> Config: ...
-
-
 class WholeClusters(Protocol):
     """How a test gets one. `rbac` makes roles count on devcluster; on a real server they always do.
 
@@ -57,7 +42,7 @@ class WholeClusters(Protocol):
 
     def __call__(
         self, folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
-    ) -> AbstractAsyncContextManager[WholeCluster]: ...
+    ) -> AbstractAsyncContextManager[Cluster]: ...
 
 
 @contextmanager
@@ -96,14 +81,14 @@ def whole_clusters(plane: ControlPlane | None) -> WholeClusters:
     @asynccontextmanager
     async def on_devcluster(
         folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
-    ) -> AsyncIterator[WholeCluster]:
+    ) -> AsyncIterator[Cluster]:
         async with DevCluster(folder, rbac=rbac, supervisor=supervisor) as cluster:
             yield cluster
 
     @asynccontextmanager
     async def on_real(
         folder: Path, *, rbac: bool = False, supervisor: Sequence[str] = SUPERVISOR
-    ) -> AsyncIterator[WholeCluster]:
+    ) -> AsyncIterator[Cluster]:
         assert plane is not None
         api = Api(plane.config("devcluster", MASTERS), plane.ca_pem, kubelet_tls(plane))
         async with cleaned(plane), Nodes(folder, api, beside=volumes, supervisor=supervisor):

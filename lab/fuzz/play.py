@@ -122,11 +122,8 @@ def faults(wrong: list[str]) -> Iterator[None]:
 async def _files_at_rest(before: int) -> int:
     """Return the number of open files once all connections have closed, or when patience ends."""
 
-    async def closed() -> bool:
-        return _files() <= before
-
     with suppress(AssertionError):
-        await until(closed, "all connections have closed")
+        await until(lambda: _files() <= before, "all connections have closed")
     return _files()
 
 

@@ -15,10 +15,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
+from lab import programs
 from lab.clusters.images import images
 from lab.clusters.images.oci import Store
 from lab.clusters.node.node import Node
@@ -26,9 +25,8 @@ from lab.clusters.node.place import Place
 from lab.explained import Explained
 from lab.incumbents.batch_play import Side
 from lab.incumbents.oracle import INCUMBENT, OURS, Oracle, Play, Seen
-from lab.incumbents.watched import operator, watched
+from lab.incumbents.watched import watched
 from lab.paths import DOCS
-from lab.waiting import until
 
 TABLE: Final = Path(__file__).with_name("batch.yaml")
 STORIES: Final[dict[str, Manifest]] = {each["story"]: each for each in yaml.safe_load(TABLE.read_text())}
@@ -98,10 +96,9 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
         await asyncio.to_thread(lambda: node.load(images.build("operator", store, "incumbents"), store))
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(node.config()))
-            await stack.enter_async_context(operator(node.kubeconfig, folder / "operator.log"))
+            await stack.enter_async_context(programs.operator(node.kubeconfig, folder))
             webhook = await stack.enter_async_context(hook(node))
             pods = await stack.enter_async_context(watched(client))
-            await until(lambda: _is_served(client), "ElasticJobs are served")
 
             async def play(name: str) -> Seen:
                 if name == FIELDS:
@@ -119,14 +116,6 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
     finally:
         left = await asyncio.to_thread(node.purge)
         assert left == []
-
-
-async def _is_served(client: Client) -> bool:
-    try:
-        await client.list(ELASTICJOB)
-    except KubeError:
-        return False
-    return True
 
 
 async def fields(client: Client) -> Seen:

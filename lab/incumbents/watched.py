@@ -1,14 +1,12 @@
-"""The operator as a process, and all pods of a plane as they were stored, one change after another."""
+"""All pods of a plane as they were stored, one change after another."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,30 +18,9 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
-from lab.paths import ROOT
-from lab.waiting import until
 
 INDEX_OF_JOB: Final = "batch.kubernetes.io/job-completion-index"
 OVER: Final = ("Succeeded", "Failed")
-
-
-@asynccontextmanager
-async def operator(kubeconfig: Path, log: Path) -> AsyncIterator[None]:
-    """The operator of this tree, without webhooks, while the block lasts."""
-    flags = ("--kubeconfig", str(kubeconfig), "--install", "--probes", "", "--webhook-port", "0")
-    command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
-    with log.open("ab") as file:
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=file, stderr=file)
-
-    async def started() -> bool:
-        return "operator=elasticjob-operator" in await asyncio.to_thread(log.read_text)
-
-    try:
-        await until(started, f"the operator has started: {log}")
-        yield
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import time
 from collections import Counter, defaultdict
@@ -22,7 +21,8 @@ from elasticjob.api.rpc import environment as names
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 from lab.paths import SCRIPTS
-from lab.programs.processes import MASTER, Processes
+from lab.processes import Process
+from lab.programs.training import MASTER, Processes
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.model import lineage_alone, sharded_alone
 from lab.truths.records import Line
@@ -81,15 +81,15 @@ class Bare(Processes, Scene):
     async def draws(self, troubles: Weights) -> Draws:
         """Yield as many troubles as are wanted, by their weights."""
         for name in (MASTER, *self.nodes):
-            await self.start(name)
+            self.start(name)
         while not self.trained:  # noqa: ASYNC110  # of other processes
             await asyncio.sleep(0.1)
-        began = time.monotonic()
-        while self.blows.total() < self.story.length.troubles:
+        self.began = time.monotonic()
+        while self.goes_on(self.blows.total()):
             await self.pause()
             (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
             yield trouble
-        self.figures["seconds of kills"] = f"{time.monotonic() - began:.0f}"
+        self.figures["seconds of kills"] = f"{time.monotonic() - self.began:.0f}"
 
     async def pause(self) -> None:
         """Wait for the next kill."""
@@ -100,7 +100,7 @@ class Bare(Processes, Scene):
         nodes = [name for name in self.running if name != MASTER]
         name = MASTER if role == MASTER else self.chance.choice(nodes) if nodes else ""
         process = self.running.get(name)
-        if process is None or process.returncode is not None:
+        if process is None or process.code is not None:
             return ""
         match role:
             case "worker":
@@ -114,7 +114,7 @@ class Bare(Processes, Scene):
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
             case "leave":
-                process.send_signal(signal.SIGTERM)
+                process.send(signal.SIGTERM)
             case _:
                 process.kill()
         self.blows[role] += 1
@@ -152,10 +152,7 @@ class Bare(Processes, Scene):
         """End everything."""
         for task in self.coming_back:
             task.cancel()
-        for process in self.running.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.gather(*(process.wait() for process in self.running.values()))
+        self.end()
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
@@ -310,12 +307,12 @@ class Stored(Bare):
     async def kill(self, role: str) -> str:
         """Kill processes of a role, or stop a worker until the others have gone on without it."""
         kind = {"servers": "ps", "server": "ps", "stopped": "worker"}.get(role, role)
-        there = [name for name, each in self.running.items() if kind in name and each.returncode is None]
+        there = [name for name, each in self.running.items() if kind in name and each.code is None]
         hit = self.chance.sample(there, min(2 if role == "servers" else 1, len(there)))
         for name in hit:
             if role == "stopped":
                 process = self.running.pop(name)
-                process.send_signal(signal.SIGSTOP)
+                process.freeze()
                 self.later(self._go_on(name, process, self.chance.uniform(0, STOPPED)))
             else:
                 self.running[name].kill()
@@ -323,11 +320,11 @@ class Stored(Bare):
         self.blows[role] += bool(hit)
         return f"{self.blows.total()}: hit {', '.join(hit)}" if hit else ""
 
-    async def _go_on(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
+    async def _go_on(self, name: str, process: Process, after: float) -> None:
         try:
             await asyncio.sleep(after)
         finally:
-            process.send_signal(signal.SIGCONT)
+            process.thaw()
             self.running[name] = process
 
     async def release(self) -> None:
@@ -358,7 +355,7 @@ async def opened(of: type[Bare], folder: Path, story: Story) -> AsyncIterator[Ba
 
 def bare(name: str, of: type[Bare], truths: tuple[str, ...], times: int, **troubles: int) -> Job:
     """Return a job without Kubernetes; its first line says what it is."""
-    about, opens = (of.__doc__ or "").splitlines()[0], partial(opened, of)
+    about, opens = (of.__doc__ or "").splitlines()[0].removesuffix("."), partial(opened, of)
     return Job(name, about, ("processes",), opens, of, troubles, truths, Length(troubles=times))
 
 

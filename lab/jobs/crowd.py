@@ -17,7 +17,6 @@ import aiohttp
 
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.laptop.laptop import OperatorProcess
 from elasticjob.controllers.install import install
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.cache.cache import Cache
@@ -30,7 +29,9 @@ from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 from elasticjob.kube.testing import FaultProxy
+from lab import programs
 from lab.jobs.gauges import Sample, growth, held, line, metrics_of
+from lab.processes import Process
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.network import EPISODES, Crash, Weather
 from lab.truths.status import (
@@ -42,6 +43,7 @@ from lab.truths.status import (
     is_over,
     leaks,
     leftovers,
+    places,
     role_of,
     unfinished,
 )
@@ -293,7 +295,7 @@ class Plane:
 class Crowd(Weather, Scene):
     """All that takes part; `late` has sentences about what did not come in time."""
 
-    operator: OperatorProcess = field(kw_only=True)
+    operator: Process = field(kw_only=True)
     session: aiohttp.ClientSession = field(kw_only=True)
     eyes: Eyes = field(kw_only=True)
     users: Users = field(kw_only=True)
@@ -308,6 +310,11 @@ class Crowd(Weather, Scene):
     converged_in: float = 0.0
     late: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
+
+    @property
+    def places(self) -> Iterable[tuple[str, str]]:
+        """The place of each live pod, and its name."""
+        return places(self.eyes.look())
 
     def now(self) -> float:
         """Seconds since the start."""
@@ -350,10 +357,10 @@ class Crowd(Weather, Scene):
         weights = {
             trouble: weight for trouble, weight in troubles.items() if trouble.name != "crash" or self.crash
         }
-        began, length = self.now(), self.story.length.minutes * 60
+        began, self.began = self.now(), time.monotonic()
         working = asyncio.create_task(self._work())
         try:
-            while self.now() - began < length or self.faults < self.faults_wanted:
+            while self.goes_on(0) or self.faults < self.faults_wanted:
                 await self.last(*CALM)
                 (trouble,) = self.chance.choices([*weights], weights=[*weights.values()])
                 yield trouble
@@ -435,9 +442,8 @@ async def crowded(plane: Plane, story: Story, *, pace: float = 1.0, faults: int 
         await client.create(NAMESPACE, {"metadata": {"name": NAME}})
         eyes = Eyes(client, NAME)
         users = Users(client, eyes, chance, story.length.size)
-        operator = OperatorProcess(
-            proxy.write_kubeconfig(plane.folder / "proxy.kubeconfig"), plane.folder / "operator.log"
-        )
+        kubeconfig = proxy.write_kubeconfig(plane.folder / "proxy.kubeconfig")
+        operator = programs.operator(kubeconfig, plane.folder)
         # the same weather however busy the machine
         weather = (proxy, random.Random(story.seed), plane.crash, pace)
         crowd = Crowd(
@@ -450,18 +456,13 @@ async def crowded(plane: Plane, story: Story, *, pace: float = 1.0, faults: int 
             story=story,
             evidence=(operator.log,),
         )
-        try:
-            await operator.start()
-            await operator.ready()
-            async with eyes.open(), asyncio.TaskGroup() as tasks:
-                crowd.empty = (await crowd.settled(),)
-                kubelet = Kubelet(client, eyes, chance)
-                beside = [tasks.create_task(each) for each in (kubelet.run(), crowd.watch())]
-                yield crowd
-                for task in beside:
-                    task.cancel()
-        finally:
-            await operator.stop()
+        async with operator, eyes.open(), asyncio.TaskGroup() as tasks:
+            crowd.empty = (await crowd.settled(),)
+            kubelet = Kubelet(client, eyes, chance)
+            beside = [tasks.create_task(each) for each in (kubelet.run(), crowd.watch())]
+            yield crowd
+            for task in beside:
+                task.cancel()
 
 
 JOBS = (
@@ -472,7 +473,7 @@ JOBS = (
         crowded,
         Crowd,
         {name: weight for name, (weight, _) in EPISODES.items()},
-        ("as-specified", "one-pod", "no-leaks", "no-growth"),
+        ("as-specified", "soon", "no-twins", "no-leaks", "no-growth"),
         Length(minutes=10.0, size=200),
     ),
 )

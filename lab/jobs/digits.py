@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from random import Random
 from typing import Any, Final
 
@@ -94,6 +94,11 @@ class Digits(Scene):
     def seen(self) -> Seen:
         """The job now."""
         return self.watched.seen
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The place of each live pod, and its name."""
+        return [(pod.place, pod.name) for pod in self.seen.pods if pod.alive]
 
     @property
     def stage(self) -> Real:
@@ -221,13 +226,13 @@ async def in_turn(scene: Digits, troubles: Weights) -> Draws:
     """As many troubles as are wanted, in turn, each when the one before is over."""
     all_ = list(troubles)
     await scene.until(lambda seen: seen.world == WORKERS and seen.step > 5)
-    for number in range(scene.story.length.troubles):
+    for number in takewhile(scene.goes_on, count()):
         yield all_[number % len(all_)]
 
 
 async def with_a_spare(scene: Digits, troubles: Weights) -> Draws:
     """As many rounds of troubles as are wanted, each when the spare is warm."""
-    for _ in range(scene.story.length.troubles):
+    for _ in takewhile(scene.goes_on, count()):
         await scene.until(lambda seen: len(seen.workers) == WORKERS + 1 and seen.world == WORKERS)
         await asyncio.sleep(WARM)
         for trouble in troubles:

@@ -20,7 +20,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.kube.operator.operator import Operator
-from lab.clusters.whole import WholeCluster
+from lab.clusters.cluster import Cluster
 from lab.jobs.site import KINDS, Site
 from lab.paths import EXAMPLES, SCRIPTS
 from lab.troubles.switch import Switch
@@ -94,7 +94,7 @@ class Job:
 
 
 @asynccontextmanager
-async def staged(cluster: WholeCluster, folder: Path) -> AsyncIterator[Stage]:
+async def staged(cluster: Cluster, folder: Path) -> AsyncIterator[Stage]:
     """Start an operator for a cluster, behind a line that can be cut, and look on."""
     async with (
         Client(cluster.config()) as client,
@@ -105,7 +105,7 @@ async def staged(cluster: WholeCluster, folder: Path) -> AsyncIterator[Stage]:
         yield Stage(client, operator, line, onlooker, cluster.kubeconfig)
 
 
-def over(line: Switch, cluster: WholeCluster, folder: Path) -> Path:
+def over(line: Switch, cluster: Cluster, folder: Path) -> Path:
     """Write and return a kubeconfig whose server is at the near end of `line`."""
     url = urlsplit(cluster.url)
     text = cluster.kubeconfig.read_text().replace(f":{url.port}", f":{line.port}")

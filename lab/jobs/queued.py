@@ -9,8 +9,6 @@ is left.
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -29,11 +27,12 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
-from lab.paths import ROOT
+from lab.processes import Process
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.quota import LABEL_JOB, QUEUES, is_true, told
 
@@ -92,29 +91,8 @@ class Yard:
     plane: ControlPlane
     kueue: Kueue
     client: Client
-    log: Path
+    operator: Process
     watch: Watchman = field(default_factory=Watchman)
-    operator: subprocess.Popen[bytes] | None = None
-
-    def start_operator(self) -> None:
-        flags = [
-            "--kubeconfig",
-            str(self.plane.kubeconfig),
-            "--install",
-            "--probes",
-            "",
-            "--webhook-port",
-            "0",
-        ]
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
-            self.operator = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-
-    def kill_operator(self) -> None:
-        if self.operator:
-            self.operator.kill()
-            self.operator.wait()
-            self.operator = None
 
 
 @dataclass
@@ -225,14 +203,13 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
                 made = queues.cluster_queue(each.name, {"cpu": str(each.nominal)}, cohort=each.cohort)
                 await client.create(CLUSTER_QUEUE, made)
                 await client.create(LOCAL_QUEUE, queues.local_queue(each.name, TEAM, each.name))
-            here = Yard(plane, kueue, client, folder / "operator.log")
+            here = Yard(plane, kueue, client, programs.operator(plane.kubeconfig, folder))
             beside = [tasks.create_task(each) for each in (here.watch.run(client), others_leave(client))]
             try:
-                here.start_operator()
-                await persistently(lambda: client.list(ELASTICJOB.untyped(), TEAM))
+                await here.operator.up()
                 yield here
             finally:
-                here.kill_operator()
+                here.operator.stop(0.0)
                 for task in beside:
                     task.cancel()
 
@@ -241,7 +218,7 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
 async def interleaved(here: Yard, story: Story) -> AsyncIterator[Queued]:
     """Begin an interleaving; the first one is drawn by the seed alone."""
     chance = Random(f"{story.seed}/{story.number}" if story.number else story.seed)
-    scene = Queued(here, chance, story=story, evidence=(here.log,))
+    scene = Queued(here, chance, story=story, evidence=(here.operator.log,))
     here.watch.look = lambda: story.look(scene)
     yield scene
 

@@ -28,6 +28,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from lab.jobs.neighbour import Neighbour
 from lab.jobs.pulse import Pulse
+from lab.processes import ProgramFailed
 from lab.programs.control_plane import Installed, installed
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.tenant import ACTIONS, HOME, OWNED, Act, Tenant, believed, stolen, taken_over
@@ -91,14 +92,12 @@ class Tenancy(Scene):
     async def draws(self, troubles: Weights) -> Draws:
         """Yield actions by their numbers, for some minutes or as many as are wanted."""
         await self.neighbour.move_in()
-        self.before, length = await used(self.town.programs), self.story.length
+        self.before = await used(self.town.programs)
         working = asyncio.create_task(self.neighbour.run())
         self.beside += [asyncio.create_task(self._watch()), working]
-        until = time.monotonic() + length.minutes * 60
-        for number in itertools.count(self.story.number):
-            if time.monotonic() > until or number - self.story.number == length.troubles > 0:
-                break
-            self.number = number
+        self.began = time.monotonic()
+        for done in itertools.takewhile(self.goes_on, itertools.count()):
+            self.number = self.story.number + done
             self.chance = Random(f"{self.story.seed}/{self.number}")
             (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
             self.action = trouble.name
@@ -146,8 +145,9 @@ class Tenancy(Scene):
         for sentence in (*have_ended(self.watched), *have_logged(self.watched)):
             self.note(sentence)
         for each in self.town.programs.all:
-            if each.ended is not None:
-                await each.start()
+            if each.code is not None:
+                with suppress(ProgramFailed):  # if it ends again, that is seen next
+                    await each.up()
         self.story.look(self)
 
     async def _empty(self) -> None:

@@ -1,24 +1,18 @@
-"""Our programs as processes beside a devcluster, and their logs, series and memory."""
+"""Our programs beside a devcluster, and the errors that they log."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
-import psutil
-
 from elasticjob.cli.laptop.ports import free_port
-from lab.waiting import until
+from lab import programs
+from lab.processes import Process
 
-HOST: Final = "127.0.0.1"
 ERRORS: Final = ("error", "critical")
 
 
@@ -30,84 +24,6 @@ class Line:
     about: str
     kind: str
     text: str
-
-
-@dataclass
-class Program:
-    """One of our programs. `url` serves /metrics, `ready` is its path that answers 200 once it works."""
-
-    name: str
-    command: tuple[str, ...]
-    url: str
-    ready: str
-    log: Path
-    environ: Mapping[str, str] = field(default_factory=dict)
-    process: asyncio.subprocess.Process | None = None
-    starts: int = 0
-    works: bool = False
-    """Whether it has answered `ready` since it was started."""
-    _read: int = 0
-
-    async def start(self) -> None:
-        """Start it; returns once it works, or has ended."""
-        with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "elasticjob.cli", self.name, "--log-format", "json", *self.command),
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environ},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self.starts, self.works = self.starts + 1, False
-        await until(self._answers, f"{self.name} works: {self.log}")
-        self.works = self.ended is None
-
-    async def stop(self) -> None:
-        if self.process and self.process.returncode is None:
-            self.process.terminate()
-            try:
-                await asyncio.wait_for(self.process.wait(), 20)
-            except TimeoutError:
-                self.process.kill()
-                await self.process.wait()
-
-    @property
-    def ended(self) -> int | None:
-        """Its exit code, None while it runs."""
-        return self.process.returncode if self.process else None
-
-    @property
-    def memory(self) -> int:
-        """Resident bytes."""
-        assert self.process is not None
-        return int(psutil.Process(self.process.pid).memory_info().rss)
-
-    async def series(self) -> int:
-        """Return how many series its /metrics has."""
-        async with aiohttp.ClientSession() as session, session.get(f"{self.url}/metrics") as answer:
-            return sum(not line.startswith("#") for line in (await answer.text()).splitlines())
-
-    def errors(self) -> list[Line]:
-        """Return the errors that were logged since the last call."""
-        with self.log.open("rb") as log:
-            log.seek(self._read)
-            new = log.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read += len(whole)
-        return errors_of(self.name, whole.decode(errors="replace"))
-
-    def tail(self, lines: int = 15) -> list[str]:
-        """Return its last lines."""
-        return self.log.read_text(errors="replace").splitlines()[-lines:]
-
-    async def _answers(self) -> bool:
-        if self.ended is not None:
-            return True
-        try:
-            async with aiohttp.ClientSession() as session, session.get(self.url + self.ready) as answer:
-                return answer.status == 200
-        except aiohttp.ClientError:
-            return False
 
 
 def errors_of(program: str, text: str) -> list[Line]:
@@ -135,16 +51,29 @@ def errors_of(program: str, text: str) -> list[Line]:
 class Installed:
     """The whole of our control plane; `key` signs the tokens with which masters ask Brain."""
 
-    operator: Program
-    brain: Program
-    di_server: Program
+    operator: Process
+    brain: Process
+    di_server: Process
     key: bytes
     brain_url: str
-    """Where masters and readers ask Brain."""
+    """Where masters and readers ask Brain; the URL of each program has its metrics."""
+    _read: dict[str, int] = field(default_factory=dict)
 
     @property
-    def all(self) -> tuple[Program, ...]:
+    def all(self) -> tuple[Process, ...]:
         return self.operator, self.brain, self.di_server
+
+    def errors(self) -> list[Line]:
+        """Return the errors that were logged since the last call."""
+        found = list[Line]()
+        for each in self.all:
+            with each.log.open("rb") as log:
+                log.seek(self._read.get(each.name, 0))
+                new = log.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._read[each.name] = self._read.get(each.name, 0) + len(whole)
+            found += errors_of(each.name, whole.decode(errors="replace"))
+        return found
 
 
 @asynccontextmanager
@@ -152,47 +81,28 @@ async def installed(kubeconfig: Path, folder: Path) -> AsyncIterator[Installed]:
     """Run operator, Brain and di-server until the end of the block."""
     key = folder / "key"
     key.write_bytes(b"the key of the tokens of masters")
-    probes, brain, brain_probes, di = (free_port() for _ in range(4))
-    where = ("--kubeconfig", str(kubeconfig))
-    operator = Program(
-        "operator",
-        (*where, "--install", "--probes", f"{HOST}:{probes}", "--webhook-port", "0"),
-        f"http://{HOST}:{probes}",
-        "/readyz",
-        folder / "operator.log",
-        {
-            "ELASTICJOB_OPERATOR_BRAIN": f"{HOST}:{brain}",
-            "ELASTICJOB_OPERATOR_BRAIN_KEY_FILE": str(key),
-            "ELASTICJOB_OPERATOR_DI_SERVER": f"http://{HOST}:{di}",
-        },
+    logs, probes = ("--log-format", "json"), f"{programs.HOST}:{free_port()}"
+    di_server = programs.di_server(kubeconfig, folder, *logs)
+    brain = programs.brain(
+        kubeconfig,
+        folder,
+        key,
+        *logs,
+        probes=probes,
+        ELASTICJOB_BRAIN_EVERY="1",
+        ELASTICJOB_BRAIN_PACE="0.05",
+        ELASTICJOB_BRAIN_SHARE="fulfilment",
     )
-    database = f"sqlite:///{folder / 'brain.db'}"
-    serving = ("--port", str(brain), "--probes", f"{HOST}:{brain_probes}", "--key-file", str(key))
-    paced = {
-        "ELASTICJOB_BRAIN_EVERY": "1",
-        "ELASTICJOB_BRAIN_PACE": "0.05",
-        "ELASTICJOB_BRAIN_SHARE": "fulfilment",
-    }
+    operator = programs.operator(
+        kubeconfig,
+        folder,
+        *logs,
+        ELASTICJOB_OPERATOR_BRAIN=brain.url.removeprefix("http://"),
+        ELASTICJOB_OPERATOR_BRAIN_KEY_FILE=str(key),
+        ELASTICJOB_OPERATOR_DI_SERVER=di_server.url,
+    )
+    watched = replace(brain, url=f"http://{probes}", ready="/readyz")
     async with AsyncExitStack() as stack:
-        programs = (
-            operator,
-            Program(
-                "brain",
-                (*where, "--database", database, *serving),
-                f"http://{HOST}:{brain_probes}",
-                "/readyz",
-                folder / "brain.log",
-                paced,
-            ),
-            Program(
-                "di-server",
-                (*where, "--port", str(di), "--url", f"http://{HOST}:{di}"),
-                f"http://{HOST}:{di}",
-                "/readyz",
-                folder / "di-server.log",
-            ),
-        )
-        for each in programs:  # the operator first: the others watch kinds that it installs
-            stack.push_async_callback(each.stop)
-            await each.start()
-        yield Installed(*programs, key.read_bytes().strip(), f"http://{HOST}:{brain}")
+        for each in (operator, watched, di_server):  # the operator first: the others watch kinds of its
+            await stack.enter_async_context(each)
+        yield Installed(operator, watched, di_server, key.read_bytes().strip(), brain.url)

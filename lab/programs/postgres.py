@@ -7,16 +7,15 @@ import pwd
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from elasticjob.cli.laptop.ports import free_port
-from lab.waiting import PATIENCE
+from lab.processes import Command, Process
+from lab.programs import HOST
 
 USER = "nobody"
 """Whom the server runs as, where the tests run as root: it refuses that."""
@@ -39,54 +38,24 @@ def lacking(package: str) -> NoReturn:
     pytest.skip(why)
 
 
-class Postgres:
-    """A server that may be stopped and started again, with the data in `folder`."""
+class Postgres(Process):
+    """A server that may be stopped and started again, with the data in `folder`; its URL has no database."""
+
+    END = signal.SIGINT
+    """With the connections of its clients: after SIGTERM it would wait for them."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self.url = f"postgresql://brain@127.0.0.1:{self.port}"
-        """Without the name of a database."""
-        self._here, self._folder = programs(), folder
-        self._prefix: tuple[str | Path, ...] = ("setpriv", "--pdeathsig", "KILL")
+        here, port = programs(), str(free_port())
+        environ, user = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}, tuple[str, ...]()
         if os.getuid() == 0:
-            self._prefix = (*self._prefix, "--reuid", USER, "--clear-groups")
+            user = ("setpriv", "--pdeathsig", "KILL", "--reuid", USER, "--clear-groups")
             os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
-        self._env = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
-        made: tuple[str | Path, ...] = (self._here / "initdb", "-D", folder / "data", "-U", "brain")
-        made = (*self._prefix, *made, "--no-sync", "-A", "trust", "-E", "UTF8")
-        subprocess.run(made, check=True, cwd=folder, capture_output=True, env=self._env)
-
-    def start(self) -> None:
-        """Return once it answers."""
-        each = (*QUICK, f"unix_socket_directories={self._folder}")
-        settings = [part for one in each for part in ("-c", one)]
-        at = ("-D", self._folder / "data", "-h", "127.0.0.1", "-p", str(self.port))
-        command = (*self._prefix, self._here / "postgres", *at, *settings)
-        with (self._folder / "log").open("ab") as log:
-            self._server = subprocess.Popen(command, cwd=self._folder, env=self._env, stdout=log, stderr=log)
-        _wait((self._here / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port)), self._server)
-
-    def stop(self) -> None:
-        """End it, with the connections of its clients."""
-        self._server.send_signal(signal.SIGINT)  # after SIGTERM it would wait for them
-        self._server.wait(PATIENCE)
-
-
-@contextmanager
-def running(folder: Path) -> Iterator[Postgres]:
-    """Run a server whose data are in `folder`."""
-    server = Postgres(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def _wait(asked: tuple[str | Path, ...], server: subprocess.Popen[bytes]) -> None:
-    """Return once the server answers."""
-    until = time.monotonic() + PATIENCE
-    while subprocess.run(asked, capture_output=True).returncode:
-        assert server.poll() is None, "PostgreSQL has ended: see its log"
-        assert time.monotonic() < until, "PostgreSQL does not answer"
-        time.sleep(0.02)
+        run = partial(subprocess.run, cwd=folder, capture_output=True, env=environ)
+        data, trust = ("-D", str(folder / "data")), ("-U", "brain", "-A", "trust")
+        run((*user, here / "initdb", *data, *trust, "--no-sync", "-E", "UTF8"), check=True)
+        settings = [part for one in (*QUICK, f"unix_socket_directories={folder}") for part in ("-c", one)]
+        at = ("-h", HOST, "-p", port)
+        command: Command = (*user, here / "postgres", *data, *at, *settings)
+        url = f"postgresql://brain@{HOST}:{port}"
+        super().__init__("postgres", command, folder, environ, url, cwd=folder)
+        self.ready = lambda: not run((here / "pg_isready", *at)).returncode

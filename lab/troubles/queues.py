@@ -36,9 +36,9 @@ async def other_comes(on: Queued) -> None:
 
 
 async def restart_operator(on: Queued) -> None:
-    on.yard.kill_operator()
+    on.yard.operator.stop(0.0)
     await asyncio.sleep(on.chance.uniform(0, 2))
-    on.yard.start_operator()
+    on.yard.operator.spawn()
 
 
 async def restart_kueue(on: Queued) -> None:

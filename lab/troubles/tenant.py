@@ -43,7 +43,8 @@ from lab.build.manifests import DIJOB as GOOD
 from lab.build.manifests import changed
 from lab.fuzz.requests import Calls, request
 from lab.jobs.pulse import Pulse
-from lab.programs.control_plane import Installed, Program
+from lab.processes import Process
+from lab.programs.control_plane import Installed
 from lab.story import Trouble
 from lab.troubles import rubbish
 
@@ -97,14 +98,14 @@ class Tenant:
         self.answers[f"API {said}"] += 1
         return said == "ok"
 
-    async def ask(self, asked: Program, method: str, url: str, body: bytes, **headers: str) -> None:
+    async def ask(self, asked: Process, method: str, url: str, body: bytes, **headers: str) -> None:
         """Call a port of ours; an answer from 500 on is wrong, and none from a program that works as well."""
         program = asked.name
         try:
             async with self.session.request(method, url, data=body, headers=headers) as answer:
                 text = await answer.text(errors="replace")
         except (aiohttp.ClientError, TimeoutError) as error:
-            if asked.works and asked.ended is None:
+            if asked.works:
                 self.wrong(f"{program} does not answer {method} {url}: {error!s:.300}; body {body!r:.300}")
             return
         self.answers[f"{program} {answer.status}"] += 1
@@ -397,7 +398,7 @@ async def send_bytes(tenant: Tenant, chance: Random) -> str:
     except TimeoutError:
         pass
     except OSError as error:
-        if not isinstance(error, ConnectionResetError) and asked.works and asked.ended is None:
+        if not isinstance(error, ConnectionResetError) and asked.works:
             tenant.wrong(f"{url} takes no connection: {error}")
     if received.startswith(b"HTTP/1.1 5") and not received.startswith(b"HTTP/1.1 501"):
         tenant.wrong(f"{url} answers {received[:300]!r} to {data[:600]!r}")

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from lab.jobs.digits import Digits
 from lab.story import Truth
 
 
@@ -22,8 +21,4 @@ def twins(alive: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _twins(scene: Digits) -> list[str]:
-    return twins((pod.place, pod.name) for pod in scene.seen.pods if pod.alive)
-
-
-TRUTHS: Final = (Truth("no-twins", moments=_twins),)
+TRUTHS: Final = (Truth("no-twins", moments=lambda scene: twins(scene.places)),)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.request import urlopen
 
+from lab.processes import Process
 from lab.programs.control_plane import Installed, Line
 from lab.story import Truth
 
@@ -42,16 +45,16 @@ class Watched:
 def have_ended(seen: Watched) -> list[str]:
     """No program has ended."""
     return [
-        f"{each.name} has ended with {each.ended}: {' | '.join(each.tail(3)):.1500}"
+        f"{each.name} has ended with {each.code}: {' | '.join(each.tail(3)):.1500}"
         for each in seen.programs.all
-        if each.ended is not None
+        if each.code is not None
     ]
 
 
 def have_logged(seen: Watched) -> list[str]:
     """Each error names its object, and none comes again and again."""
     allowed, wrong = OFTEN + OFTEN_A_MINUTE * seen.minutes(), list[str]()
-    for line in (line for each in seen.programs.all for line in each.errors()):
+    for line in seen.programs.errors():
         kind = f"{line.program}: {line.kind}"
         seen.kinds[kind] += 1
         seen.errors[line.program, line.about] += 1
@@ -70,7 +73,14 @@ def judged(line: Line, count: int, allowed: float) -> list[str]:
 
 async def used(programs: Installed) -> Mapping[str, Use]:
     """Return what each program holds now."""
-    return {each.name: Use(each.memory, await each.series()) for each in programs.all if each.ended is None}
+    there = [each for each in programs.all if each.code is None]
+    return {each.name: Use(each.rss, await asyncio.to_thread(series, each)) for each in there}
+
+
+def series(program: Process) -> int:
+    """Return how many series its /metrics has."""
+    with urlopen(f"{program.url}/metrics", timeout=60) as answer:
+        return sum(not line.startswith(b"#") for line in answer)
 
 
 def grown(before: Mapping[str, Use], after: Mapping[str, Use], starts: Mapping[str, int]) -> list[str]:

@@ -31,10 +31,7 @@ class Steps:
         """Wait for more steps."""
         target = len(self.lines()) + steps
 
-        async def made() -> bool:
-            return len(self.lines()) >= target
-
-        await until(made, f"{target} steps")
+        await until(lambda: len(self.lines()) >= target, f"{target} steps")
 
     @asynccontextmanager
     async def standstill(self, what: str) -> AsyncIterator[None]:

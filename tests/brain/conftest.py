@@ -24,7 +24,7 @@ def postgres_server() -> Iterator[postgres.Postgres]:
         folder = Path(made)
         folder.chmod(0o711)
         (folder / "server").mkdir()
-        with postgres.running(folder / "server") as server:
+        with postgres.Postgres(folder / "server") as server:
             yield server
 
 

@@ -223,9 +223,6 @@ async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch
         goes.wait()
         return readings_of(text)
 
-    async def one_is_parsed() -> bool:
-        return bool(parsed)
-
     monkeypatch.setattr(sources, "AT_ONCE", 3)
     monkeypatch.setattr(sources, "PARSED_AT_ONCE", 1)
     monkeypatch.setattr(sources, "readings_of", parse)
@@ -235,7 +232,7 @@ async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch
         watched = [Target(f"u{number}", "a", "b", f"{server.host}:{server.port}") for number in range(9)]
         asking = asyncio.create_task(Masters(session).samples(watched, LATEST))
         try:
-            await until(one_is_parsed, "a page is parsed")
+            await until(lambda: parsed, "a page is parsed")
             for _ in range(20):  # round trips, in which those of the others would have come, too
                 async with session.get(server.make_url("/")) as answer:
                     await answer.read()

@@ -341,7 +341,7 @@ async def test_a_registry_carries_the_chart(
     served: Served, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     helm("package", str(CHART), "--destination", str(tmp_path))
-    async with registry() as host:
+    async with registry(tmp_path) as host:
         package = tmp_path / f"elasticjob-{__version__}.tgz"
         plain = ("--plain-http", "--registry-config", str(tmp_path / "registry.json"))
         pushed = await asyncio.to_thread(helm, "push", str(package), f"oci://{host}/charts", *plain)

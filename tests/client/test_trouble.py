@@ -173,10 +173,7 @@ async def test_who_waits_is_told_that_the_server_is_away_and_waits_on(
         proxy.add(asking("watch"), Refuse())
         waiting = asyncio.create_task(mine.wait("digits", "suspended", timeout=PATIENCE))
 
-        async def is_told() -> bool:
-            return bool(told)
-
-        await until(is_told, "that the server is away is told")
+        await until(lambda: told, "that the server is away is told")
         proxy.clear()
         status = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
         await client.merge_patch(ELASTICJOB.untyped(), "digits", status, team, subresource="status")

@@ -6,7 +6,6 @@ scaled, by `kubectl scale` and by plans of users and optimizers. Machines are co
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import NODE
 from lab.jobs.site import Site, Stage
 from lab.jobs.whole import local
+from lab.processes import run
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = [
@@ -129,16 +129,11 @@ class Kubectl:
         self._config, self._namespace = config, namespace
 
     async def __call__(self, command: str, text: str = "", code: int = 0) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(str(KUBECTL), "-n", self._namespace, "--kubeconfig", str(self._config), *command.split()),
-            *("--cache-dir", str(self._config.with_name("cache"))),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate(text.encode())
-        assert process.returncode == code, out.decode()
-        return out.decode()
+        place = ("-n", self._namespace, "--kubeconfig", self._config)
+        cache = ("--cache-dir", self._config.with_name("cache"))
+        ended, out = await run(str(KUBECTL), *place, *command.split(), *cache, given=text)
+        assert ended == code, out
+        return out
 
 
 @pytest_asyncio.fixture(loop_scope="module")

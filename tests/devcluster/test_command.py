@@ -18,7 +18,7 @@ from elasticjob.cli.errors import Failure
 from elasticjob.cli.laptop.laptop import after_death
 from elasticjob.devcluster import VirtualNode
 from elasticjob.devcluster.quantity import parse_all
-from tests.kit.devcluster.live import eventually
+from lab.waiting import until
 
 NODES = [VirtualNode("n", {"cpu": "2", "pods": "5"})]
 
@@ -71,7 +71,7 @@ async def test_runs_until_told_and_says_how_to_use_it(
         output += capsys.readouterr().out
         return "Ctrl-C" in output
 
-    await eventually(is_up)
+    await until(is_up)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 0
     assert f"export KUBECONFIG={target}" in output
@@ -160,11 +160,11 @@ async def test_operator_that_dies_is_started_again(
         shown += "".join(capsys.readouterr())
         return text in shown or running.done()
 
-    await eventually(lambda: says("Ctrl-C"))
+    await until(lambda: says("Ctrl-C"))
     (first,) = operators()
     os.kill(first, signal.SIGKILL)
-    await eventually(lambda: says("the operator was killed by signal 9 and is started again in 1 s"))
-    await eventually(lambda: operators() - {first} or running.done())
+    await until(lambda: says("the operator was killed by signal 9 and is started again in 1 s"))
+    await until(lambda: operators() - {first} or running.done())
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 0
     assert not operators()

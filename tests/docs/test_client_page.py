@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ import pytest
 from elasticjob.cli.laptop.laptop import operator_of
 from lab.clusters.whole import WholeClusters
 from lab.jobs.job import TRAINS
+from lab.processes import run
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "client.md"
 SAID: Final = (
@@ -37,14 +37,7 @@ async def test_the_blocks_of_the_page_run(whole_cluster: WholeClusters, tmp_path
         whole_cluster(tmp_path / "cluster", supervisor=TRAINS) as cluster,
         operator_of(cluster.kubeconfig, tmp_path),
     ):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            program,
-            cwd=tmp_path,
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        printed = (await process.communicate())[0].decode()
-    assert process.returncode == 0, printed
+        environ = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        code, printed = await run(sys.executable, program, environ=environ, cwd=tmp_path)
+    assert code == 0, printed
     assert [words for words in SAID if words not in printed] == [], printed

@@ -19,11 +19,12 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.objects.kinds import Manifest
+from lab import programs
 from lab.clusters.installed.kubectl import Kubectl
 from lab.jobs.history import LIMITS, PACED, tell
 from lab.jobs.job import STEPS, TRAINS, Job, Stage, staged, trainer
 from lab.jobs.site import Site
-from lab.programs.brain import BrainProcess, brain_of
+from lab.processes import Process
 from tests.kit.browser import dom
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
@@ -75,7 +76,7 @@ class OnDevcluster:
     """Where Brain's story is told. All jobs have one gate: Brain takes those of one command for alike."""
 
     site: Site
-    brain: BrainProcess
+    brain: Process
     gate: Path
 
     async def apply(self, name: str) -> None:
@@ -90,16 +91,18 @@ class OnDevcluster:
         self.gate.unlink()
 
     async def known(self, name: str) -> dict[str, Any]:
+        url = f"{self.brain.url}/v1/jobs/{self.site.namespace}/{name}"
         try:
-            return dict(await self.brain.get(f"/v1/jobs/{self.site.namespace}/{name}"))
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return dict(await answer.json(content_type=None))
         except aiohttp.ClientError:
             return {}
 
     async def lose_brain(self) -> None:
-        await self.brain.end("kill")
+        self.brain.kill()
         job = Job(self.site, "first")
         await self.site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
-        await self.brain.start()
+        await self.brain.up()
 
     async def reasons(self) -> list[str]:
         return [plan.spec.reason for plan in self.site.plans().values()]
@@ -108,7 +111,7 @@ class OnDevcluster:
 async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
     site: Site, stage: Stage, port: int, tmp_path: Path
 ) -> None:
-    async with brain_of(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port) as brain:
+    async with programs.brain(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port=port) as brain:
         await tell(OnDevcluster(site, brain, tmp_path / "gate"))
         second, picture = Job(site, "second"), tmp_path / "brain.png"
         await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
@@ -168,7 +171,7 @@ def at_work(jobs: Iterable[Job]) -> bool:
 async def test_a_full_cluster_is_shared_and_no_step_is_lost(
     site: Site, stage: Stage, port: int, tmp_path: Path
 ) -> None:
-    async with brain_of(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port, **SHARES):
+    async with programs.brain(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port=port, **SHARES):
         reasons = await shared(site, stage, tmp_path)
     assert any("gives up 1 instance for " in reason and "/fourth" in reason for reason in reasons), reasons
     assert any("least fulfilled first" in reason for reason in reasons), reasons

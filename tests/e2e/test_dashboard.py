@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ from elasticjob.cli.story.processes import workers_of
 from elasticjob.kube.objects.views import EVENT
 from lab.jobs.job import TRAINS, Job, Stage, trainer
 from lab.jobs.site import Site
-from lab.waiting import PATIENCE
+from lab.processes import Process
 from tests.kit.browser import Tab, browsing
 
 SUPERVISOR = TRAINS
@@ -27,21 +26,15 @@ HOSTILE = "<img src=x onerror=document.title=1>"
 
 
 @asynccontextmanager
-async def dashboard(kubeconfig: Path, namespace: str) -> AsyncIterator[str]:
+async def dashboard(kubeconfig: Path, namespace: str, folder: Path) -> AsyncIterator[str]:
     """Run the command until exit; yields the URL that it prints."""
     command = [sys.executable, "-m", "elasticjob.cli", "dashboard", "--kubeconfig", str(kubeconfig)]
-    process = await asyncio.create_subprocess_exec(
-        *command, "--namespace", namespace, stdout=asyncio.subprocess.PIPE, env=environment(os.environ)
-    )
-    try:
-        assert process.stdout
-        async with asyncio.timeout(PATIENCE):
-            while "http://" not in (line := (await process.stdout.readline()).decode()):
-                assert line, "it ended"
-        yield line.strip()
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 130
+    environ = {**environment(os.environ), "PYTHONUNBUFFERED": "1"}
+    program = Process("dashboard", [*command, "--namespace", namespace], folder, environ, ready="http://")
+    async with program:
+        yield next(line.strip() for line in program.output.splitlines() if "http://" in line)
+        program.send(signal.SIGINT)
+        assert await program.wait() == 130
 
 
 async def is_quiet(tab: Tab) -> None:
@@ -55,7 +48,7 @@ async def is_quiet(tab: Tab) -> None:
 async def test_a_job_is_seen_through_its_whole_life(site: Site, stage: Stage, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     worker = trainer("--steps", 5000, "--seconds", 0.1, "--gate", gate, minReplicas=1, maxReplicas=2)
-    async with dashboard(stage.kubeconfig, site.namespace) as url, browsing(tmp_path) as tab:
+    async with dashboard(stage.kubeconfig, site.namespace, tmp_path) as url, browsing(tmp_path) as tab:
         await tab.open(url)
         await tab.shows(f"No jobs in namespace {site.namespace} yet", "kubectl apply")
         await site.apply({"replicaSpecs": {"worker": worker}})

@@ -21,9 +21,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import NotFound, ServerError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
+from lab import programs
 from lab.build.dijobs import Caller
 from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
-from lab.programs.di_server import di_server_of
+from lab.processes import Process
 from lab.waiting import until
 
 UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
@@ -47,13 +48,13 @@ async def cluster_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
     flags = ["--operator", "--kubeconfig", str(kubeconfig), "--state", str(folder / "state")]
     command = [*UNSHARE, str(hosts), sys.executable, "-m", "elasticjob.cli", "devcluster", *flags]
     settings = {**os.environ, "ELASTICJOB_OPERATOR_DI_SERVER": f"http://127.0.0.1:{port}"}
-    with (folder / "devcluster.log").open("wb") as log:
-        cluster = await asyncio.create_subprocess_exec(*command, env=settings, stdout=log, stderr=log)
+    cluster = Process("devcluster", command, folder, settings)
+    cluster.spawn()
     try:
         await until(lambda: serves(kubeconfig), "DIJobs are served")
         async with (
             Client(await config.load(kubeconfig, None)) as client,
-            di_server_of(kubeconfig, folder, port) as server,
+            programs.di_server(kubeconfig, folder, port=port) as server,
         ):
             naming = asyncio.create_task(name_pods(client, hosts))
             try:
@@ -61,8 +62,7 @@ async def cluster_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
             finally:
                 naming.cancel()
     finally:
-        cluster.terminate()
-        await cluster.wait()
+        await cluster.down()
 
 
 async def serves(kubeconfig: Path) -> bool:

@@ -14,15 +14,14 @@ import pytest_asyncio
 
 from elasticjob.api.diengine import names
 from elasticjob.api.diengine.dijob import DIJOB
-from elasticjob.cli.laptop.laptop import OperatorProcess, operator_of
-from elasticjob.cli.laptop.ports import free_port
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD, SERVICE
+from lab import programs as ours
 from lab.build import manifests
 from lab.build.dijobs import Caller, Told
 from lab.build.manifests import changed
-from lab.programs.di_server import DiServerProcess, di_server_of
+from lab.processes import Process
 from lab.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
@@ -31,17 +30,16 @@ pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 class Programs:
     """A cluster with an operator and a di-server, both processes."""
 
-    def __init__(self, client: Client, operator: OperatorProcess, server: DiServerProcess) -> None:
+    def __init__(self, client: Client, operator: Process, server: Process) -> None:
         self.client, self.operator, self.server = client, operator, server
 
     async def kill(self, chance: random.Random) -> None:
         """Kill one of the two without warning, and start it again."""
         if chance.random() < 0.5:
-            await self.server.end("kill")
-            await self.server.start()
+            await self.server.again()
         else:
-            await self.operator.kill()
-            await self.operator.start()
+            self.operator.kill()
+            self.operator.spawn()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,8 +48,8 @@ async def programs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pr
     async with (
         DevCluster(folder) as cluster,
         Client(cluster.config()) as client,
-        operator_of(cluster.kubeconfig, folder) as operator,
-        di_server_of(cluster.kubeconfig, folder, free_port()) as server,
+        ours.operator(cluster.kubeconfig, folder) as operator,
+        ours.di_server(cluster.kubeconfig, folder) as server,
     ):
         yield Programs(client, operator, server)
 

@@ -43,10 +43,10 @@ async def kept(folder: Path) -> None:
     """Wait for a checkpoint from now on."""
     before = set((folder / "kept").glob("*"))
 
-    async def there() -> bool:
-        return not before.issuperset(each.parent for each in (folder / "kept").glob("*/manifest.json"))
-
-    await until(there, "a checkpoint")
+    await until(
+        lambda: not before.issuperset(each.parent for each in (folder / "kept").glob("*/manifest.json")),
+        "a checkpoint",
+    )
 
 
 async def test_servers_and_workers_come_go_move_and_die_and_each_record_counts_once(

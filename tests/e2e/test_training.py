@@ -93,11 +93,7 @@ class Training:
 
     async def until(self, true: Callable[[Seen], bool]) -> None:
         """Wait until something is true of the job."""
-
-        async def is_so() -> bool:
-            return true(self.watched.seen)
-
-        await until(is_so, "what is seen of the job")
+        await until(lambda: true(self.watched.seen), "what is seen of the job")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

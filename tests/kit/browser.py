@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from lab.processes import Process
 from lab.programs.postgres import lacking
 from lab.waiting import PATIENCE, until
 
@@ -131,16 +132,9 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
     """A browser with one tab, until exit; its profile is in the folder."""
     program = shutil.which("chromium") or lacking("chromium")
     profile = folder / "profile"
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *QUIET,
-        "--remote-debugging-port=0",
-        f"--user-data-dir={profile}",
-        "about:blank",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
-    )
+    command = (program, *QUIET, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank")
+    process = Process("browser", command, folder, {"HOME": str(folder), "PATH": "/usr/bin:/bin"})
+    process.spawn()
     try:
         async with aiohttp.ClientSession() as session:
             url = await _tab_of(profile / "DevToolsActivePort", session)
@@ -154,8 +148,7 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
                 with suppress(asyncio.CancelledError):
                     await listening
     finally:
-        process.kill()
-        await process.wait()
+        process.stop(0.0)
 
 
 async def _tab_of(file: Path, session: aiohttp.ClientSession) -> str:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab import processes
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXITS = re.compile(r"\s+# exits (\d+)$")
@@ -58,19 +59,8 @@ async def follow(
 
 async def run(command: Command, folder: Path, environment: Mapping[str, str]) -> tuple[int | None, str]:
     """Run one command of a page; return its exit code and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        command.command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
     async with asyncio.timeout(SLOWEST):
-        printed, _ = await process.communicate()
-    return process.returncode, printed.decode()
+        return await processes.run("bash", "-c", command.command, environ=environment, cwd=folder)
 
 
 def of_page(page: Path) -> list[Command]:

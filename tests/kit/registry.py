@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from lab.clusters.binaries import Places, catalog
-from lab.waiting import PATIENCE
+from lab.processes import Process
 
 
 def crane() -> Path | None:
@@ -18,17 +17,9 @@ def crane() -> Path | None:
 
 
 @asynccontextmanager
-async def registry() -> AsyncIterator[str]:
+async def registry(folder: Path) -> AsyncIterator[str]:
     """Serve an empty registry without TLS; yields host:port."""
-    process = await asyncio.create_subprocess_exec(
-        str(crane()), "registry", "serve", "--address", "127.0.0.1:0", stderr=asyncio.subprocess.PIPE
-    )
-    assert process.stderr
-    try:
-        said = await asyncio.wait_for(process.stderr.readline(), PATIENCE)
-        found = re.search(r"serving on port (\d+)", said.decode())
-        assert found, said
-        yield f"127.0.0.1:{found[1]}"
-    finally:
-        process.terminate()
-        await process.communicate()
+    command = (str(crane()), "registry", "serve", "--address", "127.0.0.1:0")
+    async with Process("registry", command, folder, ready="serving on port") as program:
+        (port,) = re.findall(r"serving on port (\d+)", program.output)
+        yield f"127.0.0.1:{port}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from elasticjob.cli.commands.master import master as command
 from elasticjob.cli.errors import Failure
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.main import last_words
+from lab.processes import Process
 from lab.virtual.master import Played, failure, finish, join, played, report, watch
 
 
@@ -90,7 +90,7 @@ def test_wrong_flags_are_named_with_the_next_step(given: dict[str, Any], message
 class Running:
     """A master process, and a session with its token."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     address: str
     session: aiohttp.ClientSession
     words: Path
@@ -112,23 +112,14 @@ async def running(folder: Path, nnodes: str = "1") -> AsyncIterator[Running]:
     (folder / "token").write_text("secret\n")
     words = folder / "words"
     arguments = ["--nnodes", nnodes, "--port", "0", "--token-file", str(folder / "token")]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "elasticjob.cli", "master", *arguments, "--state", str(folder / "state")),
-        env={**os.environ, "ELASTICJOB_TERMINATION_LOG": str(words), "POD_IP": "127.0.0.1"},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr
-    try:
-        async for line in process.stderr:
-            if found := re.search(rb"listens on ([\d.:]+)", line):
-                break
-        assert found
-        async with aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
-            yield Running(process, found[1].decode(), session, words)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    command = [sys.executable, "-m", "elasticjob.cli", "master", *arguments, "--state", str(folder / "state")]
+    environ = {**os.environ, "ELASTICJOB_TERMINATION_LOG": str(words), "POD_IP": "127.0.0.1"}
+    async with (
+        Process("master", command, folder, environ, ready="listens on") as process,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session,
+    ):
+        (address,) = re.findall(r"listens on ([\d.:]+)", process.output)
+        yield Running(process, address, session, words)
 
 
 async def test_success_exits_with_0_once_the_agent_has_been_told(tmp_path: Path) -> None:
@@ -155,7 +146,7 @@ async def test_a_stopped_master_leaves_the_job_to_its_successor(tmp_path: Path) 
     async with running(tmp_path) as master:
         await master.ask(watch("node-0"))
         await master.ask(join("node-0"))
-        master.process.send_signal(signal.SIGTERM)
+        master.process.send(signal.SIGTERM)
         code, words = await master.end()
     assert (code, words["verdict"]) == (0, "Stopped")
     async with running(tmp_path) as master:

@@ -32,13 +32,13 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.errors import ApiError
 from elasticjob.kube.objects.views import POD
+from lab import programs
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
 from lab.clusters.namespaces import new_namespace
 from lab.jobs.job import TRAINS, Job, Stage, local, role, staged, trainer
 from lab.jobs.site import Site
-from lab.programs.brain import BrainProcess, brain_of
-from lab.programs.di_server import DiServerProcess, di_server_of
+from lab.processes import Process
 from lab.waiting import until
 from tests.kit.monitoring.rig import Rig, monitoring, rules
 
@@ -67,8 +67,8 @@ class Scene:
     site: Site
     job: Job
     rig: Rig
-    brain: BrainProcess
-    di_server: DiServerProcess
+    brain: Process
+    di_server: Process
     database: Path
     checkpoints: Path
 
@@ -104,8 +104,10 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         async with (
             DevCluster(folder, nodes=[VirtualNode("shared", CAPACITY)], supervisor=TRAINS) as cluster,
             staged(cluster, folder) as stage,
-            brain_of(folder / "operator.kubeconfig", folder, key, port, probes=probes, **SHARES) as brain,
-            di_server_of(cluster.kubeconfig, folder, di_port) as di_server,
+            programs.brain(
+                folder / "operator.kubeconfig", folder, key, port=port, probes=probes, **SHARES
+            ) as brain,
+            programs.di_server(cluster.kubeconfig, folder, port=di_port) as di_server,
             monitoring(folder, "masters", "operator", "brain", "di-server") as rig,
         ):
             await new_namespace(stage.client, TEAM)
@@ -274,10 +276,9 @@ async def a_database_that_is_locked(scene: Scene) -> AsyncIterator[None]:
 @asynccontextmanager
 async def a_di_server_that_is_stopped(scene: Scene) -> AsyncIterator[None]:
     """It is missed where there is a DIJob."""
-    assert scene.di_server.process
     job = changed(MANIFEST, {"metadata/name": "cartpole", "metadata/namespace": TEAM})
     await scene.stage.client.create(DIJOB.untyped(), job, TEAM)
-    async with paused([scene.di_server.process.pid]):
+    async with paused([scene.di_server.pid]):
         yield
     await scene.stage.client.delete(DIJOB, "cartpole", TEAM)
 

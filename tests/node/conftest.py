@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from elasticjob.kube.client.client import Client
+from lab.clusters.cluster import Machine
 from lab.clusters.images import images
 from lab.clusters.images.command import AN_HOUR
 from lab.clusters.images.oci import Store
@@ -49,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"\nthe node is up: hack/node {kind}status; hack/node {kind}down")
 
 
-def node_of(on: str) -> Node | KindNode:
+def node_of(on: str) -> Machine:
     """The node that was asked for."""
     return KindNode(default_kind_folder()) if on == KIND else Node(Place(default_folder()), say=print)
 
@@ -62,7 +63,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     node.up()
     if _has_homes(node):
         print("an earlier run did not end: its node is emptied", flush=True)
-        assert (node.purge() if isinstance(node, Node) else node.down()) == []
+        assert node.purge() == []
         node = node_of(request.config.getoption("--on"))
         node.up()
     found = Site(node, Kubectl(node.kubectl, node.kubeconfig), Store(images.cache()))
@@ -79,7 +80,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         assert node.down() == []
 
 
-def _has_homes(node: Node | KindNode) -> bool:
+def _has_homes(node: Machine) -> bool:
     """Whether the namespace of a test is still there, and all that it made outside of it with it."""
     kubectl = Kubectl(node.kubectl, node.kubeconfig)
     return f"namespace/{HOME}" in kubectl.run("get", "namespaces", "-o", "name")

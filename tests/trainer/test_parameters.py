@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from elasticjob.api.rpc.parameters import Kept, Phase, Plane, Positions, ServerA
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Move, Serving
 from elasticjob.trainer.shards import Dataset, Shards
-from lab.jobs.training.consumers import consuming
-from lab.waiting import PATIENCE
+from lab.jobs.training.consumers import MASTER, consuming
+from lab.waiting import PATIENCE, wait_until
 
 DATA = Dataset(name="records", size=100, shard=10)
 
@@ -50,26 +49,16 @@ class Noted:
         self.kept.append(number)
 
 
-def until(seen: Callable[[], bool]) -> None:
-    """Wait until something of another thread is so."""
-    waited = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        if seen():
-            return
-        waited.wait(0.02)
-    raise AssertionError("it did not come to be")
-
-
 def test_a_server_is_used_again_after_a_change_that_it_did_not_see(tmp_path: Path) -> None:
     """Its values may have been read for that change, since when it takes no updates."""
     with consuming(tmp_path, DATA, []):
         way = Way(address=(tmp_path / "address").read_text(), token_file=str(tmp_path / "token"), node="w-0")
         values = Noted()
         with Serving("10.0.0.1:1", values, index=0, way=way) as serving:
-            until(lambda: values.uses == [1])
+            wait_until(lambda: values.uses == [1])
             serving._offered = 0  # as if the offer of before had been another
             serving._seen = ""
-            until(lambda: values.uses == [1, 1])
+            wait_until(lambda: values.uses == [1, 1])
 
 
 def test_a_server_that_missed_a_change_uses_its_values_before_it_copies_them(tmp_path: Path) -> None:
@@ -121,12 +110,12 @@ def test_a_server_that_ends_leaves_no_write_behind(tmp_path: Path, caplog: pytes
         with serving, Following(way=way) as worker:
             worker.at_boundary(PATIENCE)
             worker.save()
-            until(lambda: worker.changing)
+            wait_until(lambda: worker.changing)
             worker.at_boundary(PATIENCE)
-            until(lambda: serving._writing is not None)
+            wait_until(lambda: serving._writing is not None)
         serving._writing = None
         over.set()
-        until(lambda: set(threading.enumerate()) <= before)
+        wait_until(lambda: set(threading.enumerate()) <= before)
         gc.collect()
     assert "Task was destroyed" not in caplog.text
 
@@ -166,15 +155,15 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 return worker.at_boundary(PATIENCE) or True
 
             with serving(second, 1):
-                until(lambda: worker.changing)
+                wait_until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
                 assert prepared == {worker.version: 2}
                 applied = next(iter(shards))
                 shards.done(applied)
                 worker.save()
-                until(lambda: worker.changing)
+                wait_until(lambda: worker.changing)
                 assert not worker.at_boundary(PATIENCE)
-                until(lambda: worker.last_checkpoint > 0)
+                wait_until(lambda: worker.last_checkpoint > 0)
                 assert not abandoned.is_set()
                 assert first.written == second.written == {worker.last_checkpoint: 10}
                 assert worker.is_chief
@@ -187,17 +176,17 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
                 assert again
                 shards.done(again)
                 shards.flush()
-            until(lambda: worker.changing)
+            wait_until(lambda: worker.changing)
             assert abandoned.wait(PATIENCE), "a step may wait for the server that was lost"
             before = worker.restored
             assert worker.at_boundary(PATIENCE)
             assert worker.restored > before
             assert first.moves[-1].restores == worker.last_checkpoint
-            until(lambda: first.uses[-1] == worker.version)
+            wait_until(lambda: first.uses[-1] == worker.version)
             assert job.status()["datasets"][0]["records"] == 10
-            job.kill_master()
+            job.kill(MASTER)
             with serving(third, 1):
-                until(lambda: worker.changing)
+                wait_until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)
                 assert third.moves[-1].restores is None
             assert not worker.is_saved(before, attend, lambda: True)

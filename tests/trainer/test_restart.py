@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ import pytest
 import elasticjob
 from lab.jobs.training.harness import HELD, Scenario, scenario
 from lab.jobs.training.warm import Warm
+from lab.processes import run
 from lab.waiting import PATIENCE
 
 PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
@@ -107,13 +107,10 @@ async def test_workers_of_one_node_have_one_thread_each_though_torch_was_importe
     script = tmp_path / "threads.py"
     script.write_text("import torch; print('threads:', torch.get_num_threads(), flush=True)")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_"))}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "elasticjob.cli", "run", "--nproc-per-node", "2", str(script)),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    output, _ = await process.communicate()
-    assert sorted(output.decode().splitlines()) == ["[default0]:threads: 1", "[default1]:threads: 1"]
+    command = (sys.executable, "-m", "elasticjob.cli", "run", "--nproc-per-node", "2", str(script))
+    _, output = await run(*command, environ=environment)
+    threads = sorted(line for line in output.splitlines() if "threads" in line)
+    assert threads == ["[default0]:threads: 1", "[default1]:threads: 1"]
 
 
 ORPHANS = """
@@ -134,8 +131,6 @@ async def test_agent_reaps_what_its_workers_leave_behind(tmp_path: Path) -> None
     inherit = (
         "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
     )
-    run = (sys.executable, "-m", "elasticjob.cli", "run", "--start-method", "spawn", "--max-restarts", "0")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", inherit, *run, str(script), str(PATIENCE)
-    )
-    assert await process.wait() == 0
+    once = ("run", "--start-method", "spawn", "--max-restarts", "0", script, str(PATIENCE))
+    code, output = await run(sys.executable, "-c", inherit, sys.executable, "-m", "elasticjob.cli", *once)
+    assert code == 0, output

@@ -35,7 +35,7 @@ from elasticjob.controllers.logs import configure
 from lab.clusters import binaries
 from lab.clusters.node.host import Unfit
 from lab.clusters.node.node import Node, Refused
-from lab.programs.programs import end_on_sigterm
+from lab.processes import end_on_sigterm
 
 SETS = ("control-plane", "node", "kueue", "peers-of-queue")
 

@@ -30,7 +30,7 @@ from lab.clusters.images.oci import Store
 from lab.clusters.node.node import Node
 from lab.clusters.node.place import Place, default_folder
 from lab.paths import ROOT
-from lab.programs.programs import say
+from lab.processes import say
 
 FOLDER: Final = default_folder().with_name("bench-node")
 """A node of the benchmark's own: nothing of it is kept, and objects of `make e2e` are not touched."""

@@ -15,8 +15,12 @@ from elasticjob.cli.errors import Exit
 from elasticjob.cli.main import COMMANDS, Row, application
 from hack.generate.pages import filled, table
 
-LEFT_OUT: Final = re.compile(r"\* `--help`: .*\n|, --\w+_\w+")
-"""What each command has, and torchrun's other spelling of each option."""
+LEFT_OUT: Final = re.compile(
+    r"\* `--help`: .*\n|, --\w+_\w+|\*\*Options\*\*:\n\n(?=\* `--help`.*\n\n)"
+    r"|\*\*Usage\*\*:\n\n(?:```console\n.* COMMAND \[ARGS\]\.\.\.\n```\n\n)?|(?<=```)console|^\$ ",
+    re.MULTILINE,
+)
+"""What each command has, torchrun's other spelling of each option, and headlines of one line."""
 
 
 def cli_docs(page: Path) -> str:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elasticjob import __version__
+from lab.clusters.cluster import Machine
 from lab.clusters.images import images
 from lab.clusters.images.oci import Image, Store
 from lab.clusters.installed import timeline
 from lab.clusters.installed.helm import CHART, helm, program
 from lab.clusters.installed.kubectl import Kubectl
-from lab.clusters.node.kind import KindNode
-from lab.clusters.node.node import Node
 from lab.paths import ROOT
 from lab.waiting import PATIENCE
 
@@ -25,7 +24,7 @@ READY: Final = f"--timeout={2 * PATIENCE:.0f}s"
 class Site:
     """The node with the operator in it, and what happened there."""
 
-    node: Node | KindNode
+    node: Machine
     kubectl: Kubectl
     store: Store
     rows: list[timeline.Row] = field(default_factory=list)

@@ -10,6 +10,7 @@ from subprocess import CalledProcessError
 from typing import Final
 
 from lab.clusters.binaries import Missing
+from lab.clusters.cluster import Machine
 from lab.clusters.images.containers import ImportFailed
 from lab.clusters.node import kind
 from lab.clusters.node.host import Unfit
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        return _on_kind(asked) if asked.kind else _on_node(asked)
+        return COMMANDS[asked.command](_machine(asked), asked.images)
     except CalledProcessError as error:
         print(f"error: {' '.join(error.cmd)}: {error.stderr.strip()}", file=sys.stderr)
     except (Refused, Unfit, Missing, ImportFailed) as error:
@@ -34,16 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _on_kind(asked: argparse.Namespace) -> int:
-    return kind.COMMANDS[asked.command](kind.KindNode(kind.default_kind_folder()), asked.images)
+def _machine(asked: argparse.Namespace) -> Machine:
+    if asked.kind:
+        return kind.KindNode(kind.default_kind_folder())
+    return Node(Place(asked.folder.absolute()), say=lambda line: print(line, flush=True))
 
 
-def _on_node(asked: argparse.Namespace) -> int:
-    node = Node(Place(asked.folder.absolute()), say=lambda line: print(line, flush=True))
-    return COMMANDS[asked.command](node, asked.images)
-
-
-def up(node: Node, images: Sequence[Path]) -> int:
+def up(node: Machine, images: Sequence[Path]) -> int:
     """Start everything, and print how to use kubectl."""
     node.up()
     load(node, images)
@@ -51,34 +49,33 @@ def up(node: Node, images: Sequence[Path]) -> int:
     return 0
 
 
-def down(node: Node, images: Sequence[Path]) -> int:
+def down(node: Machine, images: Sequence[Path]) -> int:
     """End everything; exit code 1 if something is left."""
     return _say_left(node.down())
 
 
-def purge(node: Node, images: Sequence[Path]) -> int:
+def purge(node: Machine, images: Sequence[Path]) -> int:
     """`down`, and remove objects and images."""
     return _say_left(node.purge())
 
 
-def status(node: Node, images: Sequence[Path]) -> int:
+def status(node: Machine, images: Sequence[Path]) -> int:
     """Print the running programs; exit code 1 if there are none."""
-    running = node.status()
-    for name, (pid, resident) in sorted(running.items()):
+    for name, (pid, resident) in sorted(node.status().items()):
         print(f"{name:24} pid {pid:<8} {resident // MIB:5} MiB")
-    print(f"export KUBECONFIG={node.kubeconfig}" if running else "down")
-    return 0 if running else 1
+    print(f"export KUBECONFIG={node.kubeconfig}" if (there := node.is_up()) else "down")
+    return 0 if there else 1
 
 
-def load(node: Node, images: Sequence[Path]) -> int:
+def load(node: Machine, images: Sequence[Path]) -> int:
     """Load the images of archives."""
     for file in images:
-        node.containerd.load_archive(file)
+        node.load_archive(file)
         print(f"loaded {file}")
     return 0
 
 
-COMMANDS: Final[Mapping[str, Callable[[Node, Sequence[Path]], int]]] = {
+COMMANDS: Final[Mapping[str, Callable[[Machine, Sequence[Path]], int]]] = {
     "up": up,
     "down": down,
     "purge": purge,

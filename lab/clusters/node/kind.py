@@ -10,7 +10,7 @@ import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +58,16 @@ class KindNode:
         return self._folder / "kubeconfig"
 
     @property
+    def url(self) -> str:
+        """Where its API server listens."""
+        return str(self._cluster["server"])
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that clients are to trust."""
+        return _decoded(self._cluster["certificate-authority-data"]).decode()
+
+    @property
     def volumes(self) -> Path:
         """A folder that is the same in the node's container as here."""
         return self._folder / "volumes"
@@ -84,9 +94,15 @@ class KindNode:
         self._kind("delete", "cluster")
         return [f"kind cluster {NAME}"] if self.is_up() else []
 
+    purge = down
+
     def is_up(self) -> bool:
         """Whether there is a cluster of ours."""
         return NAME in self._called("kind", "get", "clusters").stdout.split()
+
+    def status(self) -> Mapping[str, tuple[int, int]]:
+        """Return nothing: its programs are Docker's."""
+        return {}
 
     def load(self, image: Image, store: Store) -> None:
         """Have an image on the node."""
@@ -110,14 +126,18 @@ class KindNode:
         """For a Client of the framework, as the administrator."""
         from elasticjob.kube.client.credentials import Config
 
-        cluster, user = self._access["clusters"][0]["cluster"], self._access["users"][0]["user"]
-        trusted = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())
+        user, trusted = self._access["users"][0]["user"], ssl.create_default_context(cadata=self.ca_pem)
         pair = write_private(
             self._folder / "admin.pem",
             _decoded(user["client-certificate-data"]) + b"\n" + _decoded(user["client-key-data"]),
         )
         trusted.load_cert_chain(pair)
-        return Config(cluster["server"], trusted)
+        return Config(self.url, trusted)
+
+    @property
+    def _cluster(self) -> dict[str, str]:
+        found: dict[str, str] = self._access["clusters"][0]["cluster"]
+        return found
 
     @cached_property
     def _access(self) -> dict[str, Any]:
@@ -173,44 +193,3 @@ def default_kind_folder() -> Path:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
-
-
-# The command line
-
-
-def up(node: KindNode, images: Sequence[Path]) -> int:
-    """Create the cluster, and say how kubectl reaches it."""
-    node.up()
-    load(node, images)
-    print(f"export KUBECONFIG={node.kubeconfig}")
-    return 0
-
-
-def down(node: KindNode, images: Sequence[Path]) -> int:
-    """Delete the cluster; exit code 1 if it is still there."""
-    left = node.down()
-    print("\n".join(left) if left else "down; nothing is left")
-    return 1 if left else 0
-
-
-def status(node: KindNode, images: Sequence[Path]) -> int:
-    """Say whether it is there; exit code 1 if not."""
-    print(f"export KUBECONFIG={node.kubeconfig}" if (there := node.is_up()) else "down")
-    return 0 if there else 1
-
-
-def load(node: KindNode, images: Sequence[Path]) -> int:
-    """Have the images of archives on the node."""
-    for file in images:
-        node.load_archive(file)
-        print(f"loaded {file}")
-    return 0
-
-
-COMMANDS: Final[Mapping[str, Callable[[KindNode, Sequence[Path]], int]]] = {
-    "up": up,
-    "down": down,
-    "purge": down,
-    "status": status,
-    "load": load,
-}

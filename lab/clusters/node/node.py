@@ -36,7 +36,7 @@ from lab.clusters.node.second import Second
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.pki import write_private
-from lab.processes import Programs
+from lab.processes import Command, Process, answers, environment, running
 
 if TYPE_CHECKING:
     from elasticjob.kube.client.credentials import Config
@@ -65,7 +65,6 @@ class Node:
         self.place = place
         self.containerd = Containerd(place.socket)
         self.host = Host(place)
-        self.programs = Programs(place.folder / "programs", outlive=True)
         self.plane = ControlPlane(
             place.folder / "control-plane",
             scheduler=True,
@@ -80,9 +79,39 @@ class Node:
             ),
             controller_manager_flags=(f"--flex-volume-plugin-dir={place.folder}/volume-plugins",),
         )
+        commands: dict[str, tuple[Callable[[], Command], str | Callable[[], bool]]] = {
+            "containerd": (
+                lambda: ["containerd", "--config", place.folder / "containerd.toml"],
+                self.containerd.answers,
+            ),
+            "kubelet": (self._kubelet, self._is_ready),
+            "kube-proxy": (
+                lambda: [self.binaries["kube-proxy"], f"--config={place.folder}/proxy.json"],
+                "",
+            ),
+            "coredns": (
+                lambda: [self.binaries["coredns"], "-conf", place.folder / "Corefile"],
+                lambda: answers(f"http://{place.dns}:{nodeconfig.DNS_READY}/ready"),
+            ),
+        }
+        programs, environ = place.folder / "programs", environment(place.folder)
+        self.programs = {
+            name: Process(name, command, programs, environ, ready=ready, outlive=True)
+            for name, (command, ready) in commands.items()
+        }
         self.second = Second(place, self.plane)
         self._began = time.monotonic()
         self._say = say
+
+    @property
+    def url(self) -> str:
+        """Where its API server listens."""
+        return self.plane.url
+
+    @property
+    def ca_pem(self) -> str:
+        """The authority that clients are to trust."""
+        return self.plane.ca_pem
 
     @property
     def kubeconfig(self) -> Path:
@@ -130,22 +159,23 @@ class Node:
         CURRENT.write_text(str(self.place.folder))
         self.host.prepare()
         self._configure()
-        if not self.plane.programs.names():
+        if not running(self.plane.programs.values()):
             (self.plane.folder / "audit.log").unlink(missing_ok=True)
-        self._start("containerd", "containerd", "--config", f"{self.place.folder}/containerd.toml")
+        self.programs["containerd"].spawn()
         self.plane.start()
         self._tell("API server, controllers and scheduler are ready")
-        self.programs.wait_ready("containerd", self.containerd.answers)
+        self.programs["containerd"].wait_ready()
         store = Store(images.cache())
         self.load(images.pause(store), store)
-        self._start_kubelet()
+        for name in ("kubelet", "kube-proxy"):
+            self.programs[name].spawn()
         self._start_dns()
-        self._wait("kubelet", self._is_ready)
+        kubelet = self.programs["kubelet"]
+        kubelet.wait_ready()
         self._tell(f"node {self.place.node} is Ready")
-        self._wait("coredns", lambda: answers(self.place.dns, nodeconfig.DNS_READY, "/ready"))
-        self._wait(
-            "kubelet", lambda: self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
-        )
+        self.programs["coredns"].wait_ready()
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        kubelet.wait_ready(lambda: self._get(account) is not None)
         self._tell("names are resolved: all is up")
 
     def load(self, image: Image, store: Store) -> None:
@@ -154,32 +184,37 @@ class Node:
         if self.containerd.load(image, store):
             self._tell(f"loaded {image.name} in {time.monotonic() - began:.1f} s")
 
+    def load_archive(self, file: Path) -> None:
+        """Have the images of an archive on the node."""
+        self.containerd.load_archive(file)
+
     def down(self) -> list[str]:
         """End everything and undo all changes of the machine; return the leftovers, in words."""
         if not (self.place.folder / MARK).exists():
             return []
         left = self.remove()
         for name in BY_KUBELET:
-            self.programs.stop(name)
+            self.programs[name].stop()
         self.host.kill_containers()
-        if self.programs.identity("containerd"):
+        if self.programs["containerd"].identity:
             self.containerd.remove_tasks()
         self.plane.stop()
-        self.programs.stop("containerd")
+        self.programs["containerd"].stop()
         self.containerd.kill_shims()
         self.host.restore()
         shutil.rmtree(self.place.network / "addresses", ignore_errors=True)
         with suppress(FileNotFoundError):
             if CURRENT.read_text() == str(self.place.folder):
                 CURRENT.unlink()
-        return [*left, *self.host.leftovers(), *(f"program {name}" for name in self.programs.names())]
+        still = running(self.programs.values())
+        return [*left, *self.host.leftovers(), *(f"program {name}" for name in still)]
 
     def add(self, loaded: Sequence[Image], store: Store) -> str:
         """Have a second machine with some images, until `remove` or `down`; return its name."""
         began, name = time.monotonic(), self.second.place.node
         everything = (images.pause(store), *loaded)
         self.second.up(self.binaries["kubelet"], plugins(), everything, store)
-        self._wait("kube-apiserver", lambda: self._is_ready(name))
+        self.plane.programs["kube-apiserver"].wait_ready(lambda: self._is_ready(name))
         self._tell(f"node {name} is Ready, {time.monotonic() - began:.1f} s after it was asked for")
         return name
 
@@ -188,7 +223,7 @@ class Node:
         if not self.second.is_there():
             return []
         left = self.second.down()
-        if self.plane.programs.names():
+        if running(self.plane.programs.values()):
             self._ask("DELETE", f"/api/v1/nodes/{self.second.place.node}")
         return left
 
@@ -203,9 +238,8 @@ class Node:
 
     def status(self) -> Mapping[str, tuple[int, int]]:
         """Return what runs: name → pid and resident bytes."""
-        found = {name: (self.programs.pid(name), self.programs.rss(name)) for name in self.programs.names()}
-        plane = self.plane.programs
-        return {name: (plane.pid(name), plane.rss(name)) for name in plane.names()} | found
+        programs = self.plane.programs | self.programs
+        return {name: (programs[name].pid, programs[name].rss) for name in running(programs.values())}
 
     # The programs
 
@@ -222,19 +256,18 @@ class Node:
         for path, text in strings.items():
             write_private(path, text.encode())
 
-    def _start_kubelet(self) -> None:
+    def _kubelet(self) -> list[str]:
         place = self.place
         user = self.plane.kubeconfig_of(f"system:node:{place.node}", ("system:nodes",))
-        self._start("kubelet", *nodeconfig.kubelet_command(place, self.binaries["kubelet"], user))
-        self._start("kube-proxy", self.binaries["kube-proxy"], f"--config={place.folder}/proxy.json")
+        return nodeconfig.kubelet_command(place, self.binaries["kubelet"], user)
 
     def _start_dns(self) -> None:
         """Start CoreDNS once it may read: refused in its first second, it would wait for five more."""
         for manifest in nodeconfig.coredns_rights():
             kind = str(manifest["kind"]).lower() + "s"
             self._post(f"/apis/rbac.authorization.k8s.io/v1/{kind}", manifest)
-        self._wait("kube-apiserver", self._dns_is_allowed)
-        self._start("coredns", self.binaries["coredns"], "-conf", f"{self.place.folder}/Corefile")
+        self.plane.programs["kube-apiserver"].wait_ready(self._dns_is_allowed)
+        self.programs["coredns"].spawn()
 
     def _dns_is_allowed(self) -> bool:
         asked = {"group": "discovery.k8s.io", "resource": "endpointslices", "verb": "list"}
@@ -250,14 +283,6 @@ class Node:
         node = self._get(f"/api/v1/nodes/{name or self.place.node}") or {}
         conditions = node.get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-    def _start(self, name: str, *command: str | Path) -> None:
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.place.folder)}
-        self.programs.start(name, [str(word) for word in command], environ)
-
-    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
-        owner = self.programs if name in (*BY_KUBELET, "containerd") else self.plane.programs
-        owner.wait_ready(name, ready, 180.0)
 
     def _tell(self, what: str) -> None:
         self._say(f"{time.monotonic() - self._began:5.1f} s  {what}")
@@ -323,13 +348,3 @@ def is_taken(host: str, port: int) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
-
-
-def answers(host: str, port: int, path: str) -> bool:
-    """Whether a GET is answered with 200."""
-    with closing(http.client.HTTPConnection(host, port, timeout=2)) as connection:
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False

@@ -6,11 +6,9 @@ kube-proxy and CoreDNS serve both. Its folder and its cgroup are inside those of
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from lab.clusters.images.containers import Containerd
@@ -20,7 +18,7 @@ from lab.clusters.node.host import Host
 from lab.clusters.node.place import Place
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.pki import write_private
-from lab.processes import Programs
+from lab.processes import Process, environment, running
 
 
 def place_beside(first: Place) -> Place:
@@ -45,6 +43,17 @@ class Second:
         self._containerd = Containerd(self.place.socket)
         # the address for names is the first's, and so are the rules of kube-proxy
         self._host = Host(replace(self.place, dns=self.place.address), tables=())
+        folder = self.place.folder
+        containerd = Process(
+            "containerd",
+            ["containerd", "--config", folder / "containerd.toml"],
+            folder / "programs",
+            environment(folder),
+            ready=self._containerd.answers,
+            outlive=True,
+        )
+        kubelet = Process("kubelet", (), folder / "programs", environment(folder), outlive=True)
+        self._programs = {each.name: each for each in (containerd, kubelet)}
 
     def is_there(self) -> bool:
         """Whether it was ever up, or still is."""
@@ -59,31 +68,23 @@ class Second:
         serving = self._plane.pki.server(f"kubelet-{place.node}", [place.address, place.node])
         for path, text in nodeconfig.machine(place, plugins, serving, self._plane.pki.ca.certificate).items():
             write_private(path, text.encode())
-        self._start("containerd", ["containerd", "--config", f"{place.folder}/containerd.toml"])
-        self._programs.wait_ready("containerd", self._containerd.answers)
+        self._programs["containerd"].start()
         for image in images:
             self._containerd.load(image, store)
         user = self._plane.kubeconfig_of(f"system:node:{place.node}", ("system:nodes",))
-        self._start("kubelet", nodeconfig.kubelet_command(place, kubelet, user))
+        self._programs["kubelet"].command = nodeconfig.kubelet_command(place, kubelet, user)
+        self._programs["kubelet"].spawn()
 
     def down(self) -> list[str]:
         """End everything and undo all changes of the machine; return the leftovers, in words."""
         if not self.is_there():
             return []
-        self._programs.stop("kubelet")
+        self._programs["kubelet"].stop()
         self._host.kill_containers()
-        if self._programs.identity("containerd"):
+        if self._programs["containerd"].identity:
             self._containerd.remove_tasks()
-        self._programs.stop("containerd")
+        self._programs["containerd"].stop()
         self._containerd.kill_shims()
         self._host.restore()
         shutil.rmtree(self.place.network / "addresses", ignore_errors=True)
-        return [*self._host.leftovers(), *(f"program {name}" for name in self._programs.names())]
-
-    @cached_property
-    def _programs(self) -> Programs:
-        return Programs(self.place.folder / "programs", outlive=True)
-
-    def _start(self, name: str, command: list[str]) -> None:
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.place.folder)}
-        self._programs.start(name, command, environ)
+        return [*self._host.leftovers(), *(f"program {name}" for name in running(self._programs.values()))]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab.clusters.binaries import Missing
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.processes import ProgramFailed, Programs
+from lab.processes import Process, ProgramFailed
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 LAST_FIRST = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
@@ -45,9 +45,8 @@ def up(options: argparse.Namespace) -> int:
 
 def down(options: argparse.Namespace) -> int:
     """Stop it; what it stored is kept unless it is to be purged."""
-    programs = Programs(options.folder / "programs")
-    for name in LAST_FIRST:
-        programs.stop(name)
+    for each in _programs(options.folder):
+        each.stop()
     if options.purge:
         shutil.rmtree(options.folder)
     return DONE
@@ -55,14 +54,12 @@ def down(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> int:
     """Print the running programs with memory and log. Fails if there are none."""
-    programs = Programs(options.folder / "programs")
-    names = [name for name in reversed(LAST_FIRST) if programs.identity(name)]
-    for name in names:
-        about = f"pid {programs.pid(name):<8} {programs.rss(name) >> 20:>4} MiB  {programs.log(name)}"
-        print(f"{name:<24} {about}")
-    if not names:
+    running = [each for each in reversed(_programs(options.folder)) if each.identity]
+    for each in running:
+        print(f"{each.name:<24} pid {each.pid:<8} {each.rss >> 20:>4} MiB  {each.log}")
+    if not running:
         print(f"nothing runs in {options.folder}; start it with: hack/control-plane up", file=sys.stderr)
-    return DONE if names else FAILED
+    return DONE if running else FAILED
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,6 +74,10 @@ def run(options: argparse.Namespace) -> int:
             return subprocess.run(options.command, env=environ, check=False).returncode
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs(folder: Path) -> list[Process]:
+    return [Process(name, (), folder / "programs") for name in LAST_FIRST]
 
 
 def _plane(options: argparse.Namespace, folder: Path, *, outlive: bool) -> ControlPlane:

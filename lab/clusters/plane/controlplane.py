@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import os
 import secrets
 import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -28,7 +27,7 @@ from lab.clusters import binaries
 from lab.clusters.plane import audit
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.pki import Pair, Pki, write_private
-from lab.processes import Programs
+from lab.processes import Process, environment
 
 if TYPE_CHECKING:
     from elasticjob.kube.client.credentials import Config
@@ -76,21 +75,26 @@ class ControlPlane:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.pki = Pki(self.folder / "pki")
-        self.programs = Programs(self.folder / "programs", outlive=outlive)
         self._sets = ("control-plane", *(["kwok"] if kwok else []))
         self._ports = _ports(self.folder / "ports", 5)
         self._address = address
         self._services = services
         self._policy = audit.ALL if audit_all else audit.WRITES
-        self._commands: dict[str, Callable[[], list[str]]] = {
+        commands: dict[str, Callable[[], list[str]]] = {
             "etcd": self._etcd,
             APISERVER: lambda: [*self._apiserver(), *apiserver_flags],
             CONTROLLER_MANAGER: lambda: [*self._controller_manager(), *controller_manager_flags],
         }
         if scheduler:
-            self._commands[SCHEDULER] = lambda: [*self._scheduler(), *scheduler_flags]
+            commands[SCHEDULER] = lambda: [*self._scheduler(), *scheduler_flags]
         if kwok:
-            self._commands["kwok"] = lambda: [*self._kwok(), *kwok_flags]
+            commands["kwok"] = lambda: [*self._kwok(), *kwok_flags]
+        place, environ = self.folder / "programs", environment(self.folder)
+        self.programs = {
+            name: Process(name, command, place, environ, ready=partial(self._is_ready, name), outlive=outlive)
+            for name, command in commands.items()
+        }
+        """By name, in the order of their start."""
 
     @cached_property
     def _binaries(self) -> dict[str, Path]:
@@ -157,16 +161,9 @@ class ControlPlane:
         whole = text[: text.rfind("\n")].splitlines()
         return [found for found in audit.read(whole) if not found.agent.startswith(MARK)]
 
-    def pid(self, name: str) -> int:
-        return self.programs.pid(name)
-
-    def rss(self, name: str) -> int:
-        """Resident memory of one of the programs, in bytes."""
-        return self.programs.rss(name)
-
     def kill(self, name: str) -> None:
         """SIGKILL a program; `start(name)` brings it back."""
-        self.programs.kill(name)
+        self.programs[name].kill()
 
     # Start and end
 
@@ -185,14 +182,13 @@ class ControlPlane:
 
     def start(self, name: str = "") -> None:
         """Start all programs, or the named one; returns when they are ready."""
-        for each in (name,) if name else self._commands:
-            self.programs.start(each, self._commands[each](), _environ(self.folder))
-            self.programs.wait_ready(each, lambda each=each: self._is_ready(each))  # type: ignore[misc]
+        for each in (name,) if name else self.programs:
+            self.programs[each].start()
 
     def stop(self, name: str = "") -> None:
         """Stop all programs in reverse order, or the named one; stored objects are kept."""
-        for each in (name,) if name else reversed((*self._commands,)):
-            self.programs.stop(each)
+        for each in (name,) if name else reversed(self.programs):
+            self.programs[each].stop()
 
     def _is_ready(self, name: str) -> bool:
         match name:
@@ -346,11 +342,6 @@ class ControlPlane:
 
 def _command(binary: Path, **flags: object) -> list[str]:
     return [str(binary), *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())]
-
-
-def _environ(folder: Path) -> dict[str, str]:
-    """The environment of the programs: without proxies, kubeconfig and home."""
-    return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder)}
 
 
 def _ports(file: Path, count: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Another project's controller beside a `ControlPlane`: its kinds, its program, its webhooks on loopback.
 
-    with Guest(plane, folder, Recipe("jobset", …)) as jobset: ...
+    with jobset(plane, folder) as guest: ...
 
 Its manifests name a Service for the webhooks; here they are registered by URL, so that the API server asks
 the program itself, and refuses what it refuses, or everything while the program is down.
@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import http.client
-import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+import json
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
 
+from elasticjob.cli.laptop.ports import free_port
 from lab.clusters.plane.pki import Pair, write_private
-from lab.processes import Programs
+from lab.processes import Process, environment
 
 if TYPE_CHECKING:
     from elasticjob.kube.objects.kinds import Manifest
@@ -34,35 +31,46 @@ DEFINITION: Final = "CustomResourceDefinition"
 MANAGER: Final = "hack-cluster"
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A controller: its name, manifests of CRDs and of webhooks, and the command that runs it.
-
-    `probes` is its port on loopback for `/readyz`, `webhook_port` that of its webhooks; `environ` is added to
-    its environment.
-    """
-
-    name: str
-    definitions: Sequence[Manifest]
-    webhooks: Sequence[Manifest]
-    command: Sequence[str]
-    probes: int
-    webhook_port: int
-    environ: Mapping[str, str] = field(default_factory=dict)
-
-
-class Guest:
+class Guest(Process):
     """Runs while the `with` lasts; `kill()` and `start()` play its crash, `stop()` its orderly end.
 
-    Several run beside one plane, each with a name of its own. Raises `processes.ProgramFailed` where it does
-    not become ready.
+    `released` is the folder of its manifests, `groups` are the API groups whose webhooks count. `settings`
+    are those of its configuration beside its addresses. Where no setting names the folder of its
+    certificates, it looks for them in `certificates`. Several run beside one plane, each with its own name.
     """
 
-    def __init__(self, plane: ControlPlane, folder: Path, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        name: str,
+        binary: Path,
+        released: Path,
+        groups: Iterable[str],
+        settings: Mapping[str, Any],
+        *,
+        certificates: str = "",
+        **environ: str,
+    ) -> None:
+        folder, probes, self._port = folder.absolute(), free_port(), free_port()
+        secret = as_secret(plane.pki.server(name, [HOST, "localhost"]), folder / (certificates or "certs"))
+        webhook = {"host": HOST, "port": self._port} | ({} if certificates else {"certDir": str(secret)})
+        configuration = {
+            "kind": "Configuration",
+            "health": {"healthProbeBindAddress": f"{HOST}:{probes}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": webhook,
+            "leaderElection": {"leaderElect": False},
+            **settings,
+        }
+        file = write_private(folder / "config.json", json.dumps(configuration).encode())
+        user = plane.kubeconfig_of(name, ("system:masters",))
+        command = [str(binary), f"--config={file}", f"--kubeconfig={user}"]
+        url = f"http://{HOST}:{probes}"
+        super().__init__(name, command, folder, {**environment(folder), **environ}, url, "/readyz")
+        known = manifests(released)
+        self.definitions, self._webhooks = definitions(known), webhooks(known, groups)
         self._plane = plane
-        self._folder = folder.absolute()
-        self.programs = Programs(self._folder / "programs")
 
     def __enter__(self) -> Self:
         try:
@@ -74,19 +82,6 @@ class Guest:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    @property
-    def pid(self) -> int:
-        return self.programs.pid(self.recipe.name)
-
-    @property
-    def log(self) -> Path:
-        return self.programs.log(self.recipe.name)
-
     def install(self) -> None:
         """Apply its definitions and wait until their kinds are served."""
         from elasticjob.kube.client.client import Client
@@ -94,7 +89,7 @@ class Guest:
 
         async def applied() -> None:
             async with Client(self._plane.config()) as client:
-                await install(client, self.recipe.definitions, MANAGER)
+                await install(client, self.definitions, MANAGER)
 
         aside(applied())
 
@@ -104,7 +99,7 @@ class Guest:
         from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 
         kinds = {kind.name: kind.untyped() for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
-        made = by_url(self.recipe.webhooks, self.recipe.name, self.recipe.webhook_port, self._plane.ca_pem)
+        made = by_url(self._webhooks, self.name, self._port, self._plane.ca_pem)
 
         async def applied() -> None:
             async with Client(self._plane.config()) as client:
@@ -121,32 +116,9 @@ class Guest:
         async def deleted() -> None:
             async with Client(self._plane.config()) as client:
                 for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-                    await client.delete(kind, self.recipe.name)
+                    await client.delete(kind, self.name)
 
         aside(deleted())
-
-    def start(self) -> None:
-        """Start the program, unless it runs; returns when it is ready."""
-        own = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder)}
-        environ = {**own, **self.recipe.environ}
-        self.programs.start(self.recipe.name, self.recipe.command, environ)
-        self.programs.wait_ready(self.recipe.name, self._is_ready)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.programs.kill(self.recipe.name)
-
-    def stop(self) -> None:
-        """SIGTERM; kinds, objects and webhooks stay, as after any controller's end."""
-        self.programs.stop(self.recipe.name)
-
-    def _is_ready(self) -> bool:
-        with closing(http.client.HTTPConnection(HOST, self.recipe.probes, timeout=5)) as asked:
-            try:
-                asked.request("GET", "/readyz")
-                return asked.getresponse().status == 200
-            except (OSError, http.client.HTTPException):
-                return False
 
 
 def manifests(folder: Path) -> list[Manifest]:

@@ -11,7 +11,6 @@ Metrics and the visibility API are off, and so is the election of a leader: one 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -19,10 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from elasticjob.cli.laptop.ports import free_port
 from lab.clusters import binaries
-from lab.clusters.plane.guest import HOST, Guest, Recipe, as_secret, definitions, manifests, webhooks
-from lab.clusters.plane.pki import write_private
+from lab.clusters.plane.guest import Guest
 
 if TYPE_CHECKING:
     from lab.clusters.plane.controlplane import ControlPlane
@@ -58,34 +55,20 @@ class Kueue(Guest):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         found = binaries.require(SET)
-        folder = folder.absolute()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        serving = plane.pki.server("kueue", [HOST, "localhost"])
-        certificates = as_secret(serving, folder / "certs")
-        probes, port = free_port(), free_port()
-        chosen = configuration(
-            certificates,
-            probes,
-            port,
-            integrations=integrations,
-            gates={**GATES, **(gates or {})},
-            wait_for_pods_ready=wait_for_pods_ready,
-        )
-        file = write_private(folder / "config.json", json.dumps({**chosen, **(settings or {})}).encode())
-        kubeconfig = plane.kubeconfig_of("kueue", ("system:masters",))
-        known = manifests(found["kueue-definitions"])
+        waits = {} if wait_for_pods_ready is None else {"waitForPodsReady": dict(wait_for_pods_ready)}
         groups = {GROUP, *(name.partition("/")[0] for name in integrations)}
-        recipe = Recipe(
-            "kueue",
-            definitions(known),
-            webhooks(known, groups),
-            _with_certificates(
-                certificates, [str(found["kueue"]), f"--config={file}", f"--kubeconfig={kubeconfig}"]
-            ),
-            probes,
-            port,
-        )
-        super().__init__(plane, folder, recipe)
+        chosen = {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "internalCertManagement": {"enable": False},
+            "controller": {"groupKindConcurrency": dict(CONCURRENCY)},
+            "clientConnection": {"qps": 300, "burst": 500},
+            "integrations": {"frameworks": list(integrations)},
+            "featureGates": {**GATES, **(gates or {})},
+            **waits,
+            **(settings or {}),
+        }
+        super().__init__(plane, folder, "kueue", found["kueue"], found["kueue-definitions"], groups, chosen)
+        self.command = _with_certificates(self.folder / "certs", [*map(str, self.words)])
 
 
 def why_missing() -> str:
@@ -95,34 +78,6 @@ def why_missing() -> str:
     except binaries.Missing as missing:
         return str(missing)
     return "" if shutil.which("unshare") else "Kueue needs unshare (util-linux) on PATH: install it"
-
-
-def configuration(
-    certificates: Path,
-    probes: int,
-    port: int,
-    *,
-    integrations: Sequence[str],
-    gates: Mapping[str, bool],
-    wait_for_pods_ready: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Kueue's own configuration file; pure."""
-    found: dict[str, Any] = {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "health": {"healthProbeBindAddress": f"{HOST}:{probes}"},
-        "metrics": {"bindAddress": "0"},
-        "webhook": {"host": HOST, "port": port, "certDir": str(certificates)},
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "controller": {"groupKindConcurrency": dict(CONCURRENCY)},
-        "clientConnection": {"qps": 300, "burst": 500},
-        "integrations": {"frameworks": list(integrations)},
-        "featureGates": dict(gates),
-    }
-    if wait_for_pods_ready is not None:
-        found["waitForPodsReady"] = dict(wait_for_pods_ready)
-    return found
 
 
 def _with_certificates(certificates: Path, command: Sequence[str]) -> list[str]:

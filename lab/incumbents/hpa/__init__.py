@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,9 +21,9 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
+from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
@@ -32,7 +31,8 @@ from lab.explained import Explained
 from lab.incumbents.hpa.external import METRIC, Loads, external_metrics
 from lab.incumbents.oracle import INCUMBENT, OURS, Facts, Oracle, Play, Seen
 from lab.incumbents.watched import Pods, watched
-from lab.paths import DOCS, ROOT
+from lab.paths import DOCS
+from lab.processes import Process
 from lab.waiting import until
 
 SYNC: Final = "--horizontal-pod-autoscaler-sync-period=2s"
@@ -215,26 +215,6 @@ class Side:
         }
 
 
-@dataclass
-class Operator:
-    """The operator as a process, which can be started again."""
-
-    kubeconfig: Path
-    log: Path
-    process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        flags = ("--kubeconfig", str(self.kubeconfig), "--install", "--probes", "", "--webhook-port", "0")
-        with self.log.open("ab") as file:
-            command = (sys.executable, "-m", "elasticjob.cli", "operator", *flags)
-            self.process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=file, stderr=file)
-
-    async def stop(self) -> None:
-        if self.process:
-            self.process.terminate()
-            await self.process.wait()
-
-
 @asynccontextmanager
 async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
     """A control plane whose machines only pretend, Kueue, the operator, and the API of metrics."""
@@ -246,10 +226,7 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             client = await stack.enter_async_context(Client(plane.config()))
             pair = plane.pki.server("metrics", ["127.0.0.1", "localhost"])
             loads = await stack.enter_async_context(external_metrics(client, pair))
-            operator = Operator(plane.kubeconfig, folder / "operator.log")
-            await operator.start()
-            stack.push_async_callback(operator.stop)
-            await until(lambda: is_served(client), "ElasticJobs are served")
+            operator = await stack.enter_async_context(programs.operator(plane.kubeconfig, folder))
             await client.create(NODE.untyped(), MACHINE)
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
             pods, heard = await stack.enter_async_context(watched(client)), Heard()
@@ -287,17 +264,7 @@ MACHINE: Final[Manifest] = {
 }
 
 
-async def is_served(client: Client) -> bool:
-    """Whether the kinds are there, and their webhooks answer."""
-    made = {"metadata": {"name": NAME, "namespace": "default"}, "spec": job_of(2)}
-    try:
-        await client.create(ELASTICJOB.untyped(), made, dry_run=True)
-    except KubeError:
-        return False
-    return True
-
-
-async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Operator) -> Seen:
+async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Process) -> Seen:
     """Play a story on both sides at once; what is seen at rest after each act."""
     await asyncio.gather(*(side.begin(story) for side in sides.values()))
     await rest(sides)
@@ -309,7 +276,7 @@ async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Oper
     return seen
 
 
-async def play(side: Side, act: str, value: Any, operator: Operator) -> None:
+async def play(side: Side, act: str, value: Any, operator: Process) -> None:
     """Do what an act says, on one side."""
     side.mark()
     match act:
@@ -326,11 +293,10 @@ async def play(side: Side, act: str, value: Any, operator: Operator) -> None:
         case "size":
             await side.patch({"replicaSpecs": {WORKER: {"replicas": value}}}, {"replicas": value})
         case "restart" if side.ours:
-            await operator.stop()
+            await operator.down()
             side.loads.of[side.namespace] = value
             await asyncio.sleep(5)
-            await operator.start()
-            await until(lambda: is_served(side.client), "the operator is back")
+            await operator.up()
         case "restart":
             side.loads.of[side.namespace] = value
         case "end":

@@ -252,7 +252,7 @@ async def uninstall(side: Side, words: Words, more: Mapping[str, Any]) -> None:
         return
     side.kueue.kill()
     side.kueue.unregister()
-    leaving = [each["metadata"]["name"] for each in side.kueue.recipe.definitions]
+    leaving = [each["metadata"]["name"] for each in side.kueue.definitions]
     for name in leaving:
         await side.client.delete(CRD, name)
     while any(each.metadata.name in leaving for each in await side.client.list(CRD)):

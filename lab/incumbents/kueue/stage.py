@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import KubeError, NotFound
-from elasticjob.kube.objects.views import NAMESPACE, NODE, VALIDATING_WEBHOOKS
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.objects.views import NAMESPACE, NODE
+from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
@@ -27,8 +25,6 @@ from lab.incumbents.kueue.explained import EXPLAINED
 from lab.incumbents.kueue.record import Record
 from lab.incumbents.kueue.side import Side
 from lab.incumbents.oracle import INCUMBENT, OURS, Facts, Play, Seen
-from lab.paths import ROOT
-from lab.waiting import until
 
 QUIET: Final = 4.0
 """Seconds without a change after which a side is at rest."""
@@ -81,10 +77,9 @@ async def stage(
     with (
         ControlPlane(folder / "plane", scheduler=True, kwok=True) as plane,
         Kueue(plane, folder / "kueue", **{"integrations": ("batch/job",), **settings}) as kueue,
-        operator(plane, folder / "operator.log"),
+        programs.operator(plane.kubeconfig, folder),
     ):
         async with Client(plane.config()) as client:
-            await until(lambda: installed(client), "the operator has installed its kinds and webhooks")
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor(ANY))
             for name in ("n1", "n2"):
                 await client.create(NODE.untyped(), machine(name, cpu=128))
@@ -104,28 +99,6 @@ async def stage(
                 yield play
             finally:
                 following.cancel()
-
-
-async def installed(client: Client) -> bool:
-    try:
-        await client.list(ELASTICJOB.untyped(), "default")
-    except NotFound:
-        return False
-    hooks = await client.list(VALIDATING_WEBHOOKS.untyped())
-    return any("elasticjob" in each["metadata"]["name"] for each in hooks)
-
-
-@contextmanager
-def operator(plane: ControlPlane, log: Path) -> Iterator[None]:
-    flags = ["--kubeconfig", str(plane.kubeconfig), "--install", "--probes", "", "--webhook-port", "0"]
-    with log.open("ab") as out:
-        command = [sys.executable, "-m", "elasticjob.cli", "operator", *flags]
-        program = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
-    try:
-        yield
-    finally:
-        program.terminate()
-        program.wait()
 
 
 async def played(record: Record, sides: Mapping[str, Side], story: Story, meant: Sequence[str]) -> Seen:

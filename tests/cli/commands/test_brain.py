@@ -33,7 +33,7 @@ def test_what_brain_cannot_begin_with_is_named(
 
 
 def test_an_error_of_ours_is_not_the_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run(settings: Settings) -> None:
+    async def run(settings: Settings, page: object) -> None:
         raise ValueError("a defect")
 
     monkeypatch.setattr(main, "run", run)

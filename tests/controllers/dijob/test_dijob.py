@@ -287,10 +287,7 @@ async def ends(site: Site, template: Manifest, policy: str, phase: str, *left: s
     await site.client.delete(DIJOB, "cartpole", site.namespace)
     await site.has_only(POD)
 
-    async def is_gone() -> bool:
-        return counted(site) == {}
-
-    await until(is_gone, "the job is counted no longer")
+    await until(lambda: counted(site) == {}, "the job is counted no longer")
 
 
 def test_a_name_that_is_taken_is_told_until_it_is_free() -> None:

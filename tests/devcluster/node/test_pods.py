@@ -20,7 +20,8 @@ from elasticjob.kube.objects.views import (
     ContainerTerminated,
     Pod,
 )
-from tests.kit.devcluster.live import Live, eventually, is_alive, live, manifest
+from lab.waiting import until
+from tests.kit.devcluster.live import Live, is_alive, live, manifest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -112,12 +113,12 @@ async def test_pod_that_ignores_sigterm_is_killed_with_all_its_descendants(
     ).replace("PIDS", str(pids))
     await cluster.start("p", "sh", "-c", script)
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
-    await eventually(lambda: _lines(pids) == 3)
+    await until(lambda: _lines(pids) == 3)
     found = [int(line) for line in pids.read_text().split()]
     await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     assert [pid for pid in found if is_alive(pid)] == []
-    await eventually(lambda: not list((cluster.cluster.state / "pods").iterdir()))
+    await until(lambda: not list((cluster.cluster.state / "pods").iterdir()))
 
 
 def _lines(path: Path) -> int:
@@ -128,10 +129,10 @@ async def test_force_deleted_pod_is_killed(cluster: Live, tmp_path: Path) -> Non
     pids = tmp_path / "pids"
     await cluster.start("p", "sh", "-c", f"trap '' TERM; echo $$$$ > {pids}; sleep 600")
     await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
-    await eventually(lambda: _lines(pids) == 1)
+    await until(lambda: _lines(pids) == 1)
     await cluster.client.delete(POD, "p", cluster.namespace, grace=0)
     await cluster.gone("p")
-    await eventually(lambda: not is_alive(int(pids.read_text())))
+    await until(lambda: not is_alive(int(pids.read_text())))
 
 
 async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> None:
@@ -143,11 +144,11 @@ async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> No
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
         "from elasticjob.kube.objects.views import POD\n"
-        "from tests.kit.devcluster.live import eventually, live\n"
+        "from lab.waiting import until\nfrom tests.kit.devcluster.live import live\n"
         "async def main():\n"
         f"    async with live(Path({str(tmp_path / 'state')!r})) as cluster:\n"
         f"        await cluster.client.create(POD, {pod!r})\n"
-        f"        await eventually(Path({str(pids)!r}).exists)\n"
+        f"        await until(Path({str(pids)!r}).exists)\n"
         "        print('up', flush=True)\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
@@ -164,7 +165,7 @@ async def test_processes_die_with_a_cluster_that_is_killed(tmp_path: Path) -> No
     assert all(is_alive(pid) for pid in found)
     process.kill()
     await process.wait()
-    await eventually(lambda: not any(is_alive(pid) for pid in found))
+    await until(lambda: not any(is_alive(pid) for pid in found))
 
 
 async def test_memory_limit_kills(cluster: Live) -> None:
@@ -451,7 +452,7 @@ async def test_a_pod_waits_for_its_claim_whose_files_go_with_it(cluster: Live) -
     await cluster.client.delete(POD, "p", cluster.namespace)
     await cluster.gone("p")
     await cluster.client.delete(PERSISTENT_VOLUME_CLAIM, "c", cluster.namespace)
-    await eventually(lambda: not file.exists())
+    await until(lambda: not file.exists())
 
 
 async def test_one_cluster_per_state_folder(cluster: Live) -> None:

@@ -19,7 +19,7 @@ from elasticjob.devcluster.node.container.logs import plain
 from elasticjob.devcluster.node.container.processes import LOST, CannotStart, End, Nursery, Order, Process
 from elasticjob.trainer.usage.footprint import KEEPER, PATIENCE, Footprint
 from lab.waiting import until
-from tests.kit.devcluster.live import eventually, is_alive
+from tests.kit.devcluster.live import is_alive
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_container_dies_with_its_supervisor(nursery: Nursery, tmp_path: Pa
     process = await start(nursery, tmp_path / "log", "sleep", "600")
     os.kill(parent_of(process.pid), signal.SIGKILL)
     assert await process.ended == LOST
-    await eventually(lambda: not is_alive(process.pid))
+    await until(lambda: not is_alive(process.pid))
 
 
 def parent_of(pid: int) -> int:
@@ -160,10 +160,7 @@ async def test_an_agent_counts_the_memory_that_the_limit_counts(nursery: Nursery
     script = "sleep 600 & sleep 600 & echo started; wait"
     process = await start(nursery, tmp_path / "log", "sh", "-c", script, memory=1 << 30)
 
-    async def has_started() -> bool:
-        return len(list(supervisor.tree(process.pid))) == 2
-
-    await until(has_started, "both run")
+    await until(lambda: len(list(supervisor.tree(process.pid))) == 2, "both run")
     keeper = parent_of(process.pid)
     assert f"{KEEPER}={keeper}" in variables_of(process.pid)
     environment = {KEEPER: str(keeper)}

@@ -20,7 +20,8 @@ from elasticjob.kube.errors import NotFound
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator.operator import Operator
-from lab.waiting import PATIENCE, PAUSE
+from lab.processes import run
+from lab.waiting import PATIENCE
 
 T = TypeVar("T")
 QUICK = Backoff(timedelta(milliseconds=100), timedelta(seconds=1))
@@ -146,21 +147,8 @@ async def live(state: Path, *, nodes: tuple[VirtualNode, ...] | None = None) -> 
 
 async def kubectl(cluster: DevCluster, *words: str) -> tuple[int, str]:
     """The exit code of a command, and all it said."""
-    process = await asyncio.create_subprocess_exec(
-        *("kubectl", "--kubeconfig", str(cluster.kubeconfig), *words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
-
-
-async def eventually(holds: Callable[[], object]) -> None:
-    """Until something outside of the cluster's watches is true."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 - nothing tells us: it is about processes and files
-            await asyncio.sleep(PAUSE)
+    code, output = await run("kubectl", "--kubeconfig", cluster.kubeconfig, *words)
+    return code or 0, output
 
 
 def is_alive(pid: int) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,9 +13,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from elasticjob.cli.laptop.ports import free_port
-from lab.programs.postgres import lacking
-from tests.kit.monitoring.programs import serving
+from lab.programs import monitoring
 
 QUICK: Final = {"group_wait": "0s", "group_interval": "200ms"}
 
@@ -60,21 +56,12 @@ async def alertmanager(folder: Path, routes: Path) -> AsyncIterator[Receiver]:
 
     `address` of the receiver is where the Alertmanager listens.
     """
-    program = shutil.which("prometheus-alertmanager") or lacking("prometheus-alertmanager")
-    receiver, app = Receiver(f"127.0.0.1:{free_port()}"), web.Application()
+    receiver, app = Receiver(), web.Application()
     app.router.add_post("/", receiver.take)
     async with TestServer(app) as server:
-        settings = json.dumps(_quick(routes, str(server.make_url("/"))))
-        (folder / "alertmanager.yml").write_text(settings)  # YAML holds JSON
-        command = (
-            program,
-            f"--config.file={folder / 'alertmanager.yml'}",
-            f"--storage.path={folder / 'alertmanager'}",
-            f"--web.listen-address={receiver.address}",
-            "--cluster.listen-address=",
-        )
-        ready = f"http://{receiver.address}/-/ready"
-        async with serving(command, ready, folder / "alertmanager.log"):
+        program = monitoring.alertmanager(folder, _quick(routes, str(server.make_url("/"))))
+        receiver.address = program.url.removeprefix("http://")
+        async with program:
             yield receiver
 
 

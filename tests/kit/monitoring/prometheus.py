@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from elasticjob.cli.laptop.ports import free_port
-from lab.programs.postgres import lacking
-from tests.kit.monitoring.programs import serving
+from lab.programs import monitoring
 
 Series = Mapping[str, Any]
 """Its labels under `metric`, and its `value` or `values`."""
@@ -46,33 +42,9 @@ class Prometheus:
 
 @asynccontextmanager
 async def prometheus(
-    folder: Path,
-    *scrapes: Mapping[str, object],
-    address: str = "127.0.0.1",
-    interval: str = "200ms",
-    rules: Sequence[Path] = (),
-    alertmanager: str = "",
+    folder: Path, *scrapes: Mapping[str, object], **options: Any
 ) -> AsyncIterator[Prometheus]:
-    """Run a server with its files in `folder` and the entries of `scrape_configs`.
-
-    Every `interval` it scrapes and evaluates the files of `rules`; alerts go to host:port of an Alertmanager.
-    """
-    program = shutil.which("prometheus") or lacking("prometheus")
-    settings: dict[str, object] = {
-        "global": {"scrape_interval": interval, "evaluation_interval": interval},
-        "scrape_configs": scrapes,
-        "rule_files": [str(path) for path in rules],
-    }
-    if alertmanager:
-        settings["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
-    (folder / "prometheus.yml").write_text(json.dumps(settings))  # YAML holds JSON
-    url = f"http://{address}:{free_port()}"
-    command = (
-        program,
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address={url.removeprefix('http://')}",
-        "--rules.alert.resend-delay=1s",
-    )
-    async with serving(command, f"{url}/-/ready", folder / "prometheus.log") as session:
-        yield Prometheus(url, session)
+    """Run a server with the entries of `scrape_configs`, and options of `lab.programs.monitoring`."""
+    server = monitoring.prometheus(folder, scrapes, **options)
+    async with server, aiohttp.ClientSession() as session:
+        yield Prometheus(server.url, session)

@@ -98,20 +98,14 @@ class Rig:
 
     async def fires(self, alert: str, labels: Mapping[str, str], since: datetime) -> Notification:
         """Wait until the receiver is told that an alert has begun to fire."""
-
-        async def is_told() -> bool:
-            return any(each.began > since for each in self.receiver.of(alert, labels))
-
-        await until(is_told, f"{alert} fires")
+        await until(
+            lambda: any(each.began > since for each in self.receiver.of(alert, labels)), f"{alert} fires"
+        )
         return next(each for each in self.receiver.of(alert, labels) if each.began > since)
 
     async def resolves(self, alert: str, labels: Mapping[str, str]) -> None:
         """Wait until the last that the receiver was told of an alert is that it has been resolved."""
-
-        async def is_told() -> bool:
-            return self.receiver.of(alert, labels)[-1].status == "resolved"
-
-        await until(is_told, f"{alert} is resolved")
+        await until(lambda: self.receiver.of(alert, labels)[-1].status == "resolved", f"{alert} is resolved")
 
 
 @asynccontextmanager

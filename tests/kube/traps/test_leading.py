@@ -205,10 +205,7 @@ async def test_15_a_leader_whose_writes_arrive_late_has_given_them_up(two: Two) 
     """The network heals the moment another leads, with a leader that has not been told to end."""
     two.a.proxy.partition()
 
-    async def held() -> int:
-        return two.a.proxy.held
-
-    await until(held, "something of a is under way")
+    await until(lambda: two.a.proxy.held, "something of a is under way")
     await two.b_leads()
     two.a.proxy.heal(deliver=True)
     await two.work(two.b)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
+import signal
 import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from elasticjob.kube.webhook.review import Reader
 from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, WebhookServer
 from lab import waiting
 from lab.clusters.served import Served
+from lab.processes import Process
 from lab.troubles.switch import Switch
 from lab.waiting import PATIENCE, PAUSE
 from tests.kit.kube.stub import until
@@ -167,59 +168,26 @@ async def test_18_reconciles_that_block_threads_stall_no_review(client: Client, 
             go.set()
 
 
-async def test_18_a_handler_that_never_returns_is_cancelled_before_the_api_server_gives_up(
-    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fates: list[str] = []
-
-    async def never(review: Review[ConfigMap], reader: Reader) -> Sequence[Problem]:
-        try:
-            if review.name == "slow":
-                await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            fates.append(review.name)
-            raise
-        return probed(review)
-
-    webhook = Webhook(CONFIG_MAP, mutate=label, validate=never, terms=within(namespace))
-    async with serving(client, webhook, namespace) as server:
-        await server.wait_started()
-        await heeded(client, namespace)
-        with monkeypatch.context() as patched:
-            patched.setattr(handlers, "SHARE", 0.1)  # much time for the way back
-            with pytest.raises(
-                ApiError, match=r"checking ConfigMap .*/slow took longer than 3 s and was given up"
-            ):
-                await client.create(CONFIG_MAP, {"metadata": {"name": "slow"}}, namespace)
-        assert fates == ["slow"]
-        await client.create(CONFIG_MAP, {"metadata": {"name": "quick"}}, namespace)
-
-
 async def test_18_a_handler_that_never_returns_does_not_keep_the_process(
-    served: Served, client: Client, namespace: str
+    served: Served, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     """SIGTERM ends it as ever, though the handler's thread hangs until there is no process any more."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.kit.traps.stuck", str(served.kubeconfig), namespace),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
-    )
-    assert process.stdout is not None
+    command = (sys.executable, "-m", "tests.kit.traps.stuck", str(served.kubeconfig), namespace)
+    process = Process("stuck", command, tmp_path, ready="asked")
+    process.spawn()
     asked = asyncio.Event()
     writing = asyncio.create_task(write_until(asked, client, namespace))
     try:
         async with asyncio.timeout(PATIENCE):
-            assert await process.stdout.readline() == b"asked\n"
+            await process.up()
             asked.set()
-            process.terminate()
+            process.send(signal.SIGTERM)
             assert await process.wait() == 0
             assert await writing != ""
     finally:
         writing.cancel()
         await asyncio.wait({writing})
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.stop(0.0)
         await client.delete(VALIDATING_WEBHOOKS, namespace)
 
 

@@ -17,7 +17,7 @@ from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.plane.controlplane import APISERVER, CONTROLLER_MANAGER, ControlPlane
-from lab.processes import ProgramFailed
+from lab.processes import ProgramFailed, running
 from lab.waiting import until
 
 pytestmark = pytest.mark.plane
@@ -38,14 +38,14 @@ async def made(plane: ControlPlane) -> set[str]:
 async def test_what_was_stored_survives_crashes_and_restarts(tmp_path: Path) -> None:
     with ControlPlane(tmp_path) as plane:
         await make(plane, "before")
-        url, first = plane.url, plane.pid(APISERVER)
+        url, first = plane.url, plane.programs[APISERVER].pid
         for name in (APISERVER, "etcd"):
             plane.kill(name)
         with pytest.raises(ProgramFailed, match="kube-apiserver does not run: start it first"):
-            plane.pid(APISERVER)
+            assert plane.programs[APISERVER].pid
         plane.start("etcd")
         plane.start(APISERVER)
-        assert plane.pid(APISERVER) != first
+        assert plane.programs[APISERVER].pid != first
         assert await made(plane) == {"before"}
         await make(plane, "after")
         assert [
@@ -54,7 +54,7 @@ async def test_what_was_stored_survives_crashes_and_restarts(tmp_path: Path) -> 
     with ControlPlane(tmp_path) as plane:
         assert plane.url == url
         assert await made(plane) == {"before", "after"}
-    assert plane.programs.names() == ()
+    assert running(plane.programs.values()) == ()
 
 
 async def test_etcd_speaks_to_the_api_server_alone(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_two_run_at_once_and_kwok_plays_nodes_and_pods(tmp_path: Path) -> 
         ControlPlane(tmp_path / "b", scheduler=True, kwok=True) as pretended,
     ):
         assert plain.url != pretended.url
-        assert pretended.rss(CONTROLLER_MANAGER) > 1 << 20
+        assert pretended.programs[CONTROLLER_MANAGER].rss > 1 << 20
         async with Client(pretended.config()) as client:
             annotations = {"kwok.x-k8s.io/node": "fake"}
             await client.create(NODE, {"metadata": {"name": "n", "annotations": annotations}})

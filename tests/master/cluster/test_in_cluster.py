@@ -79,11 +79,7 @@ class Place:
 
     async def plans(self) -> list[ScalePlan]:
         """The plans, once there is one."""
-
-        async def are_there() -> bool:
-            return bool(await self.client.list(SCALEPLAN, self.namespace))
-
-        await until(are_there, "there is a plan")
+        await until(lambda: self.client.list(SCALEPLAN, self.namespace), "there is a plan")
         return await self.client.list(SCALEPLAN, self.namespace)
 
     async def let_go(self) -> None:
@@ -199,10 +195,9 @@ async def test_the_first_world_waits_for_all_pods_that_run(place: Place) -> None
         await master.ask(watch(names[1]))
         early = asyncio.create_task(master.ask(join(names[1])))
 
-        async def is_heard() -> bool:
-            return bool(master.job.world or master.job.nodes[names[1]].joined)
-
-        await until(is_heard, f"{names[1]} has asked to join")
+        await until(
+            lambda: master.job.world or master.job.nodes[names[1]].joined, f"{names[1]} has asked to join"
+        )
         assert master.job.world is None
         await master.ask(watch(names[0]))
         world = await master.ask(join(names[0]))
@@ -230,11 +225,7 @@ async def test_a_master_whose_pod_is_gone_leaves_the_job_to_its_successor(place:
     await place.pod(0)
     settings = place.settings.model_copy(update={"pod": "digits-worker-0"})
     async with in_cluster(settings, SystemClock()) as master:
-
-        async def is_seen() -> bool:
-            return bool(master.job.nodes)
-
-        await until(is_seen, "the master sees its pod")
+        await until(lambda: master.job.nodes, "the master sees its pod")
         await place.client.delete(POD, "digits-worker-0", place.namespace)
         assert not master.retired
         async with in_cluster(place.settings, SystemClock()) as successor:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -14,6 +12,7 @@ import pytest
 
 from elasticjob.trainer.agent.seeing import stacks
 from elasticjob.trainer.link import stacks as worker
+from lab.processes import Process
 from lab.waiting import PATIENCE
 
 READS: Final = 6
@@ -48,18 +47,10 @@ async def test_stacks_of_a_busy_process_are_whole(
         pytest.skip("py-spy is not on PATH")
     file = tmp_path / "stacks.txt"
     environment = {**os.environ, worker.FILE: str(file)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", BUSY, env=environment, stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        assert await process.stdout.readline() == b"here\n"
+    async with Process("busy", [sys.executable, "-c", BUSY], tmp_path, environment, ready="here") as process:
         for _ in range(READS):
             if reader == "py-spy":
                 text = await stacks.by_py_spy(process.pid, stopped=False)
             else:
                 text = await stacks.by_faulthandler(process.pid, file)
             assert {"outermost", "<module>"} <= set(text.split())
-    finally:
-        process.kill()
-        await process.wait()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.cli.laptop.ports import free_port
-from lab.paths import ROOT
-from lab.programs.processes import MASTER, Processes
+from lab.processes import Process
+from lab.programs.training import MASTER, Processes, environment
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
 LIMIT: Final = 150.0
@@ -72,12 +71,6 @@ def unwatched(_: Run) -> None:
     """Do nothing while a job runs."""
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of what a user starts."""
-    kept = {name: each for name, each in os.environ.items() if not name.startswith(("ELASTICJOB_", "PET_"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
-
-
 def fresh(folder: Path) -> Run:
     """Return the next run in a folder, which keeps only checkpoints of the one before."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,23 +104,17 @@ def with_agents(
             f"--rdzv-id=laws-{folder.name}",
         ]
     command += [str(SCRIPTS / script), str(folder), *arguments]
-    processes = []
-    for node in range(nodes):
-        with (folder / f"node-{node}.log").open("w") as log:
-            processes.append(
-                subprocess.Popen(
-                    command, env=environment(more), stdout=log, stderr=log, stdin=subprocess.DEVNULL
-                )
-            )
+    processes = [Process(f"node-{node}", command, folder, environment(more)) for node in range(nodes)]
+    for each in processes:
+        each.spawn()
     try:
-        while any(each.poll() is None for each in processes) and time.monotonic() < began + LIMIT:
+        while any(each.code is None for each in processes) and time.monotonic() < began + LIMIT:
             watch(run)
             time.sleep(0.02)
     finally:
         for each in processes:
-            if each.poll() is None:
-                each.kill()
-    run.codes = [each.wait() for each in processes]
+            each.stop(0.0)
+    run.codes = [each.code or 0 for each in processes]
     run.seconds = time.monotonic() - began
     return run
 
@@ -197,7 +184,7 @@ async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool, a
     try:
         async with asyncio.timeout(LIMIT):
             for name in (MASTER, "chaos-ps-0", "chaos-ps-1", *workers):
-                await job.start(name)
+                job.start(name)
             while len(codes) < len(workers):
                 watch(run)
                 if away and run.steps() and any((job.folder / "kept").iterdir()):
@@ -205,9 +192,9 @@ async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool, a
                     job.come_back("chaos-ps-1", away)
                     away = 0.0
                 for name in set(workers) - codes.keys():
-                    code = job.running[name].returncode
+                    code = job.running[name].code
                     if code == -signal.SIGKILL:
-                        await job.start(name)
+                        job.start(name)
                     elif code is not None:
                         codes[name] = code
                 if any(codes.values()) and not goes_on:
@@ -216,8 +203,5 @@ async def _trained(job: OverServers, run: Run, watch: Watch, *, goes_on: bool, a
     except TimeoutError:
         pass
     finally:
-        for process in job.running.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        job.end()
     return [codes.get(name, -signal.SIGKILL) for name in workers if name in codes or not any(codes.values())]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import elasticjob
-from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import read
 from lab.jobs.training.consumers import consuming
 from lab.paths import SCRIPTS
-from lab.waiting import PATIENCE
+from lab.programs.training import environment_of
+from lab.waiting import PATIENCE, wait_until
 
 COUNTER = SCRIPTS / "e2e" / "seen.py"
 EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
@@ -36,13 +33,7 @@ class Processes(ExitStack):
 
     def start(self, node: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a pod's process, which is killed at the end at the latest."""
-        environment = os.environ | {
-            names.MASTER: (self.folder / "address").read_text(),
-            names.TOKEN_FILE: str(self.folder / "token"),
-            names.NODE: node,
-            names.POD_NAME: node,
-            names.INDEX: node[-1],
-        }
+        environment = environment_of(node, (self.folder / "address").read_text(), self.folder, {})
         with self.output.open("ab") as file:
             process = subprocess.Popen(
                 (sys.executable, *command), env=environment, stdout=file, stderr=subprocess.STDOUT
@@ -87,7 +78,7 @@ def test_example_learns(tmp_path: Path, script: str, arguments: tuple[str, ...],
         kept, output = tmp_path / "kept", job.output
         servers = [start(f"ps-{index}", *SERVE, str(kept)) for index in range(2)]
         first, second = learning("worker-0"), learning("worker-1")
-        until(lambda: "batch 50" in output.read_text())
+        wait_until(lambda: "batch 50" in output.read_text())
         servers[0].kill()
         second.kill()
         start("ps-0", *SERVE, str(kept))
@@ -98,12 +89,3 @@ def test_example_learns(tmp_path: Path, script: str, arguments: tuple[str, ...],
     assert min(losses) < at_most, said
     ids, _ = read(kept, "users")
     assert len(ids) > 1_000
-
-
-def until(seen: Callable[[], bool]) -> None:
-    """Wait for what other processes do."""
-    for _ in range(int(PATIENCE / 0.05)):
-        if seen():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not come to be")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from elasticjob.trainer.agent.seeing.health import ASLEEP, EVERY, Sight, Watcher
 from elasticjob.trainer.link.pulse import Phase, Pulse
 from elasticjob.trainer.usage.cores import Work, content, look_at, work_of
+from lab.processes import Process
 from lab.waiting import until
 
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
@@ -25,13 +27,13 @@ READS = "import sys; print(flush=True)\nwhile True: open(sys.executable, 'rb').r
 @contextmanager
 def parent_of(code: str) -> Iterator[int]:
     """The pid of a process that waits for a child, which runs `code`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, code], stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
-        assert process.stdout
-        process.stdout.readline()
+    command = [sys.executable, "-c", PARENT, code]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Process("parent", command, Path(folder), ready="\n") as process,
+    ):
         yield process.pid
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill_all()
 
 
 @pytest.mark.parametrize(("code", "grows"), [(COMPUTES, "cpu"), (READS, "read")])
@@ -40,29 +42,19 @@ async def test_work_of_a_workers_processes_is_its_own(code: str, grows: str) -> 
         before = work_of(pid)
         assert len(before.pids) == 2
 
-        async def grown() -> bool:
-            return bool(getattr(work_of(pid), grows) > getattr(before, grows))
-
-        await until(grown, f"the child {grows}")
+        await until(lambda: getattr(work_of(pid), grows) > getattr(before, grows), f"the child {grows}")
 
 
 async def test_process_that_waits_does_no_work_and_one_that_is_stopped_is_seen() -> None:
     with parent_of(NOTHING) as pid:
-
-        async def still() -> bool:
-            return not work_of(pid).since(work_of(pid), 1.0)
-
-        await until(still, "both wait")
+        await until(lambda: not work_of(pid).since(work_of(pid), 1.0), "both wait")
         [child] = work_of(pid).pids - {pid}
         if content(f"/proc/{pid}/wchan") not in (b"", b"0"):  # some kernels do not tell
             assert work_of(pid).data, "the parent waits for its child"
         assert not work_of(child).data, "the child waits for a lock"
         os.kill(pid, signal.SIGSTOP)
 
-        async def stopped() -> bool:
-            return bool((seen := look_at(pid)) and seen[0])
-
-        await until(stopped, "the parent is stopped")
+        await until(lambda: (seen := look_at(pid)) and seen[0], "the parent is stopped")
 
 
 @pytest.mark.parametrize(

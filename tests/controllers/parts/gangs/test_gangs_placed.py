@@ -31,6 +31,7 @@ from lab.clusters.namespaces import new_namespace
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.rights import Noting
 from lab.jobs.site import Site, Stage
+from lab.processes import Process
 from tests.controllers.parts.gangs.test_gangs import CRDS, local
 
 KNOWN: Final = catalog()
@@ -73,12 +74,8 @@ async def test_scheduler_plugins_place_all_that_are_needed_or_none(tmp_path: Pat
         config = tmp_path / "scheduler.yaml"
         config.write_text(yaml.safe_dump(profile(plane.kubeconfig)))
         command = [BUILT, f"--config={config}", "--secure-port=0"]
-        plane.programs.start("gang-scheduler", command, dict(os.environ))
-        try:
-            async with running(plane) as site:
-                await placed_together(site)
-        finally:
-            plane.programs.stop("gang-scheduler")
+        async with Process("gang-scheduler", command, tmp_path), running(plane) as site:
+            await placed_together(site)
 
 
 async def placed_together(site: Site) -> None:

@@ -342,10 +342,7 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
 
     nodes.copied("b", 10)
 
-    async def told() -> bool:
-        return bool(nodes.a._gathering)
-
-    await until(told, "the part of b")
+    await until(lambda: nodes.a._gathering, "the part of b")
     leaving = asyncio.create_task(leave())
     await asyncio.sleep(0)  # it has begun
     nodes.copied("a", 10)

@@ -300,10 +300,7 @@ async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path
     assert first[0] != other[0]
     assert first[1] == other[1], "a worker has descriptors of the one before"
 
-    async def ended() -> bool:
-        return not any(psutil.pid_exists(each) for each, _ in seen)
-
-    await until(ended, "the parents have ended")
+    await until(lambda: not any(psutil.pid_exists(each) for each, _ in seen), "the parents have ended")
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -14,6 +14,7 @@ from typing import Final
 
 from elasticjob.api.rpc import environment as names
 from lab.paths import ROOT
+from lab.processes import Process
 
 MASTER: Final = "master"
 
@@ -24,7 +25,7 @@ class Processes(ABC):
 
     folder: Path
     port: int
-    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    running: dict[str, Process] = field(default_factory=dict)
     blows: Counter[str] = field(default_factory=Counter)
     coming_back: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -36,17 +37,11 @@ class Processes(ABC):
         """Return variables beside those that each process has."""
         return {}
 
-    async def start(self, name: str) -> None:
-        """Start a process, in a session of its own."""
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self.command(name),
-                env=self._environment(name),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def start(self, name: str) -> None:
+        """Start a process."""
+        command, environ = [sys.executable, *self.command(name)], self._environment(name)
+        self.running[name] = Process(name, command, self.folder, environ)
+        self.running[name].spawn()
 
     def come_back(self, name: str, after: float) -> None:
         """Start a process again, some seconds after it has ended."""
@@ -58,10 +53,15 @@ class Processes(ABC):
         self.coming_back.add(task)
         task.add_done_callback(self.coming_back.discard)
 
-    async def _again(self, name: str, process: asyncio.subprocess.Process, after: float) -> None:
+    def end(self) -> None:
+        """Kill all that run, with what they have started."""
+        for process in self.running.values():
+            process.kill_all()
+
+    async def _again(self, name: str, process: Process, after: float) -> None:
         await process.wait()
         await asyncio.sleep(after)
-        await self.start(name)
+        self.start(name)
 
     def master(self, nodes: int) -> list[str]:
         """Return the command of a master of up to so many nodes."""
@@ -70,18 +70,24 @@ class Processes(ABC):
         return ["-m", "elasticjob.cli", MASTER, *job, *files]
 
     def _environment(self, name: str) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
-        }
-        mine = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         if name == MASTER:
-            mine[names.TERMINATION_LOG] = str(self.folder / "verdict")
-        else:
-            mine |= {
-                names.NODE: name,
-                names.INDEX: name.rpartition("-")[2],
-                names.MASTER: f"127.0.0.1:{self.port}",
-                names.TOKEN_FILE: str(self.folder / "token"),
-                names.POD_NAME: name,
-            }
-        return {**kept, **mine, **self.variables(name)}
+            return environment({names.TERMINATION_LOG: str(self.folder / "verdict"), **self.variables(name)})
+        return environment_of(name, f"127.0.0.1:{self.port}", self.folder, self.variables(name))
+
+
+def environment_of(node: str, master: str, folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a node, whose name ends with its index; the job's token is in `folder`."""
+    mine = {
+        names.NODE: node,
+        names.INDEX: node.rpartition("-")[2],
+        names.MASTER: master,
+        names.TOKEN_FILE: str(folder / "token"),
+        names.POD_NAME: node,
+    }
+    return environment({**mine, **more})
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of what a user starts: ours without settings of elasticjob, and `more`."""
+    clean = {name: each for name, each in os.environ.items() if not name.startswith(("ELASTICJOB_", "PET_"))}
+    return {**clean, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
