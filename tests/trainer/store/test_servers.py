@@ -137,7 +137,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
             assert cluster.push(record) == Taken()
         lost = cluster.servers[0]
         cluster.lose(lost)
-        monkeypatch.setattr("elasticjob.trainer.store.server.connected", through)
+        monkeypatch.setattr("elasticjob.trainer.store.server.connect", through)
         cluster.move([cluster.start(), *cluster.servers[1:]])
         assert asked.count(lost.address) == 2, "by its successor, and by the one that has the copies"
         assert cluster.counts() == [1] * RECORDS
