@@ -76,17 +76,9 @@ def chaos(
     ] = None,
 ) -> None:
     """Play stories of jobs; ends with 1 if one did not end as it should, and says how it is played again."""
-    end_on_sigterm()
-    if keep is None:
-        logging.disable()  # what befalls those who look on is no news
-        keep = Path("chaos-evidence")
-    else:
-        keep.mkdir(parents=True, exist_ok=True)
-        form = "%(asctime)s %(levelname)s %(message)s"
-        logging.basicConfig(filename=keep / "lab.log", level=logging.INFO, format=form)
     seed = random.SystemRandom().randrange(10_000) if seed is None else seed
     to = Console(width=None if Console().is_terminal else 200)
-    code = 0
+    plans, code = [], 0
     for job in chosen("--jobs", jobs, JOBS):
         if cluster and cluster not in job.clusters:
             where = ", ".join(job.clusters)
@@ -102,26 +94,33 @@ def chaos(
         )
         weights = weighted(job, troubles)
         kept = chosen("--truths", truths or ",".join(job.truths), TRUTHS)
+        plans.append((job, CLUSTERS[cluster or job.clusters[0]], weights, kept, length))
+
+    def say(text: str) -> None:
+        to.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    def again(outcome: Outcome) -> str:
+        words: dict[str, object] = {
+            "jobs": outcome.job,
+            "seed": seed,
+            "first": outcome.number,
+            "stories": 1,
+        }
+        words |= {"times": times, "minutes": minutes, "size": size, "cluster": cluster}
+        words |= {"troubles": troubles, "truths": truths}
+        flags = (f"--{name} {value}" for name, value in words.items() if value or name in ("seed", "first"))
+        return " ".join(("python -m lab chaos", *flags))
+
+    end_on_sigterm()
+    if keep is None:
+        logging.disable()  # what befalls those who look on is no news
+        keep = Path("chaos-evidence")
+    else:
+        keep.mkdir(parents=True, exist_ok=True)
+        form = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(filename=keep / "lab.log", level=logging.INFO, format=form)
+    for job, place, weights, kept, length in plans:
         to.print(f"{job.name}: --seed {seed}", highlight=False)
-
-        def say(text: str) -> None:
-            to.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
-
-        def again(outcome: Outcome) -> str:
-            words: dict[str, object] = {
-                "jobs": outcome.job,
-                "seed": seed,
-                "first": outcome.number,
-                "stories": 1,
-            }
-            words |= {"times": times, "minutes": minutes, "size": size, "cluster": cluster}
-            words |= {"troubles": troubles, "truths": truths}
-            flags = (
-                f"--{name} {value}" for name, value in words.items() if value or name in ("seed", "first")
-            )
-            return " ".join(("python -m lab chaos", *flags))
-
-        place = CLUSTERS[cluster or job.clusters[0]]
         outcomes = asyncio.run(play(seed, place, job, weights, kept, length, say, keep))
         code |= report(outcomes, again, keep, to)
     raise typer.Exit(code)

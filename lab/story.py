@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ async def play(
     outcomes = list[Outcome]()
     with tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder:
         async with cluster(Path(folder), job) as place:
-            numbers = (number for number in _numbers(length) if job.suits(seed, number))
+            numbers = _numbers(length, lambda number: job.suits(seed, number))
 
             async def in_turn() -> None:
                 for number in numbers:
@@ -212,12 +212,11 @@ def keep_evidence(evidence: Iterable[Path], folder: Path) -> None:
                 shutil.copy(each, folder)
 
 
-def _numbers(length: Length) -> Iterator[int]:
-    """Yield the numbers of stories until there are enough, or the minutes are over."""
+def _numbers(length: Length, suits: Callable[[int], bool]) -> Iterator[int]:
+    """Yield the numbers of the job's stories until there are enough, or the minutes are over."""
     until = time.monotonic() + 60 * length.minutes
-    for number in count(length.first):
-        if length.stories and number - length.first >= length.stories:
-            return
+    numbers = filter(suits, count(length.first))
+    for number in islice(numbers, length.stories) if length.stories else numbers:
         if not length.stories and time.monotonic() > until:
             return
         yield number

@@ -28,4 +28,3 @@ def play(first: int, count: int) -> int:
     many = sum(map(len, broken.values()))
     print(f"{many} of {count} stories broke")
     return many
-

@@ -84,7 +84,7 @@ async def played(*troubles: Trouble, keep: Path | None = None, **length: int) ->
 
 
 async def test_sentences_of_all_moments_and_of_the_end_are_wrong(tmp_path: Path) -> None:
-    outcomes = await played(ADD, NOTHING, stories=4, keep=tmp_path)
+    outcomes = await played(ADD, NOTHING, stories=3, keep=tmp_path)
     assert [(each.number, [*each.wrong]) for each in outcomes] == [
         (0, []),
         (1, ["it is even"]),

@@ -16,8 +16,8 @@ from elasticjob.master.scalers.processes import Processes
 from tests.kit.loops import endless
 
 OTHERWISE: Final = {
-    "main.py _answered": "waits before there is a master",
-    "main.py _loaded": "waits before there is a master",
+    "main.py _until_answer": "waits before there is a master",
+    "main.py _load": "waits before there is a master",
     "serving/saving.py run": "a save that failed is tried again",
     "serving/shell.py wake": "an error is its poll's",
 }
