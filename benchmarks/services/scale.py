@@ -38,13 +38,13 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import figures
+from benchmarks.clients import load
 from benchmarks.clients.load import Plain, all_of, plain
 from benchmarks.figures import NONE, Sheet, growth, number
 from benchmarks.services.crowds import NAMESPACE, PEERS, SHAPES, Crowd, Shape
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import is_true
@@ -141,7 +141,8 @@ async def stage(folder: Path, *, operator: bool = True) -> AsyncIterator[Stage]:
     with ControlPlane(folder, scheduler=True, kwok=True) as plane:
         async with plain(plane.kubeconfig, "bench-user") as server, Client(plane.config()) as client:
             await server.namespace(NAMESPACE)
-            await all_of([_machine(server, number) for number in range(MACHINES)])
+            made = (load.machine(f"machine-{number:03}") for number in range(MACHINES))
+            await all_of([partial(server.send, "POST", NODE.path(), machine) for machine in made])
             await _machines_ready(client)
             if not operator:
                 yield Stage(plane, server, client)
@@ -155,18 +156,6 @@ def serving(on: Stage) -> Iterator[Stage]:
     """Run the operator while the block lasts; it is ready."""
     with programs.operator(on.plane.kubeconfig, on.plane.folder) as program:
         yield replace(on, operator=program)
-
-
-def _machine(server: Plain, number: int) -> Callable[[], Any]:
-    name = f"machine-{number:03}"
-    metadata = {
-        "name": name,
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"kubernetes.io/hostname": name},
-    }
-    return lambda: server.send(
-        "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-    )
 
 
 async def _machines_ready(client: Client) -> None:
@@ -264,13 +253,8 @@ async def followed(
     """A cache of a kind that is told of, while the block lasts."""
     cache: Cache[Any] = Cache(kind, NAMESPACE if kind.namespaced else "")
     cache.subscribe(lambda change: changed(cache, change))
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
-        await cache.wait_synced()
+    async with load.followed(client, cache):
         yield cache
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
 
 
 def sheet(shape: Shape, runs: Sequence[Taken], peers: Mapping[str, Taken] | None = None) -> Sheet:
