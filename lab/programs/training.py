@@ -71,16 +71,20 @@ class Processes(ABC):
 
     def _environment(self, name: str) -> dict[str, str]:
         if name == MASTER:
-            mine = {names.TERMINATION_LOG: str(self.folder / "verdict")}
-        else:
-            mine = {
-                names.NODE: name,
-                names.INDEX: name.rpartition("-")[2],
-                names.MASTER: f"127.0.0.1:{self.port}",
-                names.TOKEN_FILE: str(self.folder / "token"),
-                names.POD_NAME: name,
-            }
-        return environment({**mine, **self.variables(name)})
+            return environment({names.TERMINATION_LOG: str(self.folder / "verdict"), **self.variables(name)})
+        return environment_of(name, f"127.0.0.1:{self.port}", self.folder, self.variables(name))
+
+
+def environment_of(node: str, master: str, folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a node, whose name ends with its index; the job's token is in `folder`."""
+    mine = {
+        names.NODE: node,
+        names.INDEX: node.rpartition("-")[2],
+        names.MASTER: master,
+        names.TOKEN_FILE: str(folder / "token"),
+        names.POD_NAME: node,
+    }
+    return environment({**mine, **more})
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

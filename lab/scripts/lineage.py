@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic
+from lab.scripts.shared import numbers
 
 RECORDS, BATCH, CLASSES, WIDTH = 1000, 16, 3, 8
 
@@ -59,8 +60,7 @@ def main(epochs: int, checkpoint: str) -> None:
                 time.sleep(0.02)
         if step.done:
             write(done=step.number, round=place["round"])
-    values = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
-    write(parameters=values)
+    write(parameters=numbers(model))
 
 
 if __name__ == "__main__":

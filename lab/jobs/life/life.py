@@ -22,7 +22,9 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
 from lab.jobs.life.trainings import LIFE, Arguments, Training
+from lab.jobs.training.harness import lives
 from lab.jobs.training.warm import Process, Warm
+from lab.programs.training import environment_of
 
 LOOK: Final = 0.02
 """Seconds between two looks at what workers wrote."""
@@ -117,38 +119,28 @@ class Life:
 
     async def start(self, node: str) -> None:
         """Start a pod."""
-        index = int(node.rpartition("-")[2])
         termination = self.folder / f"end-{self.number}-{node}-{len(self.family)}"
         script = (LIFE / self.training.file, self.training.name, "--place", self.place)
         words = [*map(str, script), *self.arguments.flags()]
         procs = ("--nproc-per-node", str(self.training.procs))
-        environment = self._environment(node, index, termination)
+        environment = self._environment(node, termination)
         process = await self.warm.agent([*procs, *self.training.flags, *words], environment)
         agent = self.agents[node] = Agent(node, process, termination)
         self.family.append(agent)
         self._readers.append(asyncio.create_task(self._read(agent)))
 
-    def _environment(self, node: str, index: int, termination: Path) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
-        }
-        return {
-            **kept,
-            "OMP_NUM_THREADS": "1",
+    def _environment(self, node: str, termination: Path) -> dict[str, str]:
+        mine = {
             "PYTHONUNBUFFERED": "1",
             "LIFE": str(self.folder),
             "LIFE_LIVES": str(self.number),
             "TMPDIR": str(self.folder / "tmp"),
             memory.FOLDER: str(self.folder / "memory"),
             names.JOB: "life",
-            names.NODE: node,
             names.ROLE: "worker",
-            names.INDEX: str(index),
-            names.MASTER: self.master.address,
-            names.TOKEN_FILE: str(self.folder / "token"),
-            names.POD_NAME: node,
             names.TERMINATION_LOG: str(termination),
         }
+        return environment_of(node, self.master.address, self.folder, mine)
 
     def look(self) -> None:
         """Read what is new of what workers wrote, and remember processes."""
@@ -270,13 +262,6 @@ def kill(processes: list[psutil.Process]) -> None:
     for each in processes:
         with suppress(psutil.Error):
             each.kill()
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether it runs."""
-    with suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def name_of(process: psutil.Process) -> str:

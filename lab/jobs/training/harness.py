@@ -28,6 +28,7 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Limits, Spec
 from lab.jobs.training.warm import Process, Warm
 from lab.paths import SCRIPTS
+from lab.programs.training import environment_of
 from lab.waiting import PATIENCE
 
 TOKEN: Final = "secret"
@@ -95,13 +96,13 @@ class Scenario:
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"{node}-{life}.log"
         command = map(str, (*flags, TRAINED / script, *arguments))
-        environment = self.environment(node, index, termination)
+        environment = self.environment(node, termination)
         return self._follow(Agent(node, await self.warm.agent([*command], environment), termination))
 
     async def peer(self, script: str | Path, *arguments: object, flags: Iterable[str]) -> Agent:
         """Start a node that knows only its command line: no pod, no master, no rank."""
         node = f"peer-{len(self.agents)}"
-        kept = self.environment(node, 0, self.folder / node)
+        kept = self.environment(node, self.folder / node)
         for name in (names.JOB, names.NODE, names.INDEX, names.MASTER, names.TOKEN_FILE, names.POD_NAME):
             del kept[name]
         command = map(str, (*flags, TRAINED / script, *arguments))
@@ -112,7 +113,7 @@ class Scenario:
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
         command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script)
         node = f"job-worker-{index}"
-        environment = self.environment(node, index, self.folder / node)
+        environment = self.environment(node, self.folder / node)
         process = await self.warm.run([*map(str, command)], environment, module=True)
         return self._follow(Agent(node, process, self.folder / node))
 
@@ -121,29 +122,20 @@ class Scenario:
         self.readers.append(asyncio.create_task(self._read(agent)))
         return agent
 
-    def environment(self, node: str, index: int, termination: Path) -> dict[str, str]:
+    def environment(self, node: str, termination: Path) -> dict[str, str]:
         """Return the environment of a pod."""
         token = self.folder / "token"
         if not token.exists():  # an agent may be reading it
             token.write_text(TOKEN)
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith(("ELASTICJOB_", "PET_"))
-        }
-        return {
-            **kept,
-            "OMP_NUM_THREADS": "1",
+        mine = {
             "PYTHONUNBUFFERED": "1",
             names.JOB: "job",
-            names.NODE: node,
             names.ROLE: "worker",
-            names.INDEX: str(index),
-            names.MASTER: self.master.address,
-            names.TOKEN_FILE: str(token),
-            names.POD_NAME: node,
             names.TERMINATION_LOG: str(termination),
             "COUNTED": str(self.counted),
             names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", ""),
         }
+        return environment_of(node, self.master.address, self.folder, mine)
 
     @property
     def counted(self) -> Path:

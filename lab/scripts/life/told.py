@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from elasticjob.trainer.link.channel import ROUND
+from lab.scripts.shared import start as start
 from lab.troubles import installed as installed
 
 FOLDER: Final = Path(os.environ["LIFE"])
@@ -98,15 +99,6 @@ class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
         slow()
         return self.x[index], self.y[index], index
-
-
-def start(*modules: torch.nn.Module) -> None:
-    """Give the parameters their first values."""
-    with torch.no_grad():
-        for module in modules:
-            for parameter in module.parameters():
-                values = torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64)
-                parameter.copy_(values.view_as(parameter))
 
 
 def leaves(state: Any) -> list[Any]:

@@ -12,9 +12,7 @@ says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step
 import argparse
 import json
 import os
-import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +24,8 @@ from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, Step, node_mesh
 from lab.jobs.training.device import DEVICE
+from lab.scripts.shared import FOLDER, numbers, say, stand, start
 
-FOLDER = Path(os.environ.get("COUNTED", "."))
 OPEN, LAST, EVALUATION = FOLDER / "open", FOLDER / "last", FOLDER / "evaluation"
 ENDLESS = 1_000_000
 
@@ -50,9 +48,7 @@ class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
 def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
     torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
     model = nn.Linear(8, 3, dtype=torch.float64, device=DEVICE)  # three rows: two workers have unequal parts
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))
+    start(model)
     if divided:
         fully_shard(model, mesh=node_mesh())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -72,7 +68,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
         return {"loss": F.cross_entropy(elastic.model(batch[0]), batch[1])}
 
-    print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
+    say(started=elastic.progress.step)
     for step in elastic.steps(data, epochs=epochs):
         attempt: dict[str, Any] = {"round": elastic.round, "rank": elastic.rank, "world": elastic.world_size}
         records: list[int] = []
@@ -81,7 +77,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
                 step.backward(F.cross_entropy(elastic.model(x), y))
                 records += index.tolist()
             norm = float(step.clip_grad_norm_(0.5))
-            stand(f"stand-{step.number}-{elastic.rank}")
+            stand(f"stand-{step.number}", elastic.rank)
         if not step.done:
             continue
         notes["steps"] += 1
@@ -101,17 +97,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         if epochs == ENDLESS and ends(elastic, step):
             break
     loss = elastic.evaluate(test, score)["loss"]
-    parameters = [value for each in model.parameters() for value in whole(each).flatten().tolist()]
-    result = {"parameters": parameters, "rank": elastic.rank, "score": loss, "notes": notes}
-    print(json.dumps({"pid": os.getpid(), **result}), flush=True)
-
-
-def stand(mark: str) -> None:
-    """Wait in a step to be killed, where a test wants that."""
-    if (FOLDER / mark).exists():
-        (FOLDER / mark).unlink()
-        print(json.dumps({"pid": os.getpid(), "stands": mark}), flush=True)
-        signal.pause()
+    say(parameters=numbers(model), rank=elastic.rank, score=loss, notes=notes)
 
 
 def ends(elastic: Elastic, step: Step) -> bool:
@@ -126,12 +112,6 @@ def ends(elastic: Elastic, step: Step) -> bool:
         new.write_text(str(step.epoch + step.ends_epoch))
         new.rename(LAST)
     return step.ends_epoch and LAST.exists() and int(LAST.read_text()) <= step.epoch
-
-
-def whole(parameter: Any) -> Tensor:
-    """Return a parameter as a whole; a node's workers call it together."""
-    gathered: Tensor = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-    return gathered
 
 
 if __name__ == "__main__":
