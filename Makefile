@@ -120,7 +120,7 @@ bench-services: $(DEV) # thousands of agents at one master, Brain with a long hi
 
 bench-shared: $(DEV) # jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)
-	$(TIMED) $(BIN)/python -m benchmarks.shared$(if $(TRAINING),.training) $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.shared $(if $(TRAINING),--training) $(FLAGS)
 
 chaos: $(DEV) # kill -9 operator, master, agents at random moments, 20 rounds
 	$(TIMED) $(BIN)/python -m lab chaos --jobs digits $(FLAGS)

@@ -90,8 +90,12 @@ def show(sheet: Sheet, console: Console | None = None) -> None:
 
 def made_by(module: str, began: float) -> str:
     """Return the machine, how long the figures took since the clock showed `began`, and their command."""
-    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
-    return f"\n{machine()}; {time.monotonic() - began:.0f} s; made by\n{command}"
+    return f"\n{machine()}; {time.monotonic() - began:.0f} s; made by\n{command(module)}"
+
+
+def command(module: str) -> str:
+    """Return the command of this process."""
+    return shlex.join(["python", "-m", module, *sys.argv[1:]])
 
 
 def machine() -> str:

@@ -33,10 +33,10 @@ STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """Recorded responses: bodies by path, the list of pods, and lines of a watch."""
+    """Recorded responses: bodies by path, and the lines of a watch: what there is, then its changes."""
 
     answers: dict[str, bytes]
-    listed: bytes
+    initial: list[bytes]
     changes: list[bytes]
 
     def save(self, path: Path) -> None:
@@ -81,46 +81,12 @@ def chunk(line: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(line), line)
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw]
-
-
-def initial_events(listed: bytes) -> list[bytes]:
-    """Return a list as the initial events of a watch with sendInitialEvents."""
-    found = msgspec.json.decode(listed, type=_List)
-    end = {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {
-            "resourceVersion": found.metadata.resource_version,
-            "annotations": {"k8s.io/initial-events-end": "true"},
-        },
-    }
-    lines = [event("ADDED", _typed(bytes(item))) for item in found.items]
-    return [*lines, event("BOOKMARK", msgspec.json.encode(end))]
-
-
-def event(type_: str, obj: bytes) -> bytes:
-    """Return one line of a watch."""
-    return b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)
-
-
-def _typed(item: bytes) -> bytes:
-    """Return an item of a list with kind and apiVersion, which list items lack."""
-    return item if item.startswith(b'{"kind"') else b'{"kind":"Pod","apiVersion":"v1",' + item[1:]
-
-
 class Server:
     """Sends a recording to every client."""
 
     def __init__(self, recording: Recording, times: int) -> None:
-        self._recording = recording
-        self._initial = b"".join(map(chunk, initial_events(recording.listed)))
+        self._answers = recording.answers
+        self._initial = b"".join(map(chunk, recording.initial))
         self._changes = b"".join(map(chunk, recording.changes)) * times
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -136,19 +102,15 @@ class Server:
     async def _answer(
         self, wanted: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if wanted.watches and wanted.path != PODS:
-            writer.write(STREAM)
-            await reader.read()
-        elif wanted.path != PODS:
-            body = self._recording.answers.get(wanted.path)
+        if not wanted.watches:
+            body = self._answers.get(wanted.path)
             await _send(writer, b"404 Not Found" if body is None else b"200 OK", body or b"{}")
-        elif not wanted.watches:
-            await _send(writer, b"200 OK", self._recording.listed)
-        else:
-            writer.write(STREAM)
+            return
+        writer.write(STREAM)
+        if wanted.path == PODS:
             await _pour(writer, self._initial if wanted.wants_all else b"")
             await _pour(writer, self._changes)
-            await reader.read()  # until the client goes
+        await reader.read()  # until the client goes
 
 
 async def _send(writer: asyncio.StreamWriter, status: bytes, body: bytes) -> None:

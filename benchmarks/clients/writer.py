@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.clients.load import IN_FLIGHT, MERGE, Plain, plain
+from benchmarks.clients.peers.server import CHANGED, DONE, WATCH
 from benchmarks.clients.replay import PODS, Recording
 
 SEED = 1
@@ -74,14 +75,16 @@ async def pace(
 
 async def record(server: Plain, collection: str, count: str, file: str) -> int:
     """Change each pod twice, and write down what a watch says of it."""
-    listed = await server.send("GET", PODS)
-    version = msgspec.json.decode(listed, type=_Answer).metadata.resource_version
-    wanted = 2 * int(count)
-    changes: list[bytes] = []
+    answers, lines = await _answers(server), server.lines(f"{PODS}?{WATCH}")
+    initial, changes, wanted = list[bytes](), list[bytes](), 2 * int(count)
+    async for line in lines:
+        initial.append(line)
+        if DONE in line:
+            break
 
     async def watch() -> None:
-        async for line in server.lines(f"{PODS}?watch=true&resourceVersion={version}"):
-            changes.append(line)
+        async for line in lines:
+            changes.extend([line] if line.startswith(CHANGED) else [])
             if len(changes) == wanted:
                 return
 
@@ -91,13 +94,13 @@ async def record(server: Plain, collection: str, count: str, file: str) -> int:
             if turn % IN_FLIGHT == 0:
                 await asyncio.sleep(0)
             await _touch(server, collection, turn % int(count), turn)
-    Recording(await _answers(server), listed, changes).save(Path(file))
+    Recording(answers, initial, changes).save(Path(file))
     return len(changes)
 
 
 async def _answers(server: Plain) -> dict[str, bytes]:
-    """Return the responses that clients need before they list pods: discovery, and a few lists."""
-    paths = ["/version", "/api", "/apis", "/api/v1", "/api/v1/namespaces"]
+    """Return the responses that clients need before they watch pods: discovery, and a few lists."""
+    paths = [PODS, "/version", "/api", "/apis", "/api/v1", "/api/v1/namespaces"]
     paths += ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"]
     groups = json.loads(await server.send("GET", "/apis"))["groups"]
     paths += [f"/apis/{version['groupVersion']}" for group in groups for version in group["versions"]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from datetime import UTC, datetime, timedelta
 from random import Random
 from time import perf_counter
 from typing import Final
 
-from benchmarks.figures import Sheet, machine, number, quantile, show
+from benchmarks.figures import Sheet, command, machine, number, quantile, show
 from elasticjob.brain.fulfilment.goodput import place_all
 from elasticjob.brain.fulfilment.offers import Candidate, Options
 from elasticjob.brain.fulfilment.state import CPU, Cluster, Job, Machine
@@ -45,7 +44,7 @@ def main(options: Namespace) -> None:
             rows.append([f"{title}, {what}", *quantiles])
     title = f"{options.jobs} jobs, {options.gpus} GPUs, {options.instances} instances"
     show(Sheet((title, "p50, ms", "p99, ms", "most, ms"), rows))
-    print(f"made by python -m benchmarks.cluster {' '.join(sys.argv[1:])}")
+    print(f"made by {command('benchmarks.cluster')}")
     print(machine())
 
 

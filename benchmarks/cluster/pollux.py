@@ -10,7 +10,6 @@ each minute; a policy knows of a job what it has measured, and tries at most twi
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
-from benchmarks.figures import Sheet, machine, number, show
+from benchmarks.figures import Sheet, command, machine, number, show
 from elasticjob.brain.fulfilment.offers import Options
 from lab.processes import say
 
@@ -107,7 +106,7 @@ def main(options: Namespace) -> None:
                 draw(options.plots, f"load {load}, workload {numbers[0]}", outcomes)
     except BadTrace as error:
         sys.exit(str(error))
-    print(f"made by {shlex.join(['python', '-m', 'benchmarks.cluster', *sys.argv[1:]])}")
+    print(f"made by {command('benchmarks.cluster')}")
     print(machine())
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from math import ceil
 
+from benchmarks.cluster.efficiency import Batches, Measurement, Noise, StepTime, configure, fit
 from benchmarks.cluster.traces import Application, Submission
-from elasticjob.brain.fulfilment.efficiency import Batches, Measurement, Noise, StepTime, configure, fit
 
 TINY = 1e-8
 

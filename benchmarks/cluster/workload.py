@@ -9,9 +9,9 @@ from statistics import fmean
 from time import perf_counter
 from typing import Final
 
+from benchmarks.cluster.efficiency import configure
 from benchmarks.cluster.traces import Application, Submission
 from benchmarks.cluster.training import Training
-from elasticjob.brain.fulfilment.efficiency import configure
 from elasticjob.brain.fulfilment.goodput import place_all
 from elasticjob.brain.fulfilment.offers import Candidate, Options
 from elasticjob.brain.fulfilment.state import Cluster, Job, Machine

@@ -11,8 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
-import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
@@ -252,7 +250,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-large-") as folder:
             figures.show(asyncio.run(measure(Path(folder, "plane"))).sheet())
         print(f"\n{figures.machine()}; made by")
-        print(shlex.join(["python", "-m", "benchmarks.services.large", *sys.argv[1:]]), flush=True)
+        print(figures.command("benchmarks.services.large"), flush=True)
 
 
 def _arguments() -> Namespace:

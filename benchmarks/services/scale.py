@@ -9,9 +9,6 @@ Running and ready as soon as it is scheduled; no container exists, no image is p
 - *master*: jobs as they are by default (AllreduceStrategy): a master pod and 3 workers.
 - *local*: `distributionStrategy: Local`, 4 workers and no master.
 
-Then 30 of a job's 32 workers are deleted at once, without grace: until the API server has 30 new ones, and
-until they run.
-
 Peers, for the largest number: as many pods with the same spec and without an operator, made by Jobs of the
 kube-controller-manager, and one by one by a plain client. They show how much is the control plane's own.
 
@@ -41,13 +38,13 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import figures
+from benchmarks.clients import load
 from benchmarks.clients.load import Plain, all_of, plain
 from benchmarks.figures import NONE, Sheet, growth, number
 from benchmarks.services.crowds import NAMESPACE, PEERS, SHAPES, Crowd, Shape
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.logs import configure
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import is_true
@@ -59,7 +56,6 @@ from lab.processes import Process, end_on_sigterm, say
 
 MACHINES: Final = 40
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-LOST: Final = 30
 PATIENCE: Final = 600.0
 """Seconds that a row may take: what a slow machine takes is a figure, too."""
 OPERATOR: Final = "elasticjob-operator"
@@ -88,21 +84,6 @@ class Taken:
     writes: Mapping[str, int]  # of everybody, "who verb resource"
     cpu_seconds: Mapping[str, float]
     megabytes: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The time until lost pods were created again, and until they ran."""
-
-    deleting_seconds: float  # until the API server had answered the last deletion
-    made_seconds: float
-    running_seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"deleted in {self.deleting_seconds:.2f} s, made again after {self.made_seconds:.2f} s, "
-            f"running after {self.running_seconds:.2f} s"
-        )
 
 
 @dataclass
@@ -160,7 +141,8 @@ async def stage(folder: Path, *, operator: bool = True) -> AsyncIterator[Stage]:
     with ControlPlane(folder, scheduler=True, kwok=True) as plane:
         async with plain(plane.kubeconfig, "bench-user") as server, Client(plane.config()) as client:
             await server.namespace(NAMESPACE)
-            await all_of([_machine(server, number) for number in range(MACHINES)])
+            made = (load.machine(f"machine-{number:03}") for number in range(MACHINES))
+            await all_of([partial(server.send, "POST", NODE.path(), machine) for machine in made])
             await _machines_ready(client)
             if not operator:
                 yield Stage(plane, server, client)
@@ -174,18 +156,6 @@ def serving(on: Stage) -> Iterator[Stage]:
     """Run the operator while the block lasts; it is ready."""
     with programs.operator(on.plane.kubeconfig, on.plane.folder) as program:
         yield replace(on, operator=program)
-
-
-def _machine(server: Plain, number: int) -> Callable[[], Any]:
-    name = f"machine-{number:03}"
-    metadata = {
-        "name": name,
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"kubernetes.io/hostname": name},
-    }
-    return lambda: server.send(
-        "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-    )
 
 
 async def _machines_ready(client: Client) -> None:
@@ -253,7 +223,10 @@ class Awaited:
 
     async def all(self, patience: float = PATIENCE) -> float:
         """Wait until it is true of all; returns when that was, or for none at all 0. Raises TimeoutError."""
-        await _within(self._all, self.progress, patience)
+        try:
+            await asyncio.wait_for(self._all.wait(), patience)
+        except TimeoutError:
+            raise TimeoutError(f"after {patience:.0f} s {self.progress()}") from None
         return self._at
 
     def progress(self) -> str:
@@ -273,50 +246,6 @@ def runs(job: ElasticJob) -> bool:
     return whole and is_true(job.status.conditions, "Running")
 
 
-async def lose(on: Stage, shape: Shape) -> Lost:
-    """Delete most pods of a large job at once, and wait for new ones.
-
-    A pod counts as made again with the first successor of its name: kwok, which deletes by name, takes some
-    successors for the pods that are gone and deletes them too. They run once they were made another time.
-    """
-    size, name = LOST + 2, "large"
-    running: dict[str, str] = {}  # by name, the pod's uid
-    made: dict[str, float] = {}  # by name, of pods that were not there before
-    before: set[str] = set()
-    all_run, all_made = asyncio.Event(), asyncio.Event()
-    wanted = size
-
-    def changed(cache: Cache[Any], change: Change) -> None:
-        item = change.new
-        if item is None or not item.key.name.startswith(f"{name}-worker") or item.meta.uid in before:
-            return
-        made.setdefault(item.key.name, time.monotonic())
-        if cache.view(item).status.phase == "Running":
-            running[item.key.name] = item.meta.uid
-        if len(made) == wanted:
-            all_made.set()
-        if len(running) == wanted:
-            all_run.set()
-
-    async with followed(on.client, POD, changed):
-        await on.server.send("POST", ELASTICJOB.path(NAMESPACE), shape.manifest(name, size))
-        await _within(all_run, lambda: f"{len(running)} of {size} pods run")
-        chosen, wanted = sorted(running)[:LOST], LOST
-        before.update(running.values())
-        running.clear()
-        made.clear()
-        all_run.clear()
-        all_made.clear()
-        say(f"  {LOST} pods are lost")
-        began = time.monotonic()
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        deletions = [partial(on.server.send, "DELETE", POD.path(NAMESPACE, pod), options) for pod in chosen]
-        deleting = await all_of(deletions, at_once=LOST)
-        await _within(all_made, lambda: f"{len(made)} of {LOST} pods were made again")
-        await _within(all_run, lambda: f"{len(running)} of {LOST} new pods run")
-        return Lost(deleting, max(made.values()) - began, time.monotonic() - began)
-
-
 @asynccontextmanager
 async def followed(
     client: Client, kind: Any, changed: Callable[[Cache[Any], Change], None]
@@ -324,20 +253,8 @@ async def followed(
     """A cache of a kind that is told of, while the block lasts."""
     cache: Cache[Any] = Cache(kind, NAMESPACE if kind.namespaced else "")
     cache.subscribe(lambda change: changed(cache, change))
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
-        await cache.wait_synced()
+    async with load.followed(client, cache):
         yield cache
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
-
-
-async def _within(event: asyncio.Event, late: Callable[[], str], patience: float = PATIENCE) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), patience)
-    except TimeoutError:
-        raise TimeoutError(f"after {patience:.0f} s {late()}") from None
 
 
 def sheet(shape: Shape, runs: Sequence[Taken], peers: Mapping[str, Taken] | None = None) -> Sheet:
@@ -410,13 +327,13 @@ def compared(taken: Taken, title: str, peer: Taken) -> str:
     return f"{taken.pods_seconds:.1f} s, {times:.1f} × {peer.pods_seconds:.1f} s of {title}"
 
 
-async def measured(crowd: Crowd, jobs: int, *, lost: bool = False) -> tuple[Taken, Lost | None]:
+async def measured(crowd: Crowd, jobs: int) -> Taken:
     """Measure one number of jobs on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
         async with stage(Path(folder, "plane"), operator=isinstance(crowd, Shape)) as on:
             taken = await many(on, crowd, jobs)
             say(f"  {taken.seconds:.1f} s")
-            return taken, await lose(on, crowd) if lost and isinstance(crowd, Shape) else None
+            return taken
 
 
 @dataclass
@@ -424,15 +341,14 @@ class Found:
     """The measurements so far."""
 
     runs: dict[str, list[Taken]] = field(default_factory=dict)
-    losses: dict[str, Lost] = field(default_factory=dict)
     peers: dict[str, Taken] = field(default_factory=dict)
     failed: bool = False
 
-    def measure(self, crowd: Crowd, jobs: int, *, lost: bool = False) -> None:
+    def measure(self, crowd: Crowd, jobs: int) -> None:
         """Measure one more number of jobs. A timeout is reported and counts as failed; other errors are
         raised."""
         try:
-            taken, loss = asyncio.run(measured(crowd, jobs, lost=lost))
+            taken = asyncio.run(measured(crowd, jobs))
         except TimeoutError as error:
             say(f"  {jobs} jobs, {crowd.name}: {error}")
             self.failed = True
@@ -441,8 +357,6 @@ class Found:
             self.runs.setdefault(crowd.name, []).append(taken)
         else:
             self.peers[crowd.title] = taken
-        if loss:
-            self.losses[crowd.name] = loss
 
     def show(self) -> None:
         """Print the tables of what there is."""
@@ -456,16 +370,12 @@ class Found:
         for title, run in self.peers.items():
             figures.show(writers(run, f"× {title}"))
             print()
-        for name, lost in self.losses.items():
-            beside = self.runs[name][-1].jobs
-            print(f"{LOST} workers of one job lost at once ({name}, beside {beside:,} jobs): {lost}")
 
     def json(self) -> str:
         """Return all figures."""
         runs = {name: [asdict(run) for run in taken] for name, taken in self.runs.items()}
         peers = {title: asdict(run) for title, run in self.peers.items()}
-        losses = {name: asdict(lost) for name, lost in self.losses.items()}
-        return json.dumps(runs | {"peers": peers, "lost": losses}, indent=1)
+        return json.dumps(runs | {"peers": peers}, indent=1)
 
 
 def main() -> None:
@@ -478,7 +388,7 @@ def main() -> None:
     try:
         for shape in (shape for shape in SHAPES.values() if args.shape in (shape.name, "both")):
             for jobs in sizes if shape.name == "master" or args.shape != "both" else sizes[-1:]:
-                found.measure(shape, jobs, lost=jobs == sizes[-1])
+                found.measure(shape, jobs)
         for peer in PEERS if args.peers else ():
             found.measure(peer, sizes[-1])
     finally:

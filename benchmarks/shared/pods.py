@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
+from benchmarks.clients.load import followed
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import POD
@@ -95,10 +95,5 @@ async def watched(client: Client, namespace: str, trains: str) -> AsyncIterator[
     """The pods of a namespace, for as long as the block lasts."""
     cache: Cache[Any] = Cache(POD, namespace)
     pods = Pods(cache, trains)
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
-        await cache.wait_synced()
+    async with followed(client, cache):
         yield pods
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.clients import load
 from benchmarks.clients.load import plain
 from benchmarks.shared.pods import Pods, TooLate, watched
 from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
@@ -174,12 +175,5 @@ async def _queues(client: Client, quotas: Quotas) -> None:
 
 def machine(number: int) -> dict[str, object]:
     """A machine with GPUs, played by kwok."""
-    name = f"machine-{number:02}"
     has = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(GPUS)}
-    metadata = {
-        "name": name,
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"kubernetes.io/hostname": name},
-    }
-    status = {"allocatable": has, "capacity": has}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+    return {**load.machine(f"machine-{number:02}"), "status": {"allocatable": has, "capacity": has}}

@@ -8,15 +8,13 @@ phases. Figures are medians over the seeds, with the least and the most.
 
 from __future__ import annotations
 
-import shlex
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figures import Sheet, machine, show, spread
+from benchmarks.figures import Sheet, command, machine, show, spread
 from benchmarks.simulator.policies import Fixed, Ours, Peer, Policy
 from benchmarks.simulator.rows import ROWS, Row
 from benchmarks.simulator.world import Outcome, Simulated, Track
@@ -61,8 +59,7 @@ def main() -> None:
         print()
     if options.plot:
         options.plot.write_text(picture(chosen[0], tracks))
-    command = shlex.join(["python", "-m", "benchmarks.simulator", *sys.argv[1:]])
-    print(f"median (least–most) over the seeds; made by {command}")
+    print(f"median (least–most) over the seeds; made by {command('benchmarks.simulator')}")
     print(machine())
 
 

@@ -18,7 +18,6 @@ environments of their own (`hack/peers`); one that cannot run here is told with 
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figures import machine, show
+from benchmarks.figures import command, machine, show
 from benchmarks.training.blows import (
     join_large,
     keep_large,
@@ -76,9 +75,8 @@ def main() -> None:
     options = arguments()
     end_on_sigterm()
     book = Book(options.results, fresh=options.fresh)
-    command = shlex.join(["python", "-m", "benchmarks.training", *sys.argv[1:]])
     try:
-        book.began(command, versions())
+        book.began(command("benchmarks.training"), versions())
     except ValueError as error:
         sys.exit(str(error))
     usable: list[System] = []

@@ -20,7 +20,6 @@ import msgspec
 
 from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
-from elasticjob.api.v1alpha1.priorities import is_high
 from elasticjob.master.state.node import Phase
 from elasticjob.master.state.value import Value
 from elasticjob.sizing.exits import CONSEQUENCES, ExitReason
@@ -181,15 +180,6 @@ def _budget(part: str) -> tuple[int, int]:
     if not (rank.isdecimal() and relaunches.isdecimal()):
         raise ValueError(f"{part!r} names no critical worker: write id:relaunches,…, all or none")
     return int(rank), int(relaunches)
-
-
-def is_over(members: Members, role: str, priority: str = "") -> bool:
-    """Whether a role is over: no node runs and no high one waits; low ones hold it where none is high."""
-    places = [member for member in members if member.role == role and member.holds_place]
-    if any(member.phase is Phase.RUNNING for member in places):
-        return False
-    high = [member for member in places if is_high(priority, member.rank, len(places))]
-    return not any(member.phase in ALIVE for member in (high or places))
 
 
 def _alive(members: Members, role: str) -> list[Member]:

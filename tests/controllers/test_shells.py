@@ -30,59 +30,33 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Unreachable
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.errors import Forbidden, KubeError, Unreachable
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.webhooks import WEBHOOKS
 from lab.build.jobs import NOW, at, job, over, resource, role
+from lab.virtual.server import Server
 
 
-def owned(name: str, by: str) -> Manifest:
+def owned(name: str, by: str, **more: str) -> Manifest:
     """A pod that the JobResource with the uid `by` has made."""
     owner = {"apiVersion": "v1", "kind": "JobResource", "name": "digits", "uid": by, "controller": True}
     owners = {"ownerReferences": [owner]} if by else {}
-    return {"metadata": {"name": name, "namespace": "ml", **owners}}
+    return {"metadata": {"name": name, "namespace": "ml", **owners, **more}, "spec": {}}
 
 
-class Server:
-    """Answers like an API server that holds `pods`, and refuses with `error` once it is set."""
+def holding(error: KubeError | None = None, **owners: str) -> Server:
+    """A server with pods of these owners, which refuses everything with `error` where there is one."""
+    server = Server()
+    for name, by in owners.items():
+        server.put(POD, owned(name, by, uid=f"uid-{name}"))
+    server.fault = lambda *_: error
+    return server
 
-    def __init__(self, error: KubeError | None = None, **owners: str) -> None:
-        self.error = error
-        self.owners = owners
-        self.patches: list[tuple[str, str]] = []
-        self.applied: list[Manifest] = []
 
-    async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
-        if self.error:
-            raise self.error
-        if manifest["metadata"]["name"] in self.owners:
-            raise AlreadyExists(409, "AlreadyExists", "it exists")
-        self.owners[manifest["metadata"]["name"]] = manifest["metadata"]["ownerReferences"][0]["uid"]
-
-    async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        found = owned(name, self.owners[name])
-        return POD.convert({"metadata": found["metadata"] | {"uid": f"uid-{name}"}})
-
-    async def delete(self, kind: Kind[Any], name: str, namespace: str, **how: Any) -> None:
-        raise Conflict(409, "Conflict", "the uid differs")
-
-    async def merge_patch(
-        self,
-        kind: Kind[Any],
-        name: str,
-        patch: Manifest,
-        namespace: str,
-        *,
-        subresource: str = "",
-        strategic: bool = False,
-    ) -> None:
-        if subresource and self.error:
-            raise self.error
-        self.patches.append((name, subresource))
-
-    async def apply(self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str) -> None:
-        self.applied.append(manifest)
+def owner_of(server: Server, name: str) -> str:
+    about = server.lookup(POD, name, "ml")["metadata"]
+    return "".join(each["uid"] for each in about.get("ownerReferences", ()))
 
 
 class Audience:
@@ -105,66 +79,64 @@ def creation(*names: str) -> Plan:
 
 
 async def test_what_is_ours_already_is_left_alone() -> None:
-    server = Server(a="ours")
+    server = holding(a="ours")
     writer, audience = applier(server)
     plan = creation("a", "b")
     assert await writer.attempt(job(), plan) == plan
-    assert server.owners == {"a": "ours", "b": "ours"}
+    assert [owner_of(server, name) for name in ("a", "b")] == ["ours", "ours"]
     assert audience.heard == [("Normal", "Made")]
 
 
 async def test_a_predecessors_object_is_waited_for_and_the_others_are_made() -> None:
-    server = Server(a="theirs")
+    server = holding(a="theirs")
     writer, audience = applier(server)
     done = await writer.attempt(job(), creation("a", "b"))
     assert (done.reason, done.actions) == (NAME_TAKEN, ())
     assert (
         done.sentence == "Pod a exists and is not owned by this object: it is created once that one is gone"
     )
-    assert server.owners["b"] == "ours"
+    assert owner_of(server, "b") == "ours"
     assert audience.heard == []
 
 
 @pytest.mark.parametrize(
     ("owners", "reason", "applied"),
     [
-        ({}, "Made", []),  # it is created
-        ({"a": "ours"}, "Made", [{"uid": "uid-a"}]),
-        ({"a": "theirs"}, NAME_TAKEN, []),
-        ({"a": ""}, NAME_TAKEN, []),  # of a user: it has no owner
+        ({}, "Made", False),  # it is created
+        ({"a": "ours"}, "Made", True),
+        ({"a": "theirs"}, NAME_TAKEN, False),
+        ({"a": ""}, NAME_TAKEN, False),  # of a user: it has no owner
     ],
 )
 async def test_what_another_has_made_is_not_applied_to(
-    owners: dict[str, str], reason: str, applied: list[Manifest]
+    owners: dict[str, str], reason: str, applied: bool
 ) -> None:
-    server = Server(None, **owners)
+    server = holding(None, **owners)
     writer, _ = applier(server)
     done = await writer.attempt(job(), Plan("Made", groups=((CreateOrApply(POD, owned("a", "ours")),),)))
     assert done.reason == reason
-    assert [{"uid": manifest["metadata"]["uid"]} for manifest in server.applied] == applied
-    assert server.owners["a"] == owners.get("a", "ours")
+    assert (("apply", "Pod", "a") in server.requests) is applied
+    assert owner_of(server, "a") == owners.get("a", "ours")
 
 
 @pytest.mark.parametrize(("handed_on", "reason"), [(True, "Made"), (False, NAME_TAKEN)])
 async def test_what_a_master_of_an_earlier_release_has_made_is_its_jobs(handed_on: bool, reason: str) -> None:
-    class Earlier(Server):
-        async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-            owner = {**owned(name, "ours")["metadata"]["ownerReferences"][0], "controller": False}
-            return kind.convert({"metadata": {"name": name, "uid": "1", "ownerReferences": [owner]}})
-
+    server, made = Server(), owned("a", "ours")
+    made["metadata"]["ownerReferences"][0]["controller"] = False
+    server.put(CONFIG_MAP, made)
     plan = Plan("Made", groups=((Create(CONFIG_MAP, owned("a", "ours"), handed_on=handed_on),),))
-    assert (await applier(Earlier(None, a="ours"))[0].attempt(job(), plan)).reason == reason
+    assert (await applier(server)[0].attempt(job(), plan)).reason == reason
 
 
 async def test_nothing_is_applied_to_an_object_that_may_be_anothers() -> None:
     server = Server()
     with pytest.raises(ValueError, match="applied without a uid"):
         await applier(server)[0].perform(job(), Plan("Made", groups=((Apply(POD, owned("a", "ours")),),)))
-    assert server.applied == []
+    assert server.writes == []
 
 
 async def test_a_refusal_is_told() -> None:
-    writer, audience = applier(Server(Forbidden(403, "Forbidden", "exceeded quota: compute")))
+    writer, audience = applier(holding(Forbidden(403, "Forbidden", "exceeded quota: compute")))
     done = await writer.attempt(job(), creation("a"))
     assert (done.reason, done.sentence) == (REFUSED, "exceeded quota: compute")
     assert done.again_in is not None
@@ -172,37 +144,37 @@ async def test_a_refusal_is_told() -> None:
 
 
 async def test_an_outage_is_for_the_controller_to_retry() -> None:
-    writer, _ = applier(Server(Unreachable("connection refused")))
+    writer, _ = applier(holding(Unreachable("connection refused")))
     with pytest.raises(Unreachable):
         await writer.attempt(job(), creation("a"))
 
 
 async def test_a_namesake_of_another_uid_is_not_deleted() -> None:
-    writer, _ = applier(Server())
+    writer, _ = applier(holding(a="ours"))
     plan = Plan("Gone", groups=((Delete(POD, "a", "old"),),))
     assert await writer.attempt(job(), plan) == plan
 
 
 async def test_what_has_changed_since_it_was_seen_is_looked_at_again() -> None:
-    writer, _ = applier(Server())
-    plan = Plan("Gone", groups=((Delete(POD, "a", "uid", version="7"),),))
+    writer, _ = applier(holding(a="ours"))
+    plan = Plan("Gone", groups=((Delete(POD, "a", "uid-a", version="7"),),))
     assert await writer.attempt(job(), plan) == plan.again_by(SOON)
 
 
 async def test_a_refused_resize_marks_the_pod() -> None:
-    server = Server(Forbidden(403, "Forbidden", "no resize"))
-    writer, _ = applier(server)
-    await writer.attempt(
-        job(), Plan("Fit", groups=((Resize("a", "uid", "main", {"limits": {"memory": "1Gi"}}, {}),),))
-    )
-    assert server.patches == [("a", "")]
+    server, refusals = holding(a="ours"), [Forbidden(403, "Forbidden", "no resize")]
+    server.fault = lambda *_: refusals.pop() if refusals else None
+    resize = Resize("a", "uid-a", "main", {"limits": {"memory": "1Gi"}}, {})
+    await applier(server)[0].attempt(job(), Plan("Fit", groups=((resize,),)))
+    assert server.lookup(POD, "a", "ml")["metadata"]["annotations"] == {names.RESIZE: "refused"}
 
 
 async def test_a_status_is_applied_without_empty_maps() -> None:
     server = Server()
+    server.put(JOBRESOURCE, {**resource().manifest(), "status": {}})
     status = JobResourceStatus(observed_generation=1).manifest()
     assert await applier(server)[0].write_status(JOBRESOURCE, resource(), status, {})
-    assert [manifest["status"] for manifest in server.applied] == [{"observedGeneration": 1}]
+    assert server.every(JOBRESOURCE)[0]["status"] == {"observedGeneration": 1}
 
 
 def counted(registry: CollectorRegistry, name: str) -> float | None:

@@ -163,7 +163,7 @@ async def _furnish(found: Node) -> None:
 
 
 @asynccontextmanager
-async def scene(system: System, on: Node, folder: Path) -> AsyncIterator[OnNode]:
+async def training_scene(on: Node, system: System, folder: Path) -> AsyncIterator[OnNode]:
     """Start Kueue and the controllers of one system."""
     say(f"{system.name}: starting Kueue and its controllers")
     async with (

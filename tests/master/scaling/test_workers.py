@@ -14,7 +14,6 @@ from elasticjob.master.scaling.workers import (
     Member,
     Members,
     down,
-    is_over,
     migrate,
     relaunch,
     scale,
@@ -198,21 +197,6 @@ def test_ranks_below_the_share_are_high(priority: str, count: int, high: int) ->
 def test_a_priority_out_of_range(priority: str) -> None:
     with pytest.raises(ValueError, match="is no priority"):
         is_high(priority, 0, 2)
-
-
-@pytest.mark.parametrize(
-    ("case", "phases", "priority", "expected"),
-    [
-        ("one runs", [Phase.SUCCEEDED, Phase.RUNNING], "", False),
-        ("all have ended", [Phase.SUCCEEDED, Phase.FAILED], "", True),
-        ("a low one waits, and no high one is there", [Phase.SUCCEEDED, Phase.PENDING], "low", False),
-        ("a low one waits beside high ones", [Phase.SUCCEEDED, Phase.PENDING], "0.5", True),
-        ("a high one waits", [Phase.PENDING, Phase.SUCCEEDED], "0.5", False),
-    ],
-)
-def test_when_a_role_is_over(case: str, phases: list[Phase], priority: str, expected: bool) -> None:
-    members = tuple(worker(number, phase=phase) for number, phase in enumerate(phases))
-    assert is_over(members, "worker", priority) is expected
 
 
 class Staffed(RuleBasedStateMachine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elasticjob.brain.fulfilment.efficiency import Batches, Measurement, Noise, configure, fit
+from benchmarks.cluster.efficiency import Batches, Measurement, Noise, configure, fit
 
 
 def test_the_model_of_a_step_finds_what_made_the_times() -> None:
