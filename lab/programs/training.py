@@ -71,16 +71,22 @@ class Processes(ABC):
 
     def _environment(self, name: str) -> dict[str, str]:
         if name == MASTER:
-            mine = {names.TERMINATION_LOG: str(self.folder / "verdict")}
+            mine = environment({names.TERMINATION_LOG: str(self.folder / "verdict")})
         else:
-            mine = {
-                names.NODE: name,
-                names.INDEX: name.rpartition("-")[2],
-                names.MASTER: f"127.0.0.1:{self.port}",
-                names.TOKEN_FILE: str(self.folder / "token"),
-                names.POD_NAME: name,
-            }
-        return environment({**mine, **self.variables(name)})
+            mine = of_node(name, f"127.0.0.1:{self.port}", self.folder)
+        return {**mine, **self.variables(name)}
+
+
+def of_node(name: str, master: str, folder: Path) -> dict[str, str]:
+    """Return the environment of a node of a job whose token is in the folder."""
+    place = {names.NODE: name, names.POD_NAME: name, names.INDEX: name.rpartition("-")[2]}
+    return environment({**place, names.MASTER: master, names.TOKEN_FILE: str(folder / "token")})
+
+
+def of_agent(name: str, master: str, folder: Path, termination: Path) -> dict[str, str]:
+    """Return the environment of the agent of a node, as its pod has it."""
+    role = {names.JOB: name.partition("-")[0], names.ROLE: "worker", "PYTHONUNBUFFERED": "1"}
+    return {**of_node(name, master, folder), **role, names.TERMINATION_LOG: str(termination)}
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import elasticjob
-from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import read
 from lab.jobs.training.consumers import consuming
 from lab.paths import SCRIPTS
+from lab.programs.training import of_node
 from lab.waiting import PATIENCE, wait_until
 
 COUNTER = SCRIPTS / "e2e" / "seen.py"
@@ -34,13 +33,7 @@ class Processes(ExitStack):
 
     def start(self, node: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a pod's process, which is killed at the end at the latest."""
-        environment = os.environ | {
-            names.MASTER: (self.folder / "address").read_text(),
-            names.TOKEN_FILE: str(self.folder / "token"),
-            names.NODE: node,
-            names.POD_NAME: node,
-            names.INDEX: node[-1],
-        }
+        environment = of_node(node, (self.folder / "address").read_text(), self.folder)
         with self.output.open("ab") as file:
             process = subprocess.Popen(
                 (sys.executable, *command), env=environment, stdout=file, stderr=subprocess.STDOUT
