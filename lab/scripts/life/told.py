@@ -14,15 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from elasticjob.trainer.link.channel import ROUND
+from lab.scripts import classes
+from lab.scripts.classes import CLASSES as CLASSES
+from lab.scripts.classes import WIDTH as WIDTH
+from lab.scripts.classes import start as start
 from lab.troubles import installed as installed
 
 FOLDER: Final = Path(os.environ["LIFE"])
-WIDTH, CLASSES = 8, 3
 PAUSE, LONG = 0.04, 0.5
 """Seconds of a step, beside its computation."""
 
@@ -81,32 +82,19 @@ def slow() -> None:
 
 def problem(records: int) -> tuple[Tensor, Tensor]:
     """Return inputs and labels; fewer records are the first of more."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(1000, WIDTH, generator=generator, dtype=torch.float64)
-    return x[:records], torch.randint(0, CLASSES, (1000,), generator=generator)[:records]
+    x, y = classes.problem(1000)
+    return x[:records], y[:records]
 
 
-class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
-    """Records that know their number."""
+class Numbered(classes.Numbered):
+    """Records that are slow to read now and then."""
 
     def __init__(self, records: int) -> None:
-        self.x, self.y = problem(records)
-
-    def __len__(self) -> int:
-        return len(self.x)
+        super().__init__(*problem(records))
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
         slow()
-        return self.x[index], self.y[index], index
-
-
-def start(*modules: torch.nn.Module) -> None:
-    """Give the parameters their first values."""
-    with torch.no_grad():
-        for module in modules:
-            for parameter in module.parameters():
-                values = torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64)
-                parameter.copy_(values.view_as(parameter))
+        return super().__getitem__(index)
 
 
 def leaves(state: Any) -> list[Any]:

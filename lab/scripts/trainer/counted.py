@@ -18,41 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, Step, node_mesh
 from lab.jobs.training.device import DEVICE
+from lab.scripts import classes
 
 FOLDER = Path(os.environ.get("COUNTED", "."))
 OPEN, LAST, EVALUATION = FOLDER / "open", FOLDER / "last", FOLDER / "evaluation"
 ENDLESS = 1_000_000
 
 
-class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
-    """Records that know their number."""
-
-    def __init__(self, size: int) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.x = torch.randn(size, 8, generator=generator, dtype=torch.float64)
-        self.y = torch.randint(0, 3, (size,), generator=generator)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
-        return self.x[index], self.y[index], index
-
-
 def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
-    torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
-    model = nn.Linear(8, 3, dtype=torch.float64, device=DEVICE)  # three rows: two workers have unequal parts
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float64).view_as(parameter))
+    torch.manual_seed(os.getpid())  # nothing may depend on it
+    model = classes.model(DEVICE)  # three rows: two workers have unequal parts
     if divided:
         fully_shard(model, mesh=node_mesh())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -66,8 +47,8 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         save_every=50,
         noise_every=0 if divided else 2,
     )
-    data = elastic.loader(Numbered(101), global_batch=8)
-    test = elastic.loader(Numbered(30), global_batch=8, shuffle=False)
+    data = elastic.loader(classes.Numbered(*classes.problem(101)), global_batch=8)
+    test = elastic.loader(classes.Numbered(*classes.problem(30)), global_batch=8, shuffle=False)
 
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
         return {"loss": F.cross_entropy(elastic.model(batch[0]), batch[1])}
@@ -86,7 +67,14 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
             continue
         notes["steps"] += 1
         line = json.dumps(
-            {"pid": os.getpid(), "step": step.number, "epoch": step.epoch, "loss": step.loss, **attempt}
+            {
+                "pid": os.getpid(),
+                "step": step.number,
+                "done": step.number,
+                "epoch": step.epoch,
+                "loss": step.loss,
+                **attempt,
+            }
             | {"records": records, "norm": norm, "at": time.time()}
         )
         with (FOLDER / f"{os.getpid()}.jsonl").open("a") as record:
