@@ -21,7 +21,7 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 from lab.paths import SCRIPTS
 from lab.processes import Process
-from lab.programs.training import MASTER, Processes, of_agent
+from lab.programs.training import MASTER, Processes, environment_of_agent
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.model import sharded_alone, trained_alone
 from lab.truths.records import Line
@@ -75,7 +75,7 @@ class Bare(Processes, Scene):
         if name == MASTER:
             return lines
         place = (name, f"127.0.0.1:{self.port}", self.folder, self.folder / f"{name}.end")
-        return of_agent(*place) | lines
+        return environment_of_agent(*place, lines)
 
     async def draws(self, troubles: Weights) -> Draws:
         """Yield as many troubles as are wanted, by their weights."""
@@ -175,7 +175,7 @@ class Lineage(Bare):
         super().__post_init__()
         self.epochs = max(40, self.story.length.troubles * 5 // 6)  # a node that comes back still joins
         self.steps = self.epochs * 63
-        self.alone = lambda end: trained_alone(1000, 16, self.epochs)[0]
+        self.alone = lambda end: trained_alone(self.size, 16, self.epochs)[0]
         (self.written / "slowly").touch()
 
     def script(self) -> list[str]:

@@ -121,27 +121,20 @@ class Site:
         except TimeoutError:
             raise AssertionError(f"it did not come to pass in {within} s; {self._picture()}") from None
 
-    async def event(self, sentence: str) -> None:
-        """Wait for an Event with it; a condition may say it for less time than any status is written in."""
+    async def event(self, sentence: str, reason: str = "", name: str = "digits") -> None:
+        """Wait for an Event with it, and if a reason is named for one with that about the job.
 
-        async def is_told() -> bool:
-            return any(sentence in event.message for event in await self.client.list(EVENT, self.namespace))
+        A condition may say it for less time than any status is written in.
+        """
 
-        await until(is_told, f"an Event says {sentence!r}")
-
-    async def event_on_the_job(self, reason: str, sentence: str, name: str = "digits") -> None:
-        """Wait for an Event about the job, with this reason and sentence."""
-
-        async def is_told() -> bool:
-            found = await self.client.list(EVENT, self.namespace)
-            about = [
-                e
-                for e in found
-                if (e.involved_object.kind, e.involved_object.name) == (ELASTICJOB.name, name)
+        async def is_there() -> bool:
+            events = [
+                event for event in await self.client.list(EVENT, self.namespace) if sentence in event.message
             ]
-            return any(each.reason == reason and sentence in each.message for each in about)
+            about = ((each.reason, each.involved_object.kind, each.involved_object.name) for each in events)
+            return (reason, ELASTICJOB.name, name) in about if reason else bool(events)
 
-        await until(is_told, f"an Event of {name} says {reason}: {sentence!r}")
+        await until(is_there, f"an Event of {name} says {reason}: {sentence!r}")
 
     async def has_only(self, kind: Kind[Any], *names: str) -> None:
         """Wait until no others of a kind are left: what has lost its owner is collected, in any order."""

@@ -71,22 +71,28 @@ class Processes(ABC):
 
     def _environment(self, name: str) -> dict[str, str]:
         if name == MASTER:
-            mine = environment({names.TERMINATION_LOG: str(self.folder / "verdict")})
-        else:
-            mine = of_node(name, f"127.0.0.1:{self.port}", self.folder)
-        return {**mine, **self.variables(name)}
+            return environment({names.TERMINATION_LOG: str(self.folder / "verdict"), **self.variables(name)})
+        return environment_of(name, f"127.0.0.1:{self.port}", self.folder, self.variables(name))
 
 
-def of_node(name: str, master: str, folder: Path) -> dict[str, str]:
-    """Return the environment of a node of a job whose token is in the folder."""
-    place = {names.NODE: name, names.POD_NAME: name, names.INDEX: name.rpartition("-")[2]}
-    return environment({**place, names.MASTER: master, names.TOKEN_FILE: str(folder / "token")})
+def environment_of(node: str, master: str, folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a node, whose name ends with its index; the job's token is in `folder`."""
+    mine = {
+        names.NODE: node,
+        names.INDEX: node.rpartition("-")[2],
+        names.MASTER: master,
+        names.TOKEN_FILE: str(folder / "token"),
+        names.POD_NAME: node,
+    }
+    return environment({**mine, **more})
 
 
-def of_agent(name: str, master: str, folder: Path, termination: Path) -> dict[str, str]:
-    """Return the environment of the agent of a node, as its pod has it."""
-    role = {names.JOB: name.partition("-")[0], names.ROLE: "worker", "PYTHONUNBUFFERED": "1"}
-    return {**of_node(name, master, folder), **role, names.TERMINATION_LOG: str(termination)}
+def environment_of_agent(
+    node: str, master: str, folder: Path, termination: Path, more: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of the agent of a node of the job that the node's name begins with."""
+    mine = {names.JOB: node.partition("-")[0], names.ROLE: "worker", "PYTHONUNBUFFERED": "1"}
+    return environment_of(node, master, folder, {**mine, names.TERMINATION_LOG: str(termination), **more})
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -113,7 +113,7 @@ def failure(recipe: Recipe, place: Path) -> str:
         command = [sys.executable, "-m", module, *arguments]
         ran = subprocess.run(command, cwd=place, env=found, capture_output=True, text=True, timeout=PATIENCE)
         if ran.returncode:
-            named = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+            named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ran.stdout, re.MULTILINE)
             return named[1] if named else (ran.stdout + ran.stderr).strip()[-300:]
     return ""
 

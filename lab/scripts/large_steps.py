@@ -10,15 +10,13 @@ import sys
 import time
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import optim
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from lab.scripts.told import tell
-from lab.scripts.work import BATCH, large
+from lab.scripts.work import BATCH, Training
 
 SAVE_EVERY = 10
 PAUSE = 0.02  # seconds of a step, beside its computation
@@ -26,15 +24,17 @@ PAUSE = 0.02  # seconds of a step, beside its computation
 path = sys.argv[1]
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(0)
-work = large()
-optimizer = optim.AdamW([each for each in work.model.parameters() if each.requires_grad])
+training = Training("large")
+model = training.model
 has_peer = find_spec("dlrover") is not None
 if "ELASTICJOB_MEMORY" in os.environ:
     from elasticjob.trainer.torch.checkpoint import Checkpoint
 
     ours = Checkpoint(
-        "memory://", {"model": work.model, "optimizer": optimizer}, every=SAVE_EVERY, save_every=SAVE_EVERY
+        "memory://",
+        {"model": model, "optimizer": training.optimizer},
+        every=SAVE_EVERY,
+        save_every=SAVE_EVERY,
     )
 elif has_peer:
     from dlrover.trainer.torch.flash_checkpoint.checkpointer import (
@@ -49,16 +49,11 @@ def load() -> int:
     """Load the newest checkpoint; return its step, 0 if there is none."""
     if "ELASTICJOB_MEMORY" in os.environ:
         return ours.load()
-    saved: dict[str, Any] = {}
     if has_peer:
-        saved = peer.load_checkpoint()
-    elif os.path.exists(path):
-        saved = torch.load(path, weights_only=True)
-    if not saved:
-        return 0
-    work.model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    return int(saved["step"])
+        training.take(peer.load_checkpoint() or {})
+    else:
+        training.load(path)
+    return training.step
 
 
 def save(step: int) -> None:
@@ -66,18 +61,19 @@ def save(step: int) -> None:
     if "ELASTICJOB_MEMORY" in os.environ:
         ours.save(step)
         return
-    state = {"model": work.model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    training.step = step
     if has_peer:
-        peer.save_checkpoint(step, state, f"{path}.dlrover/{step}", storage_type=StorageType.MEMORY)
+        peer.save_checkpoint(
+            step, training.state(), f"{path}.dlrover/{step}", storage_type=StorageType.MEMORY
+        )
     elif rank == 0:
-        torch.save(state, path + ".tmp")
-        os.replace(path + ".tmp", path)
+        training.save(path)
 
 
 @cache
 def model_and_room() -> tuple[torch.Tensor, torch.Tensor]:
     """Return the model's 400 MB, and as much memory that is in use already."""
-    mine = work.model.get_parameter("frozen").detach()
+    mine = model.get_parameter("frozen").detach()
     return mine, mine.clone()
 
 
@@ -92,15 +88,12 @@ def memcpy() -> float:
 began = time.perf_counter()
 first = load()
 restore = time.perf_counter() - began
-ddp = DDP(work.model)
+ddp = DDP(model)
 step = first
 while True:
-    chosen = torch.randint(0, len(work.records), (BATCH,))
-    inputs, labels = work.records[chosen]
-    optimizer.zero_grad()
-    loss = work.loss(ddp(inputs), labels)
-    torch.autograd.backward(loss)
-    optimizer.step()
+    chosen = torch.randint(0, len(training.records), (BATCH,))
+    inputs, labels = training.records[chosen]
+    training.learn(ddp, inputs, labels)
     time.sleep(PAUSE)
     step += 1
     block = copy = None

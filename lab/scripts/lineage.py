@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from elasticjob.trainer.torch import Elastic
-from lab.scripts import classes
+from lab.scripts.shared import Numbered, model_at_start, numbers, problem
 
 RECORDS, BATCH = 1000, 16
 
@@ -27,10 +27,10 @@ def main(epochs: int, checkpoint: str) -> None:
     def write(**line: Any) -> None:
         file.write(json.dumps(line).encode() + b"\n")
 
-    model = classes.model()
+    model = model_at_start()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     elastic = Elastic(model, optimizer, checkpoint=checkpoint, save_every=200)
-    data = elastic.loader(classes.Numbered(*classes.problem(RECORDS)), global_batch=BATCH)
+    data = elastic.loader(Numbered(*problem(RECORDS)), global_batch=BATCH)
     for step in elastic.steps(data, epochs=epochs):
         place = {"step": step.number, "epoch": step.epoch, "round": elastic.round}
         with step:
@@ -41,8 +41,7 @@ def main(epochs: int, checkpoint: str) -> None:
                 time.sleep(0.02)
         if step.done:
             write(done=step.number, round=place["round"])
-    values = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
-    write(parameters=values)
+    write(parameters=numbers(model))
 
 
 if __name__ == "__main__":

@@ -3,61 +3,40 @@
 import os
 import sys
 import tempfile
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import ray
-import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer, prepare_data_loader, prepare_model
-from torch import optim
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 
-from lab.scripts.told import Steps
-from lab.scripts.work import BATCH, chosen
+from lab.scripts.work import BATCH, SAVE_EVERY, Training
 
-SAVE_EVERY = 20
+STATE = "state.pt"
 
 
 def train(about: dict[str, Any]) -> None:
     """Train for ever, from the newest checkpoint."""
     here = ray.train.get_context()
     rank, world = here.get_world_rank(), here.get_world_size()
-    work = chosen()
-    steps = Steps()
-    optimizer = optim.AdamW(work.model.parameters())
-    step = 0
+    training = Training()
     if newest := ray.train.get_checkpoint():
         with newest.as_directory() as folder:
-            saved = torch.load(Path(folder, "state.pt"), weights_only=True)
-        work.model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        step = saved["step"]
-    ddp = prepare_model(work.model)
-    loader = prepare_data_loader(DataLoader(work.records, batch_size=BATCH, shuffle=True))
-    for epoch in count():
-        if isinstance(loader.sampler, DistributedSampler):
-            loader.sampler.set_epoch(epoch)
-        for inputs, labels in loader:
-            optimizer.zero_grad()
-            loss = work.loss(ddp(inputs), labels)
-            torch.autograd.backward(loss)
-            optimizer.step()
-            step += 1
-            steps.done(step, rank, world, os.getpid())
-            if about["saves"] and step % SAVE_EVERY == 0:
-                state = {"model": work.model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-                report(rank, state)
+            training.load(os.path.join(folder, STATE))
+    loader = prepare_data_loader(DataLoader(training.records, batch_size=BATCH, shuffle=True))
+    for step in training.steps(prepare_model(training.model), loader):
+        training.told.done(step, rank, world, os.getpid())
+        if about["saves"] and step % SAVE_EVERY == 0:
+            report(rank, training)
 
 
-def report(rank: int, state: dict[str, Any]) -> None:
+def report(rank: int, training: Training) -> None:
     """Report a step as all workers have to; the first one brings the checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         if rank == 0:
-            torch.save(state, Path(folder, "state.pt"))
-        kept = Checkpoint.from_directory(folder) if rank == 0 else None
-        ray.train.report({"step": state["step"]}, checkpoint=kept)
+            training.save(os.path.join(folder, STATE))
+        checkpoint = Checkpoint.from_directory(folder) if rank == 0 else None
+        ray.train.report({"step": training.step}, checkpoint=checkpoint)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 
 from elasticjob.trainer.torch.checkpoint import Checkpoint
+from lab.scripts.shared import numbers
 
 PAUSE = 0.02  # seconds of a step, beside its computation
 
@@ -66,8 +66,7 @@ def main(where: str) -> None:
         if checkpoint.is_due(step):
             write(saved=step)
         time.sleep(PAUSE)
-    whole = [each.full_tensor() for each in model.parameters() if isinstance(each, DTensor)]
-    write(parameters=[value for each in whole for value in each.flatten().tolist()], steps=step)
+    write(parameters=numbers(model), steps=step)
     dist.destroy_process_group()
 
 

@@ -1,20 +1,24 @@
-"""The trainings of the benchmark scripts: model, records and loss of each, the same for every system."""
+"""The trainings of the benchmark scripts: model, records, loss and step, the same for every system."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch import Tensor, nn, optim
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from lab.scripts.told import Steps
 
 RECORDS: Final = 2048
 BATCH: Final = 16
 """Records per worker and step, of two workers."""
+SAVE_EVERY: Final = 20  # steps
 LETTERS, LENGTH, WIDTH = 64, 64, 128
 
 
@@ -99,7 +103,52 @@ def labelled(*shape: int) -> TensorDataset:
 WORKS: Final = {"net": net, "tiny": tiny, "mlp": mlp, "transformer": transformer, "large": large}
 
 
-def chosen() -> Work:
-    """Return the training that the benchmark wants, the same on every worker."""
-    torch.manual_seed(0)
-    return WORKS[os.environ.get("BENCH_WORK", "net")]()
+class Training:
+    """The training that the benchmark wants, the same on every worker, with its state."""
+
+    def __init__(self, name: str = os.environ.get("BENCH_WORK", "net")) -> None:
+        torch.manual_seed(0)
+        self.work, self.told, self.step = WORKS[name](), Steps(), 0
+        self.model, self.records = self.work.model, self.work.records
+        parameters = [each for each in self.model.parameters() if each.requires_grad]
+        self.optimizer: optim.Optimizer = optim.AdamW(parameters)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a start from here needs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+        }
+
+    def take(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a state; an empty one is the beginning."""
+        self.step = saved.get("step", 0)
+        if saved:
+            self.model.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+
+    def load(self, path: str) -> None:
+        """Go on from what was saved at a path, if that is something."""
+        self.take(torch.load(path, weights_only=True) if path and os.path.exists(path) else {})
+
+    def save(self, path: str) -> None:
+        """Save the state as a whole."""
+        torch.save(self.state(), path + ".tmp")
+        os.replace(path + ".tmp", path)
+
+    def steps(self, model: nn.Module, loader: DataLoader[tuple[Tensor, ...]]) -> Iterator[int]:
+        """Train `model`, which wraps ours, for ever; yield the number of each step after it."""
+        for epoch in count():
+            if isinstance(loader.sampler, DistributedSampler):
+                loader.sampler.set_epoch(epoch)
+            for inputs, labels in loader:
+                self.learn(model, inputs, labels)
+                self.step += 1
+                yield self.step
+
+    def learn(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> None:
+        """Make a step."""
+        self.optimizer.zero_grad()
+        torch.autograd.backward(self.work.loss(model(inputs), labels))
+        self.optimizer.step()

@@ -55,22 +55,22 @@ def one_loss(lines: Sequence[Line]) -> list[str]:
 def trained_alone(
     size: int, batch: int, epochs: int, clip: float = math.inf
 ) -> tuple[list[float], list[float]]:
-    """Return parameters and each gradient's norm after classes.py, without any of our library's loop."""
+    """Return parameters and each gradient's norm without any of our library's loop."""
     import torch
     import torch.nn.functional as F
 
     from elasticjob.trainer.torch.records.data import permutation
-    from lab.scripts.classes import model, problem
+    from lab.scripts.shared import model_at_start, numbers, problem
 
-    (x, y), layer, norms = problem(size), model(), list[float]()
-    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
+    (x, y), model, norms = problem(size), model_at_start(), list[float]()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for epoch in range(epochs):
         for records in permutation(size, 0, epoch).split(batch):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
-            torch.autograd.backward(F.cross_entropy(layer(x[records]), y[records]))
-            norms.append(float(torch.nn.utils.clip_grad_norm_(layer.parameters(), clip)))
+            torch.autograd.backward(F.cross_entropy(model(x[records]), y[records]))
+            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), clip)))
             optimizer.step()
-    return [value for each in layer.parameters() for value in each.flatten().tolist()], norms
+    return numbers(model), norms
 
 
 @cache

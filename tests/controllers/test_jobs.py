@@ -90,7 +90,7 @@ async def test_a_job_gets_no_account_and_no_token_of_another(site: Site) -> None
     }
     thief["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0] |= source
     await site.apply(thief, name="thief")
-    await site.event_on_the_job("Refused", "Secret digits-token is not there", name="thief")
+    await site.event("Secret digits-token is not there", "Refused", name="thief")
     await site.apply({"replicaSpecs": {"worker": own}})
     await site.until(lambda: site.running() >= {"digits-master-0", "digits-worker-0"})
     assert "thief-worker-0" not in site.pods()

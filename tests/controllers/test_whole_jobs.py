@@ -221,7 +221,7 @@ async def test_a_budget_that_a_user_has_made_stays_as_it_is(site: Site) -> None:
     about = {"name": "digits", "namespace": site.namespace}
     made = await site.client.create(POD_DISRUPTION_BUDGET.untyped(), {"metadata": about, "spec": spec})
     await site.apply({"replicaSpecs": {"worker": role(1)}})
-    await site.event_on_the_job("NameTaken", "evictions are not held: PodDisruptionBudget digits exists")
+    await site.event("evictions are not held: PodDisruptionBudget digits exists", "NameTaken")
     found = await site.client.get(POD_DISRUPTION_BUDGET.untyped(), "digits", site.namespace)
     names = ("uid", "generation", "ownerReferences", "labels", "annotations")  # a cluster writes its status
     of = [{name: each["metadata"].get(name) for name in names} for each in (found, made)]
@@ -284,7 +284,7 @@ async def test_why_pods_do_not_run_is_told_where_people_look(site: Site) -> None
         await site.until(partial(_has_reason, site, name, reason))
         status, _, message = site.condition("Running", name)
         assert (status, words in message) == ("False", True), message
-        await site.event_on_the_job(reason, words, name)
+        await site.event(words, reason, name)
 
 
 async def test_a_volume_that_is_missing_is_told_when_the_start_takes_too_long(
@@ -300,7 +300,7 @@ async def test_a_volume_that_is_missing_is_told_when_the_start_takes_too_long(
     await site.apply(spec)
     await site.until(lambda: site.job().status.reason == "ContainerCreating")
     assert "has not started the pod: there is no ConfigMap nothing" in site.condition("Running")[2]
-    await site.event_on_the_job("ContainerCreating", "ConfigMap nothing")
+    await site.event("ConfigMap nothing", "ContainerCreating")
 
 
 async def test_a_failing_init_container_is_named_with_its_code(site: Site) -> None:
@@ -320,7 +320,7 @@ async def test_a_foreign_pod_in_the_way_is_told(site: Site) -> None:
     await site.apply(local(replicas=1))
     await site.until(lambda: site.job().status.reason == "NameTaken")
     assert "Pod digits-worker-0 exists" in site.condition("Running")[2]
-    await site.event_on_the_job("NameTaken", "Pod digits-worker-0 exists")
+    await site.event("Pod digits-worker-0 exists", "NameTaken")
     await site.client.delete(POD, "digits-worker-0", site.namespace, grace=0)
 
 

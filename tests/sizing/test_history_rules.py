@@ -218,7 +218,7 @@ def test_row(row: Row) -> None:
     found = asked(row.facts, row.event)
     assert told(found) == (row.groups, row.nodes), found.reason
     assert row.says in found.reason
-    for hour in range(24):
+    for hour in range(0, 24, 2):
         for each in ALGORITHMS:
             at_night = replace(row.facts, now=NOW + timedelta(hours=hour))
             keeps_the_laws(at_night, row.event, min(each.by), (each,))

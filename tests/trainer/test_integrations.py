@@ -27,6 +27,7 @@ STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"),
 KILLED = 23
 
 KILLS = SCRIPTS / "trainer" / "kills"
+STOPS = Path(__file__).with_name("loops") / "scripts"
 LOOPS = {name: imports(Script(str(EXAMPLES / name / "train.py"))) for name in STEPS if name != "fsdp"}
 """What the examples import."""
 
@@ -107,12 +108,15 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     tmp_path: Path, warm: Warm, name: str, more: int
 ) -> None:
     """Not before it is to make more steps; Lightning has ended the epoch then."""
-    script = [str(KILLS / "stopped.py"), str(tmp_path), name]
-    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
-    output = (await process.stdout.read()).decode()
-    assert await process.wait() == 0, output
-    made = [int(line.split()[1]) for line in output.splitlines() if line.startswith("made")]
-    assert made == [5, 0, 0, more]
+    script = [str(STOPS / f"with_{name}.py"), str(tmp_path), "--records=12", "--batch=4", "--save-every=100"]
+    steps = []
+    for arguments in (("--epochs=3", "--stop=5"), ("--epochs=3",), ("--epochs=3",), ("--epochs=4",)):
+        process = await warm.run([*script, *arguments], {**os.environ, "PYTHONPATH": os.getcwd()})
+        output = (await process.stdout.read()).decode()
+        assert await process.wait() == 0, output
+        lines = tmp_path / f"{process.pid}.jsonl"
+        steps.append(lines.read_text().count('"step"') if lines.exists() else 0)
+    assert steps == [5, 0, 0, more]
 
 
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:

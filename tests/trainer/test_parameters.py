@@ -14,7 +14,7 @@ from elasticjob.api.rpc.parameters import Kept, Phase, Plane, Positions, ServerA
 from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Following, Move, Serving
 from elasticjob.trainer.shards import Dataset, Shards
-from lab.jobs.training.consumers import consuming
+from lab.jobs.training.consumers import MASTER, consuming
 from lab.waiting import PATIENCE, wait_until
 
 DATA = Dataset(name="records", size=100, shard=10)
@@ -184,7 +184,7 @@ def test_workers_prepare_stop_for_saves_and_go_back_when_values_are_lost(tmp_pat
             assert first.moves[-1].restores == worker.last_checkpoint
             wait_until(lambda: first.uses[-1] == worker.version)
             assert job.status()["datasets"][0]["records"] == 10
-            job.kill_master()
+            job.kill(MASTER)
             with serving(third, 1):
                 wait_until(lambda: worker.changing)
                 assert worker.at_boundary(PATIENCE)

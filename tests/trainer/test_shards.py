@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from elasticjob.trainer.shards import Dataset, Shards
-from lab.jobs.training.consumers import consuming
+from lab.jobs.training.consumers import MASTER, consuming
 from lab.waiting import PATIENCE
 
 WORKERS = ["0", "1", "2"]
@@ -56,10 +56,10 @@ def test_random_kills_of_consumers_and_master_lose_no_record_and_double_none(
             done = job.outputs + chance.randrange(20, 80)
             job.wait_for(done)
             if turn % 3 == 2:
-                job.kill_master()
+                job.kill(MASTER)
             if turn % 3 != 2 or chance.random() < 0.5:
                 job.kill(chance.choice(WORKERS))
-        for consumer in job.consumers.values():
+        for consumer in job.consumers:
             consumer.join(PATIENCE)
             assert consumer.exitcode == 0, (job.status(), job.consumers)
         standing = job.status()["datasets"][0]

@@ -16,7 +16,7 @@ import psutil
 
 from elasticjob.master.serving.server import Master
 from lab.jobs.training.warm import Process, Warm
-from lab.programs.training import of_agent
+from lab.programs.training import environment_of_agent
 
 TOKEN: Final = "secret"
 
@@ -79,7 +79,7 @@ class Agents:
         life = sum(agent.node == node for agent in self.agents)
         termination = self.folder / f"end-{node}-{life}"
         termination.unlink(missing_ok=True)  # of an earlier life of the job
-        environment = of_agent(node, self.master.address, self.folder, termination) | more
+        environment = environment_of_agent(node, self.master.address, self.folder, termination, more)
         return self.follow(Agent(node, await self.warm.agent([*map(str, command)], environment), termination))
 
     def follow(self, agent: Agent) -> Agent:

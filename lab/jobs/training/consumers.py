@@ -6,11 +6,11 @@ import asyncio
 import json
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from elasticjob.cli.laptop.ports import free_port
 from elasticjob.master import main
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.trainer.shards import Dataset, Shards, Way
-from lab.waiting import PATIENCE
+from lab.waiting import PATIENCE, wait_until
 
+MASTER = "master"
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
 
@@ -35,7 +36,7 @@ def hold(folder: Path, port: int) -> None:
     raise SystemExit(asyncio.run(main.run(settings)))
 
 
-def consume(folder: Path, worker: str, dataset: Dataset) -> None:
+def consume(folder: Path, dataset: Dataset, worker: str) -> None:
     """Be a consumer that writes the records of each lease to a file before it reports them."""
     way = Way(address=(folder / "address").read_text(), token_file=str(folder / "token"), node="node-0")
     with Shards(dataset, worker=worker, way=way) as shards:
@@ -51,26 +52,23 @@ class Consumed:
     folder: Path
     dataset: Dataset
     port: int
-    master: ForkServerProcess | None = None
-    consumers: dict[str, ForkServerProcess] = field(default_factory=dict)
+    processes: dict[str, ForkServerProcess] = field(default_factory=dict)
 
-    def start_master(self) -> None:
-        self.master = PROCESSES.Process(target=hold, args=(self.folder, self.port))
-        self.master.start()
+    def start(self, name: str) -> None:
+        """Start the master, or a consumer."""
+        target, of = (hold, self.port) if name == MASTER else (partial(consume, worker=name), self.dataset)
+        self.processes[name] = PROCESSES.Process(target=target, args=(self.folder, of))
+        self.processes[name].start()
 
-    def start(self, worker: str) -> None:
-        self.consumers[worker] = PROCESSES.Process(target=consume, args=(self.folder, worker, self.dataset))
-        self.consumers[worker].start()
+    def kill(self, name: str) -> None:
+        """Kill a process, and start another one in its place: a master from what was saved."""
+        kill(self.processes[name])
+        self.start(name)
 
-    def kill_master(self) -> None:
-        """Kill the master, and start the next one from what was saved."""
-        kill(self.master)
-        self.start_master()
-
-    def kill(self, worker: str) -> None:
-        """Kill a consumer, and start another one in its place."""
-        kill(self.consumers[worker])
-        self.start(worker)
+    @property
+    def consumers(self) -> list[ForkServerProcess]:
+        """All but the master."""
+        return [process for name, process in self.processes.items() if name != MASTER]
 
     @property
     def outputs(self) -> int:
@@ -79,10 +77,10 @@ class Consumed:
 
     def wait_for(self, outputs: int) -> None:
         """Return when so many leases were worked on, or all consumers have ended."""
-        until = time.monotonic() + PATIENCE
-        while self.outputs < outputs and any(each.is_alive() for each in self.consumers.values()):
-            assert time.monotonic() < until, f"{self.outputs} of {outputs} leases"
-            time.sleep(0.01)
+        wait_until(
+            lambda: self.outputs >= outputs or not any(each.is_alive() for each in self.consumers),
+            f"{outputs} leases",
+        )
 
     def status(self) -> dict[str, Any]:
         """Return what the master's page says."""
@@ -105,12 +103,10 @@ class Consumed:
         return {number: path.read_text().splitlines() for number, (_, path) in found.items()}
 
 
-def kill(process: ForkServerProcess | None) -> None:
+def kill(process: ForkServerProcess) -> None:
     """SIGKILL a process, and wait for its end."""
-    if process is not None and process.pid is not None:
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-        process.join(PATIENCE)
+    process.kill()
+    process.join(PATIENCE)
 
 
 @contextmanager
@@ -121,11 +117,10 @@ def consuming(folder: Path, dataset: Dataset, workers: list[str]) -> Iterator[Co
     (folder / "token").write_text("secret")
     (folder / "address").write_text(f"127.0.0.1:{port}")
     job = Consumed(folder, dataset, port)
-    job.start_master()
     try:
-        for worker in workers:
-            job.start(worker)
+        for name in (MASTER, *workers):
+            job.start(name)
         yield job
     finally:
-        for process in (*job.consumers.values(), job.master):
+        for process in reversed(job.processes.values()):  # the master last
             kill(process)

@@ -28,7 +28,7 @@ from elasticjob.master.state.job import Job, Limits, Spec
 from lab.jobs.training.agents import TOKEN, Agent, Agents, lives, outlived
 from lab.jobs.training.warm import Warm
 from lab.paths import SCRIPTS
-from lab.programs.training import environment, of_agent
+from lab.programs.training import environment, environment_of_agent
 from lab.waiting import PATIENCE
 
 TRAINED: Final = SCRIPTS / "trainer"
@@ -73,8 +73,9 @@ class Scenario(Agents):
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
         command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script)
         node = f"job-worker-{index}"
-        own = of_agent(node, self.master.address, self.folder, self.folder / node)
-        process = await self.warm.run([*map(str, command)], own | self.variables, module=True)
+        place = (node, self.master.address, self.folder, self.folder / node)
+        own = environment_of_agent(*place, self.variables)
+        process = await self.warm.run([*map(str, command)], own, module=True)
         return self.follow(Agent(node, process, self.folder / node))
 
     @property

@@ -17,10 +17,10 @@ from typing import Any, Final
 from torch import Tensor
 
 from elasticjob.trainer.link.channel import ROUND
-from lab.scripts import classes
-from lab.scripts.classes import CLASSES as CLASSES
-from lab.scripts.classes import WIDTH as WIDTH
-from lab.scripts.classes import start as start
+from lab.scripts import shared
+from lab.scripts.shared import CLASSES as CLASSES
+from lab.scripts.shared import WIDTH as WIDTH
+from lab.scripts.shared import start as start
 from lab.troubles import installed as installed
 
 FOLDER: Final = Path(os.environ["LIFE"])
@@ -82,11 +82,11 @@ def slow() -> None:
 
 def problem(records: int) -> tuple[Tensor, Tensor]:
     """Return inputs and labels; fewer records are the first of more."""
-    x, y = classes.problem(1000)
+    x, y = shared.problem(1000)
     return x[:records], y[:records]
 
 
-class Numbered(classes.Numbered):
+class Numbered(shared.Numbered):
     """Records that are slow to read now and then."""
 
     def __init__(self, records: int) -> None:

@@ -12,9 +12,7 @@ says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step
 import argparse
 import json
 import os
-import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,16 +22,15 @@ from torch.distributed.fsdp import fully_shard
 
 from elasticjob.trainer.torch import Elastic, Step, node_mesh
 from lab.jobs.training.device import DEVICE
-from lab.scripts import classes
+from lab.scripts.shared import FOLDER, Numbered, model_at_start, numbers, problem, say, stand
 
-FOLDER = Path(os.environ.get("COUNTED", "."))
 OPEN, LAST, EVALUATION = FOLDER / "open", FOLDER / "last", FOLDER / "evaluation"
 ENDLESS = 1_000_000
 
 
 def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
     torch.manual_seed(os.getpid())  # nothing may depend on it
-    model = classes.model(DEVICE)  # three rows: two workers have unequal parts
+    model = model_at_start(DEVICE)  # three rows: two workers have unequal parts
     if divided:
         fully_shard(model, mesh=node_mesh())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -47,13 +44,13 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         save_every=50,
         noise_every=0 if divided else 2,
     )
-    data = elastic.loader(classes.Numbered(*classes.problem(101)), global_batch=8)
-    test = elastic.loader(classes.Numbered(*classes.problem(30)), global_batch=8, shuffle=False)
+    data = elastic.loader(Numbered(*problem(101)), global_batch=8)
+    test = elastic.loader(Numbered(*problem(30)), global_batch=8, shuffle=False)
 
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
         return {"loss": F.cross_entropy(elastic.model(batch[0]), batch[1])}
 
-    print(json.dumps({"pid": os.getpid(), "started": elastic.progress.step}), flush=True)
+    say(started=elastic.progress.step)
     for step in elastic.steps(data, epochs=epochs):
         attempt: dict[str, Any] = {"round": elastic.round, "rank": elastic.rank, "world": elastic.world_size}
         records: list[int] = []
@@ -62,20 +59,13 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
                 step.backward(F.cross_entropy(elastic.model(x), y))
                 records += index.tolist()
             norm = float(step.clip_grad_norm_(0.5))
-            stand(f"stand-{step.number}-{elastic.rank}")
+            stand(f"stand-{step.number}", elastic.rank)
         if not step.done:
             continue
         notes["steps"] += 1
         line = json.dumps(
-            {
-                "pid": os.getpid(),
-                "step": step.number,
-                "done": step.number,
-                "epoch": step.epoch,
-                "loss": step.loss,
-                **attempt,
-            }
-            | {"records": records, "norm": norm, "at": time.time()}
+            {"pid": os.getpid(), "step": step.number, "epoch": step.epoch, "loss": step.loss, **attempt}
+            | {"done": step.number, "records": records, "norm": norm, "at": time.time()}
         )
         with (FOLDER / f"{os.getpid()}.jsonl").open("a") as record:
             record.write(f"{line}\n")
@@ -89,17 +79,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         if epochs == ENDLESS and ends(elastic, step):
             break
     loss = elastic.evaluate(test, score)["loss"]
-    parameters = [value for each in model.parameters() for value in whole(each).flatten().tolist()]
-    result = {"parameters": parameters, "rank": elastic.rank, "score": loss, "notes": notes}
-    print(json.dumps({"pid": os.getpid(), **result}), flush=True)
-
-
-def stand(mark: str) -> None:
-    """Wait in a step to be killed, where a test wants that."""
-    if (FOLDER / mark).exists():
-        (FOLDER / mark).unlink()
-        print(json.dumps({"pid": os.getpid(), "stands": mark}), flush=True)
-        signal.pause()
+    say(parameters=numbers(model), rank=elastic.rank, score=loss, notes=notes)
 
 
 def ends(elastic: Elastic, step: Step) -> bool:
@@ -114,12 +94,6 @@ def ends(elastic: Elastic, step: Step) -> bool:
         new.write_text(str(step.epoch + step.ends_epoch))
         new.rename(LAST)
     return step.ends_epoch and LAST.exists() and int(LAST.read_text()) <= step.epoch
-
-
-def whole(parameter: Any) -> Tensor:
-    """Return a parameter as a whole; a node's workers call it together."""
-    gathered: Tensor = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-    return gathered
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ The file `lock-PLACE-RANK` blocks that rank for ever, `busy-PLACE-RANK` while it
 ends when there is a file `end`.
 """
 
-import json
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
+from lab.scripts.shared import say
 
 KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
 RANK = int(os.environ["LOCAL_RANK"])
@@ -65,7 +65,7 @@ for step in elastic.steps(data, epochs=10_000):
     with step:
         for given, wanted in step:
             step.backward(mse_loss(elastic.model(given), wanted))
-    print(json.dumps({"pid": os.getpid(), "rank": RANK, "step": step.number}), flush=True)
+    say(rank=RANK, step=step.number)
     stall("between")
     last = torch.tensor(float((FOLDER / "end").exists()))
     dist.all_reduce(last, dist.ReduceOp.MAX)

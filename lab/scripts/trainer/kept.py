@@ -5,11 +5,8 @@ is a file `step-NUMBER-NODE` or `epoch-NUMBER-NODE` in the folder $COUNTED; the 
 it prints what the training came to.
 """
 
-import json
 import os
-import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,17 +19,9 @@ from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, PerEpoch
 from lab.jobs.training.device import DEVICE
+from lab.scripts.shared import numbers, say, stand, start
 
-FOLDER = Path(os.environ["COUNTED"])
-
-
-def stand(place: str) -> None:
-    """Wait to be killed, where a test wants that."""
-    mark = FOLDER / f"{place}-{os.environ['ELASTICJOB_NODE']}"
-    if mark.exists():
-        mark.unlink()
-        print(json.dumps({"pid": os.getpid(), "stands": place}), flush=True)
-        signal.pause()
+NODE = os.environ["ELASTICJOB_NODE"]
 
 
 class Noisy(Dataset[dict[str, Tensor]]):
@@ -53,9 +42,7 @@ class Noisy(Dataset[dict[str, Tensor]]):
 def main(epochs: int) -> None:
     torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
     model = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.2), nn.Tanh(), nn.Linear(6, 2)).double().to(DEVICE)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+    start(model)
     body = torch.optim.AdamW(model[0].parameters(), lr=1e-2)
     head = torch.optim.SGD(model[3].parameters(), lr=1e-1, momentum=0.9)
     schedulers: list[LRScheduler | PerEpoch] = [
@@ -71,7 +58,7 @@ def main(epochs: int) -> None:
 
     def score(batch: dict[str, Tensor]) -> dict[str, Tensor]:
         guess = elastic.model(batch["x"]).argmax(dim=1)
-        stand(f"epoch-{elastic.epoch - 1}")
+        stand(f"epoch-{elastic.epoch - 1}", NODE)
         return {"accuracy": (guess == batch["y"]).double().mean()}
 
     elastic.evaluate(test, score)
@@ -79,7 +66,7 @@ def main(epochs: int) -> None:
         with step:
             for batch in step:
                 step.backward(F.cross_entropy(elastic.model(batch["x"]), batch["y"]))
-            stand(f"step-{step.number}")
+            stand(f"step-{step.number}", NODE)
             step.clip_grad_norm_(0.5)
         if not step.done:
             continue
@@ -89,12 +76,12 @@ def main(epochs: int) -> None:
             notes["accuracies"].append(accuracy)
     scores = elastic.evaluate(test, score)
     result = {
-        "parameters": [value for each in model.parameters() for value in each.flatten().tolist()],
-        "ema": [value for each in ema.module.parameters() for value in each.flatten().tolist()],
+        "parameters": numbers(model),
+        "ema": numbers(ema.module),
         "rates": [body.param_groups[0]["lr"], head.param_groups[0]["lr"]],
         "accuracies": [*notes["accuracies"], scores["accuracy"]],
     }
-    print(json.dumps({"pid": os.getpid(), "rank": elastic.rank, "result": result}), flush=True)
+    say(rank=elastic.rank, result=result)
 
 
 if __name__ == "__main__":

@@ -7,33 +7,15 @@ there is a file `PLACE-RANK` in the folder $COUNTED. With `alone` rank 0 alone t
 `kinds` rank 0 takes a mean where the others gather, with `own` all call torch's all_reduce.
 """
 
-import json
 import os
-import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from elasticjob.trainer.torch import Elastic
-
-FOLDER = Path(os.environ["COUNTED"])
-
-
-def say(**record: Any) -> None:
-    print(json.dumps({"pid": os.getpid(), **record}), flush=True)
-
-
-def stand(place: str, rank: int) -> None:
-    """Wait to be killed, where a test wants that."""
-    mark = FOLDER / f"{place}-{rank}"
-    if mark.exists():
-        mark.unlink()
-        say(stands=place)
-        signal.pause()
+from lab.scripts.shared import say, stand
 
 
 def main(steps: int, wrong: str) -> None:

@@ -1,7 +1,5 @@
 """A model that is divided in part, with a buffer and a parameter that is never used; batches have weights."""
 
-import json
-import os
 import sys
 
 import torch
@@ -12,6 +10,7 @@ from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
 from lab.jobs.training.device import DEVICE
+from lab.scripts.shared import numbers, say
 
 
 class Partly(nn.Module):
@@ -45,15 +44,7 @@ def main(epochs: int) -> None:
             for x, y in step:
                 step.backward(F.cross_entropy(elastic.model(x), y), weight=float(len(x)))
             norms.append(float(step.clip_grad_norm_(0.5)))
-    parameters = [value for each in model.parameters() for value in whole(each).flatten().tolist()]
-    result = {"parameters": parameters, "seen": model.seen.tolist(), "norms": norms}
-    print(json.dumps({"pid": os.getpid(), **result}), flush=True)
-
-
-def whole(parameter: Tensor) -> Tensor:
-    """Return a parameter as a whole; a node's workers call it together."""
-    gathered: Tensor = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-    return gathered
+    say(parameters=numbers(model), seen=model.seen.tolist(), norms=norms)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import read
 from lab.jobs.training.consumers import consuming
 from lab.paths import SCRIPTS
-from lab.programs.training import of_node
+from lab.programs.training import environment_of
 from lab.waiting import PATIENCE, wait_until
 
 COUNTER = SCRIPTS / "e2e" / "seen.py"
@@ -33,7 +33,7 @@ class Processes(ExitStack):
 
     def start(self, node: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a pod's process, which is killed at the end at the latest."""
-        environment = of_node(node, (self.folder / "address").read_text(), self.folder)
+        environment = environment_of(node, (self.folder / "address").read_text(), self.folder, {})
         with self.output.open("ab") as file:
             process = subprocess.Popen(
                 (sys.executable, *command), env=environment, stdout=file, stderr=subprocess.STDOUT

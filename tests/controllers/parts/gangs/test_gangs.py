@@ -94,7 +94,7 @@ async def test_volcano_is_told_of_roles_and_queue(site: Site) -> None:
 async def test_a_job_whose_gang_no_api_can_place_waits_and_says_so(site: Site) -> None:
     await site.apply(local("volcano"))
     sentence = "gang volcano: the cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1"
-    await site.event_on_the_job("GangUnavailable", sentence)
+    await site.event(sentence, "GangUnavailable")
     await site.until(lambda: site.condition("Gang") == ("False", "GangUnavailable", sentence))
     assert site.job().status.reason == "GangUnavailable"
     assert site.pods() == {}
@@ -103,7 +103,7 @@ async def test_a_job_whose_gang_no_api_can_place_waits_and_says_so(site: Site) -
 async def test_where_a_gang_is_only_preferred_the_job_goes_on_without_one(site: Site) -> None:
     await site.apply(local("preferred", queue="lab"))
     await site.until(lambda: len(site.running()) == 2)
-    await site.event_on_the_job("GangUnavailable", "pods are placed one by one")
+    await site.event("pods are placed one by one", "GangUnavailable")
     await site.until(lambda: site.condition("Gang")[:2] == ("False", "GangUnavailable"))
 
 
@@ -119,6 +119,6 @@ async def test_a_node_whose_device_is_broken_begins_anew(site: Site) -> None:
     )
     if "allocatedResourcesStatus" not in written["status"]["containerStatuses"][0]:
         pytest.skip("this API server has ResourceHealthStatus off, as by default before Kubernetes 1.36")
-    await site.event_on_the_job("DeviceUnhealthy", "memory GPU-3 unhealthy")
+    await site.event("memory GPU-3 unhealthy", "DeviceUnhealthy")
     await site.until(lambda: len(site.running()) == 2 and site.pods()["digits-worker-1"].metadata.uid != old)
     assert site.job().status.restarts in (None, 0)
