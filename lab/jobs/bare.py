@@ -17,14 +17,13 @@ from typing import ClassVar, Final
 
 import psutil
 
-from elasticjob.api.rpc import environment as names
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
 from lab.paths import SCRIPTS
 from lab.processes import Process
-from lab.programs.training import MASTER, Processes
+from lab.programs.training import MASTER, Processes, environment_of_agent
 from lab.story import Draws, Job, Length, Scene, Story, Weights
-from lab.truths.model import lineage_alone, sharded_alone
+from lab.truths.model import sharded_alone, trained_alone
 from lab.truths.records import Line
 from lab.truths.steps import Steps
 
@@ -75,8 +74,8 @@ class Bare(Processes, Scene):
         lines = {"LINEAGE": str(self.written)}
         if name == MASTER:
             return lines
-        end = {names.TERMINATION_LOG: str(self.folder / f"{name}.end")}
-        return {**lines, **end, names.JOB: "chaos", names.ROLE: "worker"}
+        place = (name, f"127.0.0.1:{self.port}", self.folder, self.folder / f"{name}.end")
+        return environment_of_agent(*place, lines)
 
     async def draws(self, troubles: Weights) -> Draws:
         """Yield as many troubles as are wanted, by their weights."""
@@ -176,7 +175,7 @@ class Lineage(Bare):
         super().__post_init__()
         self.epochs = max(40, self.story.length.troubles * 5 // 6)  # a node that comes back still joins
         self.steps = self.epochs * 63
-        self.alone = lambda end: lineage_alone(self.epochs)
+        self.alone = lambda end: trained_alone(self.size, 16, self.epochs)[0]
         (self.written / "slowly").touch()
 
     def script(self) -> list[str]:

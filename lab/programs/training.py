@@ -87,6 +87,14 @@ def environment_of(node: str, master: str, folder: Path, more: Mapping[str, str]
     return environment({**mine, **more})
 
 
+def environment_of_agent(
+    node: str, master: str, folder: Path, termination: Path, more: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of the agent of a node of the job that the node's name begins with."""
+    mine = {names.JOB: node.partition("-")[0], names.ROLE: "worker", "PYTHONUNBUFFERED": "1"}
+    return environment_of(node, master, folder, {**mine, names.TERMINATION_LOG: str(termination), **more})
+
+
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of what a user starts: ours without settings of elasticjob, and `more`."""
     clean = {name: each for name, each in os.environ.items() if not name.startswith(("ELASTICJOB_", "PET_"))}

@@ -12,27 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
-from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic
-from lab.scripts.shared import numbers
+from lab.scripts.shared import Numbered, model_at_start, numbers, problem
 
-RECORDS, BATCH, CLASSES, WIDTH = 1000, 16, 3, 8
-
-
-def records() -> tuple[Tensor, Tensor]:
-    """Return inputs and labels."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(RECORDS, WIDTH, generator=generator, dtype=torch.float64)
-    return x, torch.randint(0, CLASSES, (RECORDS,), generator=generator)
-
-
-def initial(shape: tuple[int, ...]) -> Tensor:
-    """Return the initial value of a parameter."""
-    return torch.linspace(-1, 1, int(torch.tensor(shape).prod()), dtype=torch.float64).view(shape)
+RECORDS, BATCH = 1000, 16
 
 
 def main(epochs: int, checkpoint: str) -> None:
@@ -42,14 +27,10 @@ def main(epochs: int, checkpoint: str) -> None:
     def write(**line: Any) -> None:
         file.write(json.dumps(line).encode() + b"\n")
 
-    model = nn.Linear(WIDTH, CLASSES, dtype=torch.float64)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(initial(tuple(parameter.shape)))
+    model = model_at_start()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     elastic = Elastic(model, optimizer, checkpoint=checkpoint, save_every=200)
-    x, y = records()
-    data = elastic.loader(TensorDataset(x, y, torch.arange(RECORDS)), global_batch=BATCH)
+    data = elastic.loader(Numbered(*problem(RECORDS)), global_batch=BATCH)
     for step in elastic.steps(data, epochs=epochs):
         place = {"step": step.number, "epoch": step.epoch, "round": elastic.round}
         with step:

@@ -1,4 +1,4 @@
-"""What trainings of tests share: lines of JSON, places where a worker waits to be killed, their parameters.
+"""What trainings of tests share: records, parameters, lines of JSON, places to wait for a kill.
 
 A worker stands still at a place for which there is a file in the folder $COUNTED; the file is gone then.
 """
@@ -12,9 +12,38 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 FOLDER: Final = Path(os.environ.get("COUNTED", "."))
+WIDTH, CLASSES = 8, 3
+
+
+def problem(size: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels of so many records."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(size, WIDTH, generator=generator, dtype=torch.float64)
+    return x, torch.randint(0, CLASSES, (size,), generator=generator)
+
+
+class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
+    """Records that know their number."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        return self.x[index], self.y[index], index
+
+
+def model_at_start(device: torch.device | None = None) -> nn.Linear:
+    """Return the model that learns the classes."""
+    model = nn.Linear(WIDTH, CLASSES, dtype=torch.float64, device=device)
+    start(model)
+    return model
 
 
 def say(**line: Any) -> None:

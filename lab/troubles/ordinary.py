@@ -58,8 +58,8 @@ class Ordinary:
 async def pause(life: Life, chance: Random) -> None:
     """Stop all processes of a node for a while."""
     await life.reaches(moment(life, chance))
-    agent = life.agents[chance.choice(sorted(life.agents))]
-    stopped = agent.look()
+    agent = life.nodes[chance.choice(sorted(life.nodes))]
+    stopped = agent.tree()
     try:
         for each in stopped:
             with suppress(psutil.Error):
@@ -77,7 +77,7 @@ def outage(kind: str, *, alone: bool = False) -> During:
 
     async def trouble(life: Life, chance: Random) -> None:
         at = 0 if chance.random() < AT_START else moment(life, chance)
-        node = chance.choice(sorted(life.agents)) if alone else ""
+        node = chance.choice(sorted(life.nodes)) if alone else ""
         lasts = chance.uniform(*OUTAGES)
         await life.reaches(at)
         with said(life.folder / "storage", {"kind": kind, "node": node}):
@@ -115,7 +115,7 @@ async def slow_records(life: Life, chance: Random) -> None:
 async def clock_jumps(life: Life, chance: Random) -> None:
     """Let the clocks of all nodes, or of one, jump."""
     await life.reaches(moment(life, chance))
-    node = chance.choice(["", *life.agents])
+    node = chance.choice(["", *life.nodes])
     ahead = chance.choice([-1, 1]) * 10 ** chance.uniform(1, 6)
     with said(life.folder / "clock", {node: ahead}):
         await asyncio.Event().wait()  # it stays wrong until the life ends
@@ -139,7 +139,7 @@ def told_to_leave(mark: str) -> During:
         await life.reaches(moment(life, chance))
         await life.marked(mark)
         await asyncio.sleep(chance.uniform(0, 0.05))
-        life.leave(chance.choice(sorted(life.agents)))
+        life.leave(chance.choice(sorted(life.nodes)))
 
     return trouble
 

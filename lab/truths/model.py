@@ -52,23 +52,25 @@ def one_loss(lines: Sequence[Line]) -> list[str]:
 
 
 @cache
-def lineage_alone(epochs: int) -> list[float]:
-    """Return the parameters of `lineage.py`, trained without any of our library's loop."""
+def trained_alone(
+    size: int, batch: int, epochs: int, clip: float = math.inf
+) -> tuple[list[float], list[float]]:
+    """Return parameters and each gradient's norm without any of our library's loop."""
     import torch
     import torch.nn.functional as F
 
     from elasticjob.trainer.torch.records.data import permutation
-    from lab.scripts.lineage import BATCH, CLASSES, WIDTH, initial, records
+    from lab.scripts.shared import model_at_start, numbers, problem
 
-    x, y = records()
-    weight, bias = initial((CLASSES, WIDTH)).requires_grad_(), initial((CLASSES,)).requires_grad_()
-    optimizer = torch.optim.AdamW([weight, bias], lr=1e-2)
+    (x, y), model, norms = problem(size), model_at_start(), list[float]()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for epoch in range(epochs):
-        for batch in permutation(len(x), 0, epoch).split(BATCH):  # type: ignore[no-untyped-call]
+        for records in permutation(size, 0, epoch).split(batch):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
-            torch.autograd.backward(F.cross_entropy(F.linear(x[batch], weight, bias), y[batch]))
+            torch.autograd.backward(F.cross_entropy(model(x[records]), y[records]))
+            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), clip)))
             optimizer.step()
-    return [*weight.flatten().tolist(), *bias.tolist()]
+    return numbers(model), norms
 
 
 @cache

@@ -43,8 +43,8 @@ def missing(lines: Sequence[Line], steps: int) -> list[str]:
     return [f"steps {gone[:5]} were never done ({len(gone)} in all)"] if gone else []
 
 
-def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
-    """Return a sentence for each epoch whose records did not come once each.
+def records(lines: Sequence[Line], sizes: set[int], lost: int = 0) -> list[str]:
+    """Return a sentence for each epoch whose records did not come once each, but for `lost` of lost workers.
 
     A worker without records of its own may be given another's in the same step, which do not count.
     """
@@ -56,14 +56,26 @@ def records(lines: Sequence[Line], sizes: set[int]) -> list[str]:
     taken: dict[int, Counter[int]] = defaultdict(Counter)
     for (epoch, _), once_each in steps.items():
         taken[epoch].update(once_each)
-    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], sizes)]
+    return all_once(taken, sizes, lost)
 
 
-def once(epoch: int, times: Counter[int], sizes: set[int]) -> list[str]:
-    """Return a sentence if the records of an epoch, one of `sizes`, did not come once each."""
-    twice = sum(count > 1 for count in times.values())
-    never = min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
-    return [f"epoch {epoch}: {twice} records came twice, {never} never"] if twice or never else []
+def all_once(taken: Mapping[int, Counter[int]], sizes: set[int], lost: int = 0) -> list[str]:
+    """Return a sentence for each epoch, of one of `sizes`, whose records did not come once each.
+
+    None is needed if no record came twice, and no more than `lost` are missing in all.
+    """
+    twice = {epoch: sum(count > 1 for count in times.values()) for epoch, times in taken.items()}
+    never = {
+        epoch: min(len(set(range(size)) - times.keys()) for size in sizes if size > max(times))
+        for epoch, times in taken.items()
+    }
+    if not any(twice.values()) and sum(never.values()) <= lost:
+        return []
+    return [
+        f"epoch {epoch}: {twice[epoch]} records came twice, {never[epoch]} never"
+        for epoch in sorted(taken)
+        if twice[epoch] or never[epoch]
+    ]
 
 
 def leased(lines: Iterable[Line], size: int, lost: int) -> list[str]:
@@ -80,11 +92,7 @@ def leased(lines: Iterable[Line], size: int, lost: int) -> list[str]:
     for line in on_lease:
         if line["lease"] == newest[line["epoch"], line["shard"]]:
             taken[line["epoch"]][line["record"]] += 1
-    never = sum(size - len(times) for times in taken.values())
-    twice = any(count > 1 for times in taken.values() for count in times.values())
-    if never <= lost and not twice:
-        return []
-    return [sentence for epoch in sorted(taken) for sentence in once(epoch, taken[epoch], {size})]
+    return all_once(taken, {size}, lost)
 
 
 class Written(Protocol):

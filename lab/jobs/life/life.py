@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,16 +14,14 @@ from typing import Any, Final
 
 import psutil
 
-from elasticjob.api.rpc import environment as names
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
 from lab.jobs.life.trainings import LIFE, Arguments, Training
-from lab.jobs.training.harness import lives
-from lab.jobs.training.warm import Process, Warm
-from lab.programs.training import environment_of
+from lab.jobs.training.agents import TOKEN, Agent, Agents, kill, lives, outlived
+from lab.jobs.training.warm import Warm
 
 LOOK: Final = 0.02
 """Seconds between two looks at what workers wrote."""
@@ -34,35 +31,8 @@ REPLACED: Final = 3
 """How many times a pod that ended is made again in one life, as `restartCount` says."""
 GONE: Final = 15.0
 """Seconds that processes have to end after their agent."""
-TOKEN: Final = "life"
 SHARED: Final = Path("/dev/shm")
 Line = dict[str, Any]
-
-
-@dataclass
-class Agent:
-    """A pod: its agent, and everything that was ever seen below it."""
-
-    node: str
-    process: Process
-    termination: Path
-    seen: dict[int, psutil.Process] = field(default_factory=dict)
-
-    def look(self) -> list[psutil.Process]:
-        """Return all of its processes, and remember them."""
-        try:
-            root = psutil.Process(self.process.pid)
-            tree = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return []
-        self.seen |= {each.pid: each for each in tree}
-        return tree
-
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the agent alone."""
-        if self.process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
 
 
 @dataclass(frozen=True)
@@ -84,18 +54,13 @@ class Ended:
 
 
 @dataclass
-class Life:
+class Life(Agents):
     """A running life, for those who trouble it."""
 
-    folder: Path
-    number: int
-    training: Training
-    arguments: Arguments
-    warm: Warm
-    master: Master
-    place: str
-    agents: dict[str, Agent] = field(default_factory=dict)
-    family: list[Agent] = field(default_factory=list)
+    number: int = field(kw_only=True)
+    training: Training = field(kw_only=True)
+    arguments: Arguments = field(kw_only=True)
+    place: str = field(kw_only=True)
     lines: list[Line] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     made: int = 0
@@ -103,7 +68,6 @@ class Life:
     leaving: set[str] = field(default_factory=set)
     """Nodes that were told to leave: they are made again, and cost no restart."""
     _files: dict[Path, int] = field(default_factory=dict)
-    _readers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
     def step(self) -> int:
@@ -113,34 +77,25 @@ class Life:
         return max((line["done"] for line in self.lines if "done" in line), default=0)
 
     @property
-    def running(self) -> list[Agent]:
-        """The agents that have not ended."""
-        return [agent for agent in self.agents.values() if agent.process.returncode is None]
+    def nodes(self) -> dict[str, Agent]:
+        """The newest agent of each node."""
+        return {agent.node: agent for agent in self.agents}
 
     async def start(self, node: str) -> None:
         """Start a pod."""
-        termination = self.folder / f"end-{self.number}-{node}-{len(self.family)}"
+        procs = ("--nproc-per-node", self.training.procs, *self.training.flags)
         script = (LIFE / self.training.file, self.training.name, "--place", self.place)
-        words = [*map(str, script), *self.arguments.flags()]
-        procs = ("--nproc-per-node", str(self.training.procs))
-        environment = self._environment(node, termination)
-        process = await self.warm.agent([*procs, *self.training.flags, *words], environment)
-        agent = self.agents[node] = Agent(node, process, termination)
-        self.family.append(agent)
-        self._readers.append(asyncio.create_task(self._read(agent)))
-
-    def _environment(self, node: str, termination: Path) -> dict[str, str]:
-        mine = {
-            "PYTHONUNBUFFERED": "1",
+        more = {
             "LIFE": str(self.folder),
             "LIFE_LIVES": str(self.number),
             "TMPDIR": str(self.folder / "tmp"),
             memory.FOLDER: str(self.folder / "memory"),
-            names.JOB: "life",
-            names.ROLE: "worker",
-            names.TERMINATION_LOG: str(termination),
         }
-        return environment_of(node, self.master.address, self.folder, mine)
+        await self.begin(node, (*procs, *script, *self.arguments.flags()), more)
+
+    async def hear(self, agent: Agent, text: str) -> None:
+        """Log a line."""
+        self.log.append(f"{agent.node}: {text}")
 
     def look(self) -> None:
         """Read what is new of what workers wrote, and remember processes."""
@@ -169,46 +124,44 @@ class Life:
     def stop(self, number: signal.Signals) -> None:
         """Stop the job: SIGTERM to all agents, or SIGKILL to everything at once."""
         self.stopped = True
-        for agent in self.agents.values():
+        for agent in self.nodes.values():
             if number == signal.SIGKILL:
-                kill(agent.look())
+                kill(agent.tree())
             else:
-                agent.signal(number)
+                agent.kill(number)
 
     def leave(self, node: str) -> None:
         """Tell a node to leave, as a drain does; another pod follows."""
         self.leaving.add(node)
-        self.agents[node].signal(signal.SIGTERM)
+        self.nodes[node].kill(signal.SIGTERM)
 
     async def play(self) -> Ended:
         """Return how it ended: all agents are gone, or nothing happens any more."""
         many, since, looked = -1, time.monotonic(), 0.0
-        while await self._replaced() or self.running:
+        while await self._replaced() or any(agent.lives for agent in self.agents):
             await asyncio.sleep(LOOK)
             self.look()
             now = time.monotonic()
             if now - looked > 0.5:
                 looked = now
-                for agent in self.agents.values():
-                    agent.look()
+                for agent in self.agents:
+                    agent.tree()
             if many != len(self.lines):
                 many, since = len(self.lines), now
             if now - since > STILL:
                 break
-        if still := bool(self.running):
+        if still := any(agent.lives for agent in self.agents):
             self.log.append(f"-- it stands still; the master has {self.master.job.nodes}")
-        for agent in self.agents.values():
-            if still:
-                kill(agent.look())
-        await asyncio.gather(*(agent.process.wait() for agent in self.family), *self._readers)
+            kill(each for agent in self.agents for each in agent.tree())
+        await asyncio.gather(*self.readers)
         self.look()
         verdict = self.master.job.verdict
         said = [verdict.message] if verdict else []
-        said += [agent.termination.read_text() for agent in self.family if agent.termination.exists()]
+        said += [agent.termination.read_text() for agent in self.agents if agent.termination.exists()]
         return Ended(
             codes={
                 node: agent.process.returncode or 0
-                for node, agent in self.agents.items()
+                for node, agent in self.nodes.items()
                 if node not in self.leaving  # told to, and the job was over before it was made again
             },
             verdict=str(verdict.end) if verdict else "",
@@ -222,7 +175,7 @@ class Life:
     async def _replaced(self) -> bool:
         """Make ended pods again, as the operator does until the job has a verdict; return whether one was."""
         made = False
-        for node, agent in list(self.agents.items()):
+        for node, agent in self.nodes.items():
             code, told = agent.process.returncode, node in self.leaving
             if code is None or self.stopped or self.master.job.verdict:
                 continue
@@ -236,17 +189,13 @@ class Life:
 
     async def _left(self) -> tuple[str, ...]:
         """Return what outlived the agents: processes, and blocks of memory."""
-        family = [each for agent in self.family for each in agent.seen.values()]
-        _, alive = await asyncio.to_thread(psutil.wait_procs, family, timeout=GONE)
-        left = [f"process {each.pid} {name_of(each)}" for each in alive if lives(each)]
+        family = [each for agent in self.agents for each in agent.seen.values()]
+        alive = await outlived(family, GONE)
+        left = [f"process {each.pid} {name_of(each)}" for each in alive]
         kill(alive)
-        killed = any(agent.process.returncode == -signal.SIGKILL for agent in self.family)
+        killed = any(agent.process.returncode == -signal.SIGKILL for agent in self.agents)
         left += [] if killed else blocks(self.folder / "memory", SHARED, {each.pid for each in family})
         return tuple(left)
-
-    async def _read(self, agent: Agent) -> None:
-        async for raw in agent.process.stdout:
-            self.log.append(f"{agent.node}: {raw.decode(errors='replace').rstrip()}")
 
 
 def blocks(memory: Path, shared: Path, pids: set[int]) -> list[str]:
@@ -255,13 +204,6 @@ def blocks(memory: Path, shared: Path, pids: set[int]) -> list[str]:
     torchs = (each.name for each in shared.glob("torch_*_*"))
     names += [name for name in torchs if int(name.split("_")[1]) in pids]
     return [f"block {name}" for name in names]
-
-
-def kill(processes: list[psutil.Process]) -> None:
-    """SIGKILL processes."""
-    for each in processes:
-        with suppress(psutil.Error):
-            each.kill()
 
 
 def name_of(process: psutil.Process) -> str:
@@ -278,18 +220,18 @@ async def living(
     """Start a life; afterwards none of its processes is left."""
     for name in ("lines", "slow", "slow-taken", "tmp", "memory"):
         (folder / name).mkdir(exist_ok=True)
-    (folder / "token").write_text(TOKEN)
     least = arguments.nodes if training.rigid else 1
     spec = Spec(
         job="life", bounds=Range(least=least, most=2), replicas=arguments.nodes, restart_count=REPLACED
     )
-    master = await Master(Job(spec=spec), TOKEN, Nowhere()).__aenter__()
-    life = Life(folder, number, training, arguments, warm, master, place)
-    try:
-        for index in range(arguments.nodes):
-            await life.start(f"life-worker-{index}")
-        yield life
-    finally:
-        for agent in life.family:
-            kill([*agent.look(), *(each for each in agent.seen.values() if lives(each))])
-        await master.__aexit__(None, None, None)
+    async with Master(Job(spec=spec), TOKEN, Nowhere()) as master:
+        life = Life(
+            *(master, warm, folder), number=number, training=training, arguments=arguments, place=place
+        )
+        try:
+            for index in range(arguments.nodes):
+                await life.start(f"life-worker-{index}")
+            yield life
+        finally:
+            for agent in life.agents:
+                kill([*agent.tree(), *filter(lives, agent.seen.values())])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,12 +25,12 @@ from elasticjob.api.sizes.role import Range
 from elasticjob.master.durable.store import Nowhere, restore, snapshot
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Limits, Spec
-from lab.jobs.training.warm import Process, Warm
+from lab.jobs.training.agents import TOKEN, Agent, Agents, lives, outlived
+from lab.jobs.training.warm import Warm
 from lab.paths import SCRIPTS
-from lab.programs.training import environment_of
+from lab.programs.training import environment, environment_of_agent
 from lab.waiting import PATIENCE
 
-TOKEN: Final = "secret"
 TRAINED: Final = SCRIPTS / "trainer"
 AGES: Final = timedelta(seconds=10 * PATIENCE)
 HELD: Final = "held"
@@ -48,94 +47,41 @@ class Line:
 
 
 @dataclass
-class Agent:
-    """One agent process."""
-
-    node: str
-    process: Process
-    termination: Path
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the agent alone."""
-        os.kill(self.pid, number)
-
-    def tree(self) -> list[psutil.Process]:
-        """Return the agent and everything below it."""
-        root = psutil.Process(self.pid)
-        return [root, *root.children(recursive=True)]
-
-    def last_words(self) -> dict[str, Any]:
-        """Return the termination message."""
-        words: dict[str, Any] = json.loads(self.termination.read_text())
-        return words
-
-
-@dataclass
-class Scenario:
+class Scenario(Agents):
     """A job with its master and agents, and everything they printed so far."""
 
-    master: Master
-    warm: Warm
-    folder: Path
     lines: list[Line] = field(default_factory=list)
-    agents: list[Agent] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    readers: list[asyncio.Task[None]] = field(default_factory=list)
     seen: dict[int, psutil.Process | None] = field(default_factory=dict)
 
     async def agent(
         self, index: int, script: str | Path, *arguments: object, flags: Iterable[str] = ()
     ) -> Agent:
         """Start the agent of node `index`; its pod's name tells its lives apart."""
-        node = f"job-worker-{index}"
-        life = sum(agent.node == node for agent in self.agents)
-        termination = self.folder / f"{node}-{life}.log"
-        command = map(str, (*flags, TRAINED / script, *arguments))
-        environment = self.environment(node, termination)
-        return self._follow(Agent(node, await self.warm.agent([*command], environment), termination))
+        return await self.begin(f"job-worker-{index}", (*flags, TRAINED / script, *arguments), self.variables)
 
     async def peer(self, script: str | Path, *arguments: object, flags: Iterable[str]) -> Agent:
         """Start a node that knows only its command line: no pod, no master, no rank."""
         node = f"peer-{len(self.agents)}"
-        kept = self.environment(node, self.folder / node)
-        for name in (names.JOB, names.NODE, names.INDEX, names.MASTER, names.TOKEN_FILE, names.POD_NAME):
-            del kept[name]
+        own = {names.ROLE: "worker", names.TERMINATION_LOG: str(self.folder / node), "PYTHONUNBUFFERED": "1"}
         command = map(str, (*flags, TRAINED / script, *arguments))
-        return self._follow(Agent(node, await self.warm.agent([*command], kept), self.folder / node))
+        process = await self.warm.agent([*command], environment({**own, **self.variables}))
+        return self.follow(Agent(node, process, self.folder / node))
 
     async def torchrun(self, index: int, script: Path) -> Agent:
         """Start plain torchrun as node `index`, with our rendezvous."""
         rendezvous = ("--rdzv-backend=elasticjob", f"--rdzv-endpoint={self.master.address}", "--rdzv-id=job")
         command = ("torch.distributed.run", "--nnodes=1:2", *rendezvous, script)
         node = f"job-worker-{index}"
-        environment = self.environment(node, self.folder / node)
-        process = await self.warm.run([*map(str, command)], environment, module=True)
-        return self._follow(Agent(node, process, self.folder / node))
+        place = (node, self.master.address, self.folder, self.folder / node)
+        own = environment_of_agent(*place, self.variables)
+        process = await self.warm.run([*map(str, command)], own, module=True)
+        return self.follow(Agent(node, process, self.folder / node))
 
-    def _follow(self, agent: Agent) -> Agent:
-        self.agents.append(agent)
-        self.readers.append(asyncio.create_task(self._read(agent)))
-        return agent
-
-    def environment(self, node: str, termination: Path) -> dict[str, str]:
-        """Return the environment of a pod."""
-        token = self.folder / "token"
-        if not token.exists():  # an agent may be reading it
-            token.write_text(TOKEN)
-        mine = {
-            "PYTHONUNBUFFERED": "1",
-            names.JOB: "job",
-            names.ROLE: "worker",
-            names.TERMINATION_LOG: str(termination),
-            "COUNTED": str(self.counted),
-            names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", ""),
-        }
-        return environment_of(node, self.master.address, self.folder, mine)
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of a pod that are a test's."""
+        return {"COUNTED": str(self.counted), names.CHECK_COMMAND: os.environ.get("CHECK_PAYLOAD", "")}
 
     @property
     def counted(self) -> Path:
@@ -213,17 +159,19 @@ class Scenario:
         """Return the results that workers printed at the end."""
         return [line.record for line in self.lines if "parameters" in line.record]
 
-    async def _read(self, agent: Agent) -> None:
-        async for raw in agent.process.stdout:
-            text = raw.decode(errors="replace").rstrip()
-            start = text.find("{")
-            record = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
-            if record and record["pid"] not in self.seen:
-                self.seen[record["pid"]] = found(record["pid"])
-            async with self.changed:
-                self.lines.append(Line(agent.node, text, record))
-                self.changed.notify_all()
-        await agent.process.wait()
+    async def hear(self, agent: Agent, text: str) -> None:
+        """Note a line, and the process that printed it."""
+        start = text.find("{")
+        record = json.loads(text[start:]) if start >= 0 and text.endswith("}") and '"pid"' in text else {}
+        if record and record["pid"] not in self.seen:
+            self.seen[record["pid"]] = found(record["pid"])
+        async with self.changed:
+            self.lines.append(Line(agent.node, text, record))
+            self.changed.notify_all()
+
+    async def read(self, agent: Agent) -> None:
+        """Its end is a change, too."""
+        await super().read(agent)
         async with self.changed:
             self.changed.notify_all()
 
@@ -260,30 +208,15 @@ def found(pid: int) -> psutil.Process | None:
         return None
 
 
-def lives(process: psutil.Process) -> bool:
-    """Whether it runs, and no other has its number now; one that has ended may wait for a careless PID 1."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 async def end(running: Scenario) -> None:
     """Kill the remaining agents; AssertionError if a process outlived its agent."""
-    family = [process for agent in running.agents if alive(agent) for process in agent.tree()]
+    family = [process for agent in running.agents if agent.lives for process in agent.tree()]
     for agent in running.agents:
-        if alive(agent):
-            agent.kill()
-    await asyncio.gather(*(agent.process.wait() for agent in running.agents), *running.readers)
-    _, orphans = await asyncio.to_thread(psutil.wait_procs, family, timeout=PATIENCE / 6)
+        agent.kill()
+    await asyncio.gather(*running.readers)
+    workers = [process for process in running.seen.values() if process]
+    orphans = await outlived(family, PATIENCE / 6) + [each for each in workers if lives(each)]
     assert not orphans, f"processes outlived their agent: {orphans}"
-    outlived = [pid for pid, process in running.seen.items() if process and lives(process)]
-    assert not outlived, f"workers outlived their agent: {outlived}"
-
-
-def alive(agent: Agent) -> bool:
-    """Whether an agent still runs."""
-    return agent.process.returncode is None
 
 
 def counted(steps: Iterable[dict[str, Any]]) -> list[int]:

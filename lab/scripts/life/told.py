@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from elasticjob.trainer.link.channel import ROUND
+from lab.scripts import shared
+from lab.scripts.shared import CLASSES as CLASSES
+from lab.scripts.shared import WIDTH as WIDTH
 from lab.scripts.shared import start as start
 from lab.troubles import installed as installed
 
 FOLDER: Final = Path(os.environ["LIFE"])
-WIDTH, CLASSES = 8, 3
 PAUSE, LONG = 0.04, 0.5
 """Seconds of a step, beside its computation."""
 
@@ -82,23 +82,19 @@ def slow() -> None:
 
 def problem(records: int) -> tuple[Tensor, Tensor]:
     """Return inputs and labels; fewer records are the first of more."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(1000, WIDTH, generator=generator, dtype=torch.float64)
-    return x[:records], torch.randint(0, CLASSES, (1000,), generator=generator)[:records]
+    x, y = shared.problem(1000)
+    return x[:records], y[:records]
 
 
-class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
-    """Records that know their number."""
+class Numbered(shared.Numbered):
+    """Records that are slow to read now and then."""
 
     def __init__(self, records: int) -> None:
-        self.x, self.y = problem(records)
-
-    def __len__(self) -> int:
-        return len(self.x)
+        super().__init__(*problem(records))
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
         slow()
-        return self.x[index], self.y[index], index
+        return super().__getitem__(index)
 
 
 def leaves(state: Any) -> list[Any]:

@@ -16,39 +16,21 @@ import time
 from typing import Any
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, Step, node_mesh
 from lab.jobs.training.device import DEVICE
-from lab.scripts.shared import FOLDER, numbers, say, stand, start
+from lab.scripts.shared import FOLDER, Numbered, model_at_start, numbers, problem, say, stand
 
 OPEN, LAST, EVALUATION = FOLDER / "open", FOLDER / "last", FOLDER / "evaluation"
 ENDLESS = 1_000_000
 
 
-class Numbered(Dataset[tuple[Tensor, Tensor, int]]):
-    """Records that know their number."""
-
-    def __init__(self, size: int) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.x = torch.randn(size, 8, generator=generator, dtype=torch.float64)
-        self.y = torch.randint(0, 3, (size,), generator=generator)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
-        return self.x[index], self.y[index], index
-
-
 def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
-    torch.manual_seed(os.getpid())  # only the oldest worker's weights may count: rank 0 sets them below
-    model = nn.Linear(8, 3, dtype=torch.float64, device=DEVICE)  # three rows: two workers have unequal parts
-    start(model)
+    torch.manual_seed(os.getpid())  # nothing may depend on it
+    model = model_at_start(DEVICE)  # three rows: two workers have unequal parts
     if divided:
         fully_shard(model, mesh=node_mesh())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -62,8 +44,8 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         save_every=50,
         noise_every=0 if divided else 2,
     )
-    data = elastic.loader(Numbered(101), global_batch=8)
-    test = elastic.loader(Numbered(30), global_batch=8, shuffle=False)
+    data = elastic.loader(Numbered(*problem(101)), global_batch=8)
+    test = elastic.loader(Numbered(*problem(30)), global_batch=8, shuffle=False)
 
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
         return {"loss": F.cross_entropy(elastic.model(batch[0]), batch[1])}
@@ -83,7 +65,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         notes["steps"] += 1
         line = json.dumps(
             {"pid": os.getpid(), "step": step.number, "epoch": step.epoch, "loss": step.loss, **attempt}
-            | {"records": records, "norm": norm, "at": time.time()}
+            | {"done": step.number, "records": records, "norm": norm, "at": time.time()}
         )
         with (FOLDER / f"{os.getpid()}.jsonl").open("a") as record:
             record.write(f"{line}\n")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from elasticjob.api.rpc.permutation import key_of, place
-from lab.jobs.training.harness import AGES, Agent, Scenario, scenario
+from lab.jobs.training.agents import Agent
+from lab.jobs.training.harness import AGES, Scenario, scenario
 from lab.jobs.training.warm import Warm
 
 pytestmark = pytest.mark.story

@@ -15,12 +15,15 @@ from elasticjob.trainer.torch.noise import KEEPS, Noise
 from elasticjob.trainer.torch.records.data import permutation
 from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
-from lab.truths.counted import BATCH, CLIP, SIZE, problem
+from lab.scripts.shared import model_at_start, problem
+from lab.truths.counted import BATCH, CLIP, SIZE
 
 
 def expected(pieces: int, epochs: int) -> float:
     """Return the noise scale after the training of counted.py, whose steps are cut into so many pieces."""
-    x, y, weight, bias, optimizer = problem()
+    (x, y), layer = problem(SIZE), model_at_start()
+    weight, bias = layer.weight, layer.bias
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
     sampler, position, number = Sampler(SIZE, BATCH, pieces), Position(), 0
     variance = norm = 0.0
     total = sampler.steps_left(position, epochs)
