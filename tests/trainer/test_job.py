@@ -28,7 +28,7 @@ async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, w
             await job.until(job.trains_in_a_round_after(last["round"]))
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job, lost=2)
+        check(job, slots=2, lost=2)
         assert job.last()["world"] == 2
         assert len(job.seen) == 4, "who survived goes on in its process"
 

@@ -25,7 +25,7 @@ async def test_any_number_of_workers_computes_the_same(tmp_path: Path, warm: War
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "counted.py", 3, flags=("--nproc-per-node", "3"))
         assert await job.ends(agent) == 0
-        check(job, epochs=3)
+        check(job, slots=3, epochs=3)
         assert job.last()["world"] == 3
 
 
@@ -41,7 +41,7 @@ async def test_stopped_worker_is_found_to_hang_and_replaced(tmp_path: Path, warm
         await job.until(job.trains_with(2, after=job.last()["step"]))
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job, lost=1)
+        check(job, slots=2, lost=1)
         finding = job.master.job.health.findings[0]
         assert re.match(r"rank 1 on job-worker-1 hangs: .* it is stopped \(SIGSTOP\) for", finding.message)
         assert any("stacks of rank 0" in line.text for line in job.lines)
@@ -64,7 +64,7 @@ async def test_node_that_comes_back_after_many_steps_begins_as_a_newcomer(tmp_pa
         await job.until(job.trains_with(2, after=away + 21))
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job, lost=1)
+        check(job, slots=2, lost=1)
         assert any("it missed the others' steps" in line.text for line in job.lines)
         steps = max(step["step"] for step in job.recorded())
         assert [result["notes"]["steps"] for result in job.results()] == [steps] * 2
@@ -78,7 +78,7 @@ async def test_worker_that_is_lost_in_the_last_step_does_not_train_again(tmp_pat
         await job.until(lambda: any(step["step"] == 13 for step in job.steps()))  # rank 0's may be told first
         os.kill(stands[0]["pid"], signal.SIGKILL)
         assert await job.ends(agent) == 0
-        check(job, epochs=1, lost=1)
+        check(job, slots=2, epochs=1, lost=1)
 
 
 async def test_survivor_that_evaluates_is_not_taken_for_stuck(tmp_path: Path, warm: Warm) -> None:
@@ -93,7 +93,7 @@ async def test_survivor_that_evaluates_is_not_taken_for_stuck(tmp_path: Path, wa
         await job.until(job.trains_in_a_round_after(before["round"]))
         job.let_end()
         assert await job.ends(agent) == 0
-        check(job, lost=1)
+        check(job, slots=2, lost=1)
         assert len({step["pid"] for step in job.steps() if step["rank"] == 0}) == 1
 
 
@@ -113,7 +113,7 @@ async def test_late_node_is_cut_in_at_a_step_boundary_and_an_old_one_leaves_at_o
         job.let_end()
         assert first.last_words()["reason"] == "Left"
         assert await job.ends(second) == 0
-        check(job)
+        check(job, slots=2)
         assert job.last()["world"] == 1
 
 
@@ -145,7 +145,7 @@ async def test_newcomers_enter_while_another_one_starts(tmp_path: Path, warm: Wa
         await job.until(job.trains_with(4))
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0] * 4
-        check(job)
+        check(job, slots=4)
 
 
 async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_path: Path, warm: Warm) -> None:
@@ -157,7 +157,7 @@ async def test_killed_agent_takes_its_worker_along_and_the_other_goes_on(tmp_pat
         job.let_end()
         assert psutil.wait_procs(family[1:], timeout=PATIENCE)[1] == []
         assert await job.ends(agents[1]) == 0
-        check(job, lost=1)
+        check(job, slots=2, lost=1)
 
 
 async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path, warm: Warm) -> None:
@@ -176,7 +176,7 @@ async def test_silent_node_is_left_behind_and_comes_back(tmp_path: Path, warm: W
         await job.until(job.trains_with(2, after=at))
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job, lost=1)
+        check(job, slots=2, lost=1)
 
 
 async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Path, warm: Warm) -> None:
@@ -191,7 +191,7 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
         assert await job.ends(again) == 0
         started = [line.record["started"] for line in job.lines if "started" in line.record]
         assert started == [0, left]
-        check(job)
+        check(job, slots=1)
 
 
 async def test_master_that_restarts_costs_no_step(tmp_path: Path, warm: Warm) -> None:
@@ -201,6 +201,6 @@ async def test_master_that_restarts_costs_no_step(tmp_path: Path, warm: Warm) ->
         await job.restart_master()
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        check(job)
+        check(job, slots=2)
         assert {step["round"] for step in job.steps()} == {1}
         assert job.master.job.verdict is not None

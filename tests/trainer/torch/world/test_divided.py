@@ -25,7 +25,7 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
         flags = ("--nproc-per-node", str(workers))
         agents = [await job.agent(index, "counted.py", 3, "--divided", flags=flags) for index in range(nodes)]
         assert [await job.ends(agent) for agent in agents] == [0] * nodes
-        check(job, epochs=3)
+        check(job, slots=nodes * workers, epochs=3)
 
 
 async def test_what_fully_shard_leaves_out_is_averaged_over_all_workers(tmp_path: Path, warm: Warm) -> None:
@@ -62,7 +62,7 @@ async def test_survivors_of_a_lost_node_go_on_and_a_new_one_gets_their_parts(
         job.let_end()
         assert [await job.ends(agent) for agent in agents[1:]] == [0] * 3
         assert pids(job, "job-worker-1") == stay
-        check(job, lost=2)
+        check(job, slots=6, lost=2)
 
 
 async def test_node_that_lost_a_worker_comes_back_as_a_new_one(tmp_path: Path, warm: Warm) -> None:
@@ -78,7 +78,7 @@ async def test_node_that_lost_a_worker_comes_back_as_a_new_one(tmp_path: Path, w
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert pids(job, "job-worker-1") == stay
         assert len(pids(job, "job-worker-0") - broken) == 2
-        check(job, lost=2)
+        check(job, slots=4, lost=2)
 
 
 async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_from_storage(
@@ -106,7 +106,7 @@ async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_f
         assert started[2] == started[3]
         assert started[2] in range(10, left, 5)
         assert started[4:] == [left]
-        check(job, lost=2)
+        check(job, slots=2, lost=2)
 
 
 def pids(job: Scenario, node: str) -> set[int]:
