@@ -14,7 +14,6 @@ from elasticjob.devcluster.server.model.schemas import ANYTHING, Schema, items, 
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
-_MISSING = object()
 
 
 def strategic_merge(value: Any, patch: Any, schema: Schema) -> Any:
