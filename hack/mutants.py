@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import coverage
 import pytest
 
-PACKAGES = ["controllers", "master", "trainer", "brain"]
+PACKAGES = ["controllers", "master", "trainer", "brain", "page"]
 TESTED = {*PACKAGES, "api", "webhooks"}  # folders of tests
 LEFT_OUT = {"story", "warm"}  # marker and fixture
 SLOW, BUDGET = 5.0, 8.0  # CPU seconds of one test, and of those that run for one mutant
