@@ -11,13 +11,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from elasticjob.api.resources import Resources
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import JobFacts, Mode, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.sizing import demand
 from elasticjob.sizing.algorithm import Algorithm, Decider
 from elasticjob.sizing.decide import decide
-from elasticjob.sizing.facts import Event, Facts, OomKill, Past
+from elasticjob.sizing.facts import Event, Facts, OomKill, Past, Waiting
 from elasticjob.sizing.table import ALGORITHMS
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -218,10 +219,10 @@ def test_row(row: Row) -> None:
     found = asked(row.facts, row.event)
     assert told(found) == (row.groups, row.nodes), found.reason
     assert row.says in found.reason
-    for hour in range(0, 24, 2):
+    for hours in range(0, 7 * 24, 5):
         for each in ALGORITHMS:
-            at_night = replace(row.facts, now=NOW + timedelta(hours=hour))
-            keeps_the_laws(at_night, row.event, min(each.by), (each,))
+            another_time = replace(row.facts, now=NOW + timedelta(hours=hours))
+            keeps_the_laws(another_time, row.event, min(each.by), (each,))
 
 
 FIRST = {"cpu": "1", "memory": "8000Mi"}
@@ -322,8 +323,11 @@ roles = st.builds(
 
 @st.composite
 def all_facts(draw: st.DrawFn) -> Facts:
-    chosen = draw(st.fixed_dictionaries({"worker": roles}, optional={"ps": roles}))
+    chosen = draw(st.fixed_dictionaries({"worker": roles}, optional={"ps": roles, "chief": roles}))
     sizes = {name: role.clamp(draw(st.integers(1, 20))) for name, role in chosen.items()}
+    nodes = {f"j-{name}-{index}": name for name, size in sizes.items() for index in range(min(size, 3))}
+    some = st.sets(st.sampled_from([*nodes]), max_size=3)
+    since = NOW - draw(st.sampled_from([timedelta(0), timedelta(minutes=20)]))
     return facts(
         chosen,
         limits=draw(st.sampled_from([{}, {"cpu": "100", "memory": "400Gi"}])),
@@ -338,6 +342,14 @@ def all_facts(draw: st.DrawFn) -> Facts:
         killed=tuple(draw(kills)),
         remaining=draw(spans),
         total=draw(spans),
+        servers_due=draw(st.booleans()),
+        waiting=tuple(
+            Waiting(node, nodes[node], since, Resources.parse(draw(amounts))) for node in sorted(draw(some))
+        ),
+        cuts=dict.fromkeys(sorted(draw(some)), since),
+        judged=draw(st.integers(0, 5)),
+        held=draw(st.sampled_from([None, since, NOW + timedelta(minutes=5)])),
+        decisions=draw(st.integers(0, 3)),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from elasticjob.api.rpc.message import JSON, MSGPACK
 from elasticjob.api.rpc.rendezvous import Member, World
+from elasticjob.master.handlers import dispatch
 from elasticjob.master.serving.wire import FIRST, Encoder, media_type
 from lab.virtual.master import join, played
 
@@ -57,3 +58,8 @@ def test_the_next_world_is_another() -> None:
 )
 def test_headers_name_a_media_type_in_letters_of_any_case(header: str, mime: str) -> None:
     assert media_type(header) == mime
+
+
+def test_a_request_has_a_path_of_its_own_and_a_long_poll_an_answer_at_its_end() -> None:
+    assert [*dispatch.VERBS.values()] == [*dispatch.HANDLERS]
+    assert dispatch.LATER.keys() == dispatch.EXPIRED.keys() <= dispatch.HANDLERS.keys()

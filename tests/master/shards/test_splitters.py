@@ -55,6 +55,7 @@ def test_every_record_comes_once_per_epoch(row: Splitter, data: st.DataObject) -
     assert [each.number for each in made] == list(range(len(made)))
     assert all(0 < len(each) <= dataset.shard for each in made)
     assert all(splitters.length(dataset, each.number) == len(each) for each in made)
+    assert row.part(dataset) >= 1
 
 
 @pytest.mark.parametrize("name", ["table", "text"])
