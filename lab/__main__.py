@@ -66,11 +66,11 @@ def chaos(
     troubles: Annotated[str, typer.Option(help=f"{ABOUT_TROUBLES}; else the job's own.")] = "",
     truths: Annotated[str, typer.Option(help=f"Of {', '.join(TRUTHS)}; else the job's own.")] = "",
     seed: Annotated[int | None, typer.Option(help="Of all that is drawn.")] = None,
-    stories: Annotated[int, typer.Option(help="How many; 0: the job's own length.")] = 0,
-    times: Annotated[int, typer.Option(help="How many troubles in a story.")] = 0,
-    minutes: Annotated[float, typer.Option(help="No story, and no trouble, begins later.")] = 0.0,
-    size: Annotated[int, typer.Option(help="How many jobs, of those that are many.")] = 0,
-    first: Annotated[int, typer.Option(help="The number of the first story or trouble.")] = 0,
+    stories: Annotated[int, typer.Option(min=0, help="How many; 0: the job's own length.")] = 0,
+    times: Annotated[int, typer.Option(min=0, help="How many troubles in a story.")] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="No story, and no trouble, begins later.")] = 0.0,
+    size: Annotated[int, typer.Option(min=0, help="How many jobs, of those that are many.")] = 0,
+    first: Annotated[int, typer.Option(min=0, help="The number of the first story or trouble.")] = 0,
     keep: Annotated[
         Path | None, typer.Option(help="A folder for what shows a fault, and for a log; else chaos-evidence.")
     ] = None,
@@ -92,8 +92,8 @@ def chaos(
             size=size or own.size,
             first=first,
         )
-        weights = weighted(job, troubles)
-        kept = chosen("--truths", truths or ",".join(job.truths), TRUTHS)
+        weights = weighted(job, cluster or job.clusters[0], troubles)
+        kept = asked_of(job, truths)
         plans.append((job, CLUSTERS[cluster or job.clusters[0]], weights, kept, length))
 
     def say(text: str) -> None:
@@ -128,7 +128,7 @@ def chaos(
 
 @app.command()
 def fuzz(
-    requests: Annotated[int, typer.Option(help="How many to each listener.")] = 100_000,
+    requests: Annotated[int, typer.Option(min=1, help="How many to each listener.")] = 100_000,
     seed: Annotated[str, typer.Option(help="Of all that is drawn.")] = "1",
     listener: Annotated[str, typer.Option(help="One of the listeners alone.")] = "",
     only: Annotated[int | None, typer.Option(help="The number of the one request to send.")] = None,
@@ -159,7 +159,7 @@ def fuzz(
 @app.command("queues")
 def stories_of_queues(
     seed: Annotated[int, typer.Option(help="Of the first story.")] = 0,
-    count: Annotated[int, typer.Option(help="How many stories, a seed each.")] = 1000,
+    count: Annotated[int, typer.Option(min=1, help="How many stories, a seed each.")] = 1000,
 ) -> None:
     """Play stories of jobs in queues in virtual time, several a second; ends with 1 if one breaks."""
     from lab.virtual.play import play
@@ -177,16 +177,33 @@ def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:
     return [rows[name] for name in names]
 
 
-def weighted(job: Job, words: str) -> dict[Trouble, int]:
-    """Return the troubles of a job, or others that it can have, with their weights."""
+def asked_of(job: Job, words: str) -> list[Truth]:
+    """Return the truths of a job, or others: of those that some job has, those whose scene it has, too."""
+    rows = chosen("--truths", words or ",".join(job.truths), TRUTHS)
+    for row in rows:
+        scenes = tuple(each.scene for each in JOBS.values() if row.name in each.truths)
+        if scenes and not issubclass(job.scene, scenes):
+            say = f"{row.name} says nothing of {job.name}: give some of {', '.join(job.truths)}"
+            raise typer.BadParameter(say, param_hint="--truths")
+    return rows
+
+
+def weighted(job: Job, cluster: str, words: str) -> dict[Trouble, int]:
+    """Return the troubles of a job, or others that it can have there, with their weights."""
     names = [row.name for word in words.split(",") for row in GROUPS.get(word, ())] if words else job.troubles
     names = [*names, *(word for word in words.split(",") if word and word not in GROUPS)]
-    rows = chosen("--troubles", ",".join(names), TROUBLES)
-    if unfit := [row.name for row in rows if not issubclass(job.scene, row.needs)]:
-        fit = ", ".join(row.name for row in TROUBLES.values() if issubclass(job.scene, row.needs))
-        raise typer.BadParameter(
-            f"{','.join(unfit)} cannot befall {job.name}: give some of {fit}", param_hint="--troubles"
-        )
+    if unknown := {*names} - TROUBLES.keys():
+        say = f"{','.join(sorted(unknown))}: give groups, {', '.join(GROUPS)}, or rows, {', '.join(TROUBLES)}"
+        raise typer.BadParameter(say, param_hint="--troubles")
+    rows = [TROUBLES[name] for name in names]
+
+    def fits(row: Trouble) -> bool:
+        return issubclass(job.scene, row.needs) and cluster in (row.clusters or (cluster,))
+
+    if unfit := [row.name for row in rows if not fits(row)]:
+        fit = ", ".join(row.name for row in TROUBLES.values() if fits(row))
+        say = f"{','.join(unfit)} cannot befall {job.name} on {cluster}: give some of {fit}"
+        raise typer.BadParameter(say, param_hint="--troubles")
     return {row: job.troubles.get(row.name, 1) for row in rows}
 
 

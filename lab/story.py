@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from rich.console import Console
@@ -39,11 +40,14 @@ class Trouble:
     name: str
     needs: type
     act: Callable[[Any], Awaitable[str]]
+    clusters: tuple[str, ...] = ()
+    """Those that have what it acts on; none: all of the job's."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Sentences about what is wrong with a scene, at each of its moments and when it is over."""
+    """Sentences about what is wrong with a scene: `moments` at each of its moments, the last included, and
+    `end` when it is over."""
 
     name: str
     end: Callable[[Any], Iterable[str]] = lambda scene: ()
@@ -74,6 +78,10 @@ class Story:
     keep: Path | None = None
     look: Look = lambda scene: None
 
+    def chance(self) -> Random:
+        """Return what a story is drawn by; the first one of a seed by that alone."""
+        return Random(f"{self.seed}/{self.number}" if self.number else self.seed)
+
 
 @dataclass(kw_only=True)
 class Scene(ABC):
@@ -82,6 +90,8 @@ class Scene(ABC):
     story: Story
     figures: dict[str, object] = field(default_factory=dict)
     """Columns of the table at the end."""
+    befell: int = 0
+    """How many troubles have had something to trouble."""
     evidence: tuple[Path, ...] = ()
     """Files and folders that are kept where something is wrong."""
     began: float = field(default_factory=time.monotonic)
@@ -185,9 +195,13 @@ async def tell(
                 async with aclosing(scene.draws(troubles)) as draws:
                     async for trouble in draws:
                         if sentence := await trouble.act(scene):
+                            scene.befell += 1
                             outcome.troubles[trouble.name] += 1
                             story.say(f"    {time.monotonic() - began:6.1f} s  {printable(sentence)}")
+                        else:
+                            outcome.troubles[f"{trouble.name} in vain"] += 1
                 await scene.finish()
+                look(scene)
                 outcome.wrong |= {printable(each): None for truth in truths for each in truth.end(scene)}
                 broke = False
             finally:

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import ClassVar, Final
 
 import psutil
@@ -28,6 +27,8 @@ from lab.truths.records import Line
 from lab.truths.steps import Steps
 
 LEAST: Final = 0.2  # seconds between two kills
+PATIENT: Final = 100
+"""How many troubles in a row may find nothing to trouble, as while all that they want is being started."""
 AWAY: Final = 1.0  # seconds at most until what was hit is started again
 STOPPED: Final = 8.0  # seconds at most for which a worker is stopped: it is lost after 5
 END: Final = 300.0  # seconds for the rest of the training after the last kill
@@ -45,7 +46,7 @@ class Bare(Processes, Scene):
     """Seconds between two kills beyond the least, on average."""
 
     def __post_init__(self) -> None:
-        self.chance, self.evidence = Random(self.story.seed), (self.folder,)
+        self.chance, self.evidence = self.story.chance(), (self.folder,)
         self.written.mkdir(parents=True)
         (self.folder / "token").write_text("chaos")
 
@@ -84,10 +85,15 @@ class Bare(Processes, Scene):
         while not self.trained:  # noqa: ASYNC110  # of other processes
             await asyncio.sleep(0.1)
         self.began = time.monotonic()
-        while self.goes_on(self.blows.total()):
+        in_vain = 0
+        while self.goes_on(self.befell):
             await self.pause()
+            before = self.befell
             (trouble,) = self.chance.choices([*troubles], weights=[*troubles.values()])
             yield trouble
+            in_vain = 0 if self.befell > before else in_vain + 1
+            if in_vain > PATIENT:
+                raise RuntimeError(f"{PATIENT} troubles had nothing to trouble, {trouble.name} the last")
         self.figures["seconds of kills"] = f"{time.monotonic() - self.began:.0f}"
 
     async def pause(self) -> None:

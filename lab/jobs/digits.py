@@ -111,6 +111,15 @@ class Digits(Scene):
             while not true(self.watched.seen):
                 await self.watched.change()
 
+    async def goes_well(self, after: int) -> None:
+        """Wait until all workers are there, and have made a step together that comes later."""
+        places = {f"worker-{index}" for index in range(WORKERS)}
+        await self.until(
+            lambda seen: (
+                {pod.place for pod in seen.workers} == places and seen.world == WORKERS and seen.step > after
+            )
+        )
+
     async def trains(self) -> None:
         """Wait until as many workers as are wanted make steps."""
         since, step = time.time(), self.seen.step
@@ -205,12 +214,12 @@ def age(pod: Pod) -> tuple[float, str]:
 
 
 async def struck(scene: Digits, troubles: Weights) -> Draws:
-    """One to three kills within some seconds of training, each of them first in its turn; then to the end."""
+    """So many kills, else one to three, within some seconds, each kind first in its turn; then to the end."""
     await scene.until(lambda seen: seen.step > 0)
     began, all_ = time.monotonic(), list(troubles)
     chance = Random(f"{scene.story.seed}/{scene.story.number}")
-    certain = all_[scene.story.number % len(all_)]
-    drawn = [certain, *chance.choices(all_, k=chance.randint(0, 2))]
+    certain, wanted = all_[scene.story.number % len(all_)], scene.story.length.troubles
+    drawn = [certain, *chance.choices(all_, k=wanted - 1 if wanted else chance.randint(0, 2))]
     strikes = [(trouble, chance.uniform(0, SPAN), chance.uniform(*OPERATOR_AWAY)) for trouble in drawn]
     for trouble, after, away in sorted(strikes, key=lambda strike: strike[1]):
         with suppress(TimeoutError):  # a random moment is the point: nothing that happens announces it
@@ -225,9 +234,10 @@ async def struck(scene: Digits, troubles: Weights) -> Draws:
 async def in_turn(scene: Digits, troubles: Weights) -> Draws:
     """As many troubles as are wanted, in turn, each when the one before is over."""
     all_ = list(troubles)
-    await scene.until(lambda seen: seen.world == WORKERS and seen.step > 5)
+    await scene.goes_well(5)
     for number in takewhile(scene.goes_on, count()):
         yield all_[number % len(all_)]
+        await scene.goes_well(scene.seen.step + 5)
 
 
 async def with_a_spare(scene: Digits, troubles: Weights) -> Draws:
@@ -282,7 +292,7 @@ def digits(
         record = here.state / f"{name}-{story.number}.jsonl"
         job = example(load().rename(f"{name}-{story.number}").recording(record))
         async with following(here.client, job.key, record, look) as watched:
-            chance = Random(f"{story.seed}-{story.number}-chances" if name == "account" else story.seed)
+            chance = Random(f"{story.seed}-{story.number}-chances") if name == "account" else story.chance()
             messages = record.with_suffix(".messages")
             kept = (here.operator.log, record, messages)
             scene = Digits(here, job, watched, chance, plan, story=story, evidence=kept)

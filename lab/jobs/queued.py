@@ -217,7 +217,7 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
 @asynccontextmanager
 async def interleaved(here: Yard, story: Story) -> AsyncIterator[Queued]:
     """Begin an interleaving; the first one is drawn by the seed alone."""
-    chance = Random(f"{story.seed}/{story.number}" if story.number else story.seed)
+    chance = story.chance()
     scene = Queued(here, chance, story=story, evidence=(here.operator.log,))
     here.watch.look = lambda: story.look(scene)
     yield scene

@@ -113,7 +113,7 @@ async def forked(folder: Path, job: Job) -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def opened(at: Stage, story: Story) -> AsyncIterator[Servers]:
     """Begin a job."""
-    chance, steps, pods = Random(story.seed), Steps(at.run), Pods(at.site)
+    chance, steps, pods = story.chance(), Steps(at.run), Pods(at.site)
     yield Servers(at.site, pods, at.run, at.pids, chance, steps, story=story, evidence=(at.run,))
 
 

@@ -36,10 +36,7 @@ async def drain(scene: Digits) -> str:
     uids = {pod.metadata.uid for pod in leaving}
     await scene.until(lambda seen: not any(pod.uid in uids for pod in seen.pods))
     await client.merge_patch(NODE, machine, {"spec": {"unschedulable": None}})
-    settled = {f"worker-{index}" for index in range(WORKERS)}
-    await scene.until(lambda seen: {pod.place for pod in seen.workers} == settled)
-    after = scene.seen.step
-    await scene.until(lambda seen: seen.world == WORKERS and seen.step > after + 5)
+    await scene.goes_well(scene.seen.step + 5)
     names = ", ".join(pod.metadata.name for pod in leaving)
     return f"drained {machine} ({names}) in {time.monotonic() - began:.1f} s, step {scene.seen.step}"
 
@@ -92,4 +89,5 @@ async def lose_agent(scene: Digits) -> str:
     return f"killed the agent of {member}; the next step came after {at - killed:.2f} s"
 
 
-TROUBLES: Final = (Trouble("drain", Digits, drain), Trouble("lost-agent", Digits, lose_agent))
+ON: Final = ("machines",)
+TROUBLES: Final = (Trouble("drain", Digits, drain, ON), Trouble("lost-agent", Digits, lose_agent, ON))

@@ -90,7 +90,7 @@ async def test_sentences_of_all_moments_and_of_the_end_are_wrong(tmp_path: Path)
         (1, ["it is even"]),
         (3, ["4 is large", "it is even"]),
     ]
-    assert outcomes[0].troubles == {"add": 1}
+    assert outcomes[0].troubles == {"add": 1, "nothing in vain": 1}
     assert outcomes[0].figures == {"value": 1}
     assert not (tmp_path / "count-0").exists()
     assert (tmp_path / "count-3" / "wrong.txt").read_text() == "4 is large\nit is even\n"
@@ -130,7 +130,10 @@ def test_rows_of_a_job_are_there_and_fit_it() -> None:
     [
         (["--jobs", "digits,digit"], "digit: give some of digits, account"),
         (["--jobs", "digits", "--cluster", "plane"], "digits runs on devcluster: give one of these"),
-        (["--jobs", "lineage", "--troubles", "storage"], "cannot befall lineage: give some of operator"),
+        (
+            ["--jobs", "lineage", "--troubles", "storage"],
+            "cannot befall lineage on processes: give some of",
+        ),
         (["--jobs", "lineage", "--truths", "mode"], "mode: give some of no-twins"),
     ],
 )
