@@ -84,7 +84,7 @@ def test_a_state_arrives_as_it_was() -> None:
     found = parts()
     given = found.state.State(example(found.jax), whole=True, done=found.state.Done(3, 48, 1, 16, 0.5))
     other = found.state.State({**example(found.jax), "steps": 0, "rate": 9.0})
-    other.restore(found.arrays.unpacked(found.arrays.packed(given.snapshot())), "memory")
+    other.restore(found.arrays.unpack(found.arrays.pack(given.snapshot())), "memory")
     assert other.done == given.done
     before, after = given.snapshot().leaves, other.snapshot().leaves
     assert list(before) == list(after)
@@ -345,7 +345,7 @@ def test_a_tree_stands_in_one_array_of_each_type() -> None:
         "none": found.jax.numpy.zeros((0, 4)),
     }
     leaves = [found.jax.numpy.asarray(leaf) for leaf in tree.values()]
-    arrays = found.peers.joined(leaves)
+    arrays = found.peers.concatenate(leaves)
     assert sorted(str(each.dtype) for each in arrays) == ["bfloat16", "float32", "int32"]
     assert all(each.ndim == 1 for each in arrays)
     divided = found.peers.apart(arrays, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
