@@ -105,7 +105,7 @@ async def test_jobs_come_and_go(served: Served, client: Client, namespace: str) 
         assert (found["uid"], found["events"][0]["message"]) == (made["metadata"]["uid"], "<b>")
         await client.delete(ELASTICJOB, "digits", namespace)
         await sees(watch, lambda found: names(found) == [], "the job is gone")
-        assert json.loads(await watch.job(namespace, "digits"))["missing"]
+        await sees_job(watch, namespace, lambda found: found.get("missing"), "the page says that it is gone")
 
 
 async def test_a_cluster_that_goes_away_is_shown_as_it_was(
