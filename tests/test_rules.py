@@ -85,14 +85,11 @@ def rows(module: ModuleType, form: str) -> Situations:
     def within(value: Any) -> Iterator[Any]:
         if isinstance(value, type_):
             yield value
-        for each in (
-            value.values()
-            if isinstance(value, Mapping)
-            else value
-            if isinstance(value, (tuple, list))
-            else ()
-        ):
-            yield from within(each)
+        if isinstance(value, Mapping):
+            value = tuple(value.values())
+        if isinstance(value, (tuple, list)):
+            for each in value:
+                yield from within(each)
 
     found = [seen for value in vars(module).values() for seen in within(value)]
     for test in vars(module).values():

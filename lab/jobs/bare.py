@@ -122,10 +122,9 @@ class Bare(Processes, Scene):
                 process.send(signal.SIGTERM)
             case _:
                 process.kill()
-        self.blows[role] += 1
         if role != "worker":
             self.come_back(name, self.chance.uniform(0, AWAY))
-        return f"{self.blows.total()}: hit {role} of {name}"
+        return f"{self.befell + 1}: hit {role} of {name}"
 
     async def release(self) -> None:
         """Let the training come to its end."""
@@ -145,7 +144,7 @@ class Bare(Processes, Scene):
             raise RuntimeError(f"exit codes {codes}: see {self.folder}/*.log")
         self.lines = self.read()
         rounds = max((line["round"] for line in self.lines if "done" in line), default=0)
-        self.figures |= {"kills": self.blows.total(), "rounds": rounds}
+        self.figures |= {"kills": self.befell, "rounds": rounds}
 
     def read(self) -> list[Line]:
         """Return all lines that workers wrote, the oldest first where they have a time."""
@@ -322,8 +321,7 @@ class Stored(Bare):
             else:
                 self.running[name].kill()
                 self.come_back(name, self.chance.uniform(0, AWAY))
-        self.blows[role] += bool(hit)
-        return f"{self.blows.total()}: hit {', '.join(hit)}" if hit else ""
+        return f"{self.befell + 1}: hit {', '.join(hit)}" if hit else ""
 
     async def _go_on(self, name: str, process: Process, after: float) -> None:
         try:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,6 @@ class Processes(ABC):
     folder: Path
     port: int
     running: dict[str, Process] = field(default_factory=dict)
-    blows: Counter[str] = field(default_factory=Counter)
     coming_back: set[asyncio.Task[None]] = field(default_factory=set)
 
     @abstractmethod

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ class Agent:
 
 
 @dataclass
-class Agents:
+class Agents(ABC):
     """A master, and the agents that it leads, the oldest first; one that is made again is another."""
 
     master: Master
@@ -94,9 +95,9 @@ class Agents:
             await self.hear(agent, raw.decode(errors="replace").rstrip())
         await agent.process.wait()
 
+    @abstractmethod
     async def hear(self, agent: Agent, text: str) -> None:
         """Hear a line."""
-        raise NotImplementedError
 
 
 async def outlived(processes: Iterable[psutil.Process], within: float) -> list[psutil.Process]:
