@@ -24,16 +24,18 @@ def test_of_a_race(number):
 
 
 @pytest.mark.parametrize(
-    ("tests", "holds", "code", "listed"),
-    [(1, "True", 0, 0), (2, "again", 0, 2), (1, "False", 1, 0), (6, "again", 1, 0), (0, "] no syntax", 2, 0)],
+    ("tests", "holds", "processes", "code", "listed"),
+    [(2, "again", 2, 0, 2), (1, "False", 0, 1, 0), (6, "again", 0, 1, 0), (0, "] no syntax", 0, 2, 0)],
 )
-def test_second_try(tmp_path: Path, tests: int, holds: str, code: int, listed: int) -> None:
+def test_second_try(tmp_path: Path, tests: int, holds: str, processes: int, code: int, listed: int) -> None:
     (tmp_path / "test_suite.py").write_text(ONCE.format(tests=tests, holds=holds))
     unsteady = tmp_path / "unsteady"
     unsteady.touch()
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin", "CI": "true"}
     environment |= {"UNSTEADY": str(unsteady), "VENV": sys.prefix, "PATH": os.environ["PATH"]}
-    options = f"-c /dev/null --rootdir={tmp_path} -n 2 --dist loadfile --no-loadscope-reorder".split()
+    options = (
+        f"-c /dev/null --rootdir={tmp_path} -n {processes} --dist loadfile --no-loadscope-reorder".split()
+    )
     command = [str(ROOT / ".ci" / "steadily"), str(tmp_path), *options]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == code, done.stdout.decode()

@@ -74,8 +74,9 @@ def test_the_charts_archive_is_the_same_each_time() -> None:
     assert f"{CHART.name}/Chart.yaml" in names
 
 
+@pytest.mark.story
 def test_parts_are_valid_cyclonedx_and_the_same_each_time() -> None:
-    # Here, since the import compiles 38 grammars: seconds, in each of the processes that collect this file.
+    # A story, and imported here: the import compiles 38 grammars, five CPU seconds.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
